@@ -1,0 +1,95 @@
+"""The shapes of a model and of a codec, as their checkpoint states them.
+
+Both are frozen and refuse unknown fields; neither ever reads the environment.
+"""
+
+from math import prod
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Segment = Literal["lang", "level", "prom", "phn", "resp"]
+MaskKind = Literal["causal", "block_causal", "full"]
+
+UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(_Shape):
+    """An AR+NAR language model over codec codes."""
+
+    width: int = Field(gt=0, description="D, the width of the residual stream.")
+    layers: int = Field(gt=0)
+    heads: int = Field(gt=0, description="Query heads; head_dim is width / heads.")
+    kv_heads: int = Field(gt=0, description="Key and value heads; divides heads.")
+    ffn: int = Field(gt=0, description="Hidden width of the gated feed-forward.")
+    activation: Literal["gelu", "silu"] = "gelu"
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-6
+
+    levels: int = Field(8, gt=0, description="K, the RVQ levels; 0 is autoregressive.")
+    codes: int = Field(1024, gt=0, description="V, codes a level; the stop token is this number.")
+    phonemes: tuple[str, ...] = Field(description="Symbols, in the order of their ids from 3 on.")
+    languages: tuple[str, ...] = Field(("en",), description="In the order of their ids.")
+    segments: tuple[Segment, ...] = ("lang", "level", "prom", "phn", "resp")
+    nar_mask: MaskKind = "block_causal"
+    block_frames: int = Field(15, gt=0, description="Response frames in a block of block_causal.")
+    max_prompt_frames: int = Field(
+        225, ge=0, description="Frames of the voice that the model was trained to hear; 0 is none."
+    )
+    has_null_condition: bool = Field(False, description="Trained for guidance by dropped text.")
+    preset: str = Field("default", description="Sampling preset that `auto` resolves to.")
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.width % self.heads or (self.width // self.heads) % 2:
+            raise ValueError(f"width {self.width} must be heads {self.heads} times an even number")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads {self.kv_heads} must divide heads {self.heads}")
+        if self.segments[-1] != "resp" or len(set(self.segments)) != len(self.segments):
+            raise ValueError(f"segments {self.segments} must be distinct and end with resp")
+        return self
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.width // self.heads
+
+    @property
+    def stop_token(self) -> int:
+        """The level-0 id that ends an utterance."""
+        return self.codes
+
+    @property
+    def phoneme_ids(self) -> dict[str, int]:
+        """Return each symbol's id."""
+        return {symbol: number for number, symbol in enumerate(self.phonemes, start=EOS_ID + 1)}
+
+
+class CodecConfig(_Shape):
+    """A codec of EnCodec's architecture: SEANet, an LSTM, residual vector quantisation."""
+
+    sample_rate_hz: int = 24_000
+    ratios: tuple[int, ...] = Field((8, 5, 4, 2), description="Upsampling factors, decoder order.")
+    filters: int = 32
+    dimension: int = Field(128, description="Width of the latent that is quantised.")
+    lstm_layers: int = 2
+    levels: int = 8
+    codes: int = 1024
+    pad_mode: Literal["reflect", "constant"] = Field(
+        "reflect", description="Padding before the first sample; constant is zeros."
+    )
+    gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
+
+    @property
+    def hop(self) -> int:
+        """Samples in a frame."""
+        return prod(self.ratios)
+
+    @property
+    def frame_rate_hz(self) -> float:
+        """Frames in a second."""
+        return self.sample_rate_hz / self.hop

@@ -1,0 +1,186 @@
+"""Make the corpus: English sentences, and a teacher reading them.
+
+Sentences come from the example phrases of WordNet (Debian's ``wordnet-base``) and from Debian's
+``fortunes``; the teacher is ``hibari-tts`` (Apache-2.0, one American voice, 24 kHz). Everything is
+written to shards under the cache folder; a shard that exists is kept, so the command can be
+stopped and started again, and the same seed gives the same corpus.
+
+    python -m training.data --hours 12
+
+Whole shards are kept out for evaluation: the last ``HELD_OUT_SHARDS`` never reach training.
+"""
+
+import argparse
+import json
+import multiprocessing
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from training.cache import cache_folder
+
+SAMPLE_RATE_HZ = 24_000
+SHARD_SENTENCES = 250
+HELD_OUT_SHARDS = 2
+WORDNET = Path("/usr/share/wordnet")
+FORTUNES = Path("/usr/share/games/fortunes")
+WORDS_MIN, WORDS_MAX = 3, 18
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One sentence and where its samples lie: ``samples[start:end]`` of its shard."""
+
+    text: str
+    shard: int
+    start: int
+    end: int
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the speech in seconds."""
+        return (self.end - self.start) / SAMPLE_RATE_HZ
+
+
+def sentences(seed: int = 0) -> list[str]:
+    """Return every distinct usable sentence of the two sources, shuffled by ``seed``.
+
+    Raises:
+        FileNotFoundError: A source is not installed; the message names the Debian package.
+    """
+    found: dict[str, None] = {}
+    for text in (*_wordnet_examples(), *_fortunes()):
+        sentence = _tidy(text)
+        if sentence is not None:
+            found[sentence] = None
+    ordered = sorted(found)
+    random.Random(seed).shuffle(ordered)
+    return ordered
+
+
+def _wordnet_examples() -> Iterator[str]:
+    if not WORDNET.is_dir():
+        raise FileNotFoundError(f"{WORDNET} is missing: apt-get install wordnet-base")
+    for part in ("noun", "verb", "adj", "adv"):
+        for line in (WORDNET / f"data.{part}").read_text("utf-8", "replace").splitlines():
+            gloss = line.partition("|")[2]
+            yield from re.findall(r'"([^"]+)"', gloss)
+
+
+def _fortunes() -> Iterator[str]:
+    if not FORTUNES.is_dir():
+        raise FileNotFoundError(f"{FORTUNES} is missing: apt-get install fortunes")
+    for path in sorted(FORTUNES.iterdir()):
+        if path.suffix:
+            continue
+        for fortune in path.read_text("utf-8", "replace").split("\n%\n"):
+            paragraph = " ".join(fortune.split())
+            yield from re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph)
+
+
+def _tidy(text: str) -> str | None:
+    """Return ``text`` as one plain sentence, or None if it is not one."""
+    text = " ".join(text.split())
+    if not re.fullmatch(r"[A-Za-z ,.'?!-]+", text) or re.search(r"[.!?,'-]{2}|[A-Z]{2}|\.\S", text):
+        return None
+    if not WORDS_MIN <= len(text.split()) <= WORDS_MAX:
+        return None
+    text = text[0].upper() + text[1:]
+    return text if text[-1] in ".?!" else text.rstrip(",-' ") + "."
+
+
+def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
+    """Read one shard's sentences aloud; return the seconds of speech written."""
+    from hibari import Hibari
+
+    folder, number, texts = task
+    samples_path, index_path = _shard_paths(folder, number)
+    teacher = _speak_shard.__dict__.setdefault("teacher", Hibari())
+    position, parts, index = 0, [], []
+    for text in texts:
+        audio = np.asarray(teacher(text, seed=0), dtype=np.float32)
+        parts.append((np.clip(audio, -1, 1) * 32767).astype(np.int16))
+        index.append({"text": text, "start": position, "end": position + len(audio)})
+        position += len(audio)
+    partial = samples_path.with_suffix(".partial")
+    np.concatenate(parts).tofile(partial)
+    partial.rename(samples_path)
+    index_path.write_text("\n".join(json.dumps(row) for row in index))
+    return position / SAMPLE_RATE_HZ
+
+
+def _shard_paths(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"{number:04d}.i16", folder / f"{number:04d}.jsonl"
+
+
+class Corpus:
+    """The speech on disk: utterances, and their samples by memory map."""
+
+    def __init__(self, cache: Path) -> None:
+        self.folder = cache / "speech"
+        indexes = sorted(self.folder.glob("*.jsonl"))
+        if not indexes:
+            raise FileNotFoundError(f"no speech in {self.folder}: run python -m training.data")
+        self.shards = [int(path.stem) for path in indexes]
+        self.utterances = [
+            Utterance(shard=int(path.stem), **json.loads(line))
+            for path in indexes
+            for line in path.read_text().splitlines()
+        ]
+        self._maps = {
+            number: np.memmap(_shard_paths(self.folder, number)[0], dtype=np.int16, mode="r")
+            for number in self.shards
+        }
+
+    @property
+    def held_out_shards(self) -> frozenset[int]:
+        """Shards that training must not touch."""
+        return frozenset(self.shards[-HELD_OUT_SHARDS:])
+
+    def samples(self, utterance: Utterance) -> NDArray[np.float32]:
+        """Return the samples of one utterance, ``[N]`` float32 in [-1, 1]."""
+        raw = self._maps[utterance.shard][utterance.start : utterance.end]
+        return raw.astype(np.float32) / 32768
+
+    def shard_samples(self, number: int) -> NDArray[np.int16]:
+        """Return all samples of a shard, ``[N]`` int16, memory-mapped."""
+        return self._maps[number]
+
+
+def main() -> None:
+    """Speak sentences until the corpus holds the hours asked for."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--hours", type=float, default=12.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    folder = cache_folder() / "speech"
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = sentences(args.seed)
+    print(f"{len(texts)} sentences")
+    tasks = [
+        (folder, number, texts[start : start + SHARD_SENTENCES])
+        for number, start in enumerate(range(0, len(texts), SHARD_SENTENCES))
+        if not _shard_paths(folder, number)[1].exists()
+    ]
+    wanted_s, have_s = args.hours * 3600, 0.0
+    if any(folder.glob("*.jsonl")):
+        have_s = sum(utterance.duration_s for utterance in Corpus(folder.parent).utterances)
+    with multiprocessing.Pool(args.workers) as pool, tqdm(total=wanted_s / 3600, unit="h") as bar:
+        bar.update(have_s / 3600)
+        for seconds in pool.imap(_speak_shard, tasks):
+            have_s += seconds
+            bar.update(seconds / 3600)
+            if have_s >= wanted_s:
+                pool.terminate()
+                break
+
+
+if __name__ == "__main__":
+    main()
