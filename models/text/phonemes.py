@@ -1,0 +1,126 @@
+"""English words to phonemes, and phonemes to ids.
+
+Owns the espeak-ng backend and the phoneme inventory of the built-in model. Knows nothing of
+numbers, markup or sentence borders: what it gets should already be words and punctuation.
+
+The inventory and the phonemes of a plain sentence are part of a trained model: changing either
+makes its weights speak nonsense. `tests/models/text/test_phonemes.py` pins both.
+"""
+
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from threading import Lock
+from typing import Final
+
+import espeakng_loader
+from phonemizer.backend import EspeakBackend
+from phonemizer.backend.espeak.wrapper import EspeakWrapper
+
+from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
+from models.text.errors import TextError
+
+ENGLISH_SYMBOLS: Final[tuple[str, ...]] = tuple(
+    " ,.!?;:—…\"'()-ˈˌːabdefhijklmnopstuvwxzæðŋɐɑɔəɚɛɜɡɪɬɹɾʃʊʌʒʔθᵻcqryøœɒçɣɲʁβχɕ\u0303\u0329ʲʰ"
+)
+"""Every code point of the built-in model's phoneme strings, in the order of their ids."""
+
+_INVENTORY: Final = frozenset(ENGLISH_SYMBOLS)
+_VOICES: Final = {"en": "en-us"}
+_FOLDS: Final = (
+    (re.compile("[“”„‟«»″]"), '"'),
+    (re.compile("[‘’‚‛′]"), "'"),
+    (re.compile(r"[\[{]"), "("),
+    (re.compile(r"[\]}]"), ")"),
+    (re.compile(r"\.{3,}"), "…"),
+    (re.compile(r"\s*(?:--+|[–—―])\s*|\s+-\s+"), " — "),
+    (re.compile(r"[¡¿]"), ""),
+    (re.compile(r"\s+"), " "),
+)
+# A comma, full stop or colon between two digits belongs to the number.
+_MARKS: Final = re.compile(r'(\s*(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()])[\s.,:!?;—…"()]*)')
+_OPENING: Final = (' "', " (")
+_UNUTTERED: Final = re.compile(r"[^\w]|_")
+_FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
+
+# espeak-ng keeps its state in globals: one call at a time in the whole process.
+_ESPEAK: Final = Lock()
+
+
+@cache
+def _backend(language: str) -> EspeakBackend:
+    """Return espeak-ng's backend for a language; the caller holds the lock.
+
+    Raises:
+        TextError: no voice speaks this language.
+    """
+    if language not in _VOICES:
+        raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
+    EspeakWrapper.set_library(espeakng_loader.get_library_path())
+    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+    # A switch of language inside a sentence is ordinary ("garçon"): not worth a warning each.
+    logger = logging.getLogger("phonemizer.espeak")
+    logger.setLevel(logging.ERROR)
+    return EspeakBackend(
+        _VOICES[language], with_stress=True, language_switch="remove-flags", logger=logger
+    )
+
+
+def _pieces(text: str) -> list[str]:
+    """Fold typography; return runs of words and of marks in turn, words first."""
+    for pattern, mark in _FOLDS:
+        text = pattern.sub(mark, text)
+    return _MARKS.split(text.strip())
+
+
+def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
+    """Return the phonemes of each text: one espeak-ng call, the same result as one at a time.
+
+    Punctuation stays where it was, folded to the inventory's (curly quotes to straight ones,
+    dashes to an em dash, three dots to an ellipsis).
+
+    Raises:
+        TextError: no voice speaks this language.
+    """
+    # phonemizer can keep punctuation itself, but loses its place when a piece has no sound;
+    # cutting at the marks first cannot.
+    texts_pieces = [_pieces(text) for text in texts]
+    words = [piece for pieces in texts_pieces for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
+    with _ESPEAK:
+        spoken = iter(_backend(language).phonemize(words, strip=True))
+    return [_join(pieces, spoken) for pieces in texts_pieces]
+
+
+def _join(pieces: list[str], spoken: Iterator[str]) -> str:
+    """Put the marks back between the sounds; drop the rare symbol outside the inventory."""
+    out: list[str] = []
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            out.append(piece)
+        elif _UNUTTERED.sub("", piece):
+            sound = next(spoken)
+            following = pieces[number + 1] if number + 1 < len(pieces) else ""
+            if following.startswith(_OPENING) and _FINAL_ARTICLE.search(piece):
+                # espeak-ng reads a clause-final "a" as the letter; before a quotation or a
+                # bracket it is the article.
+                sound = sound.removesuffix("ˈeɪ") + "ɐ"
+            out.append(sound)
+    symbols = (symbol for symbol in "".join(out) if symbol in _INVENTORY)
+    return " ".join("".join(symbols).split())
+
+
+def phonemize(text: str, language: str = "en") -> str:
+    """Return the phonemes of a text; see `phonemize_many`.
+
+    Raises:
+        TextError: no voice speaks this language.
+    """
+    return phonemize_many([text], language)[0]
+
+
+def encode_phonemes(phonemes: str, ids: Mapping[str, int]) -> list[int]:
+    """Return BOS, the id of each code point, EOS; a symbol that has no id is UNKNOWN_ID."""
+    return [BOS_ID, *(ids.get(symbol, UNKNOWN_ID) for symbol in phonemes), EOS_ID]

@@ -1,0 +1,52 @@
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
+"""The phonemes of plain sentences and the inventory, both pinned: trained weights rest on them."""
+
+import hashlib
+
+import pytest
+
+from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
+from models.text import ENGLISH_SYMBOLS, TextError, encode_phonemes, phonemize, phonemize_many
+
+PLAIN = [
+    ("Hello, world!", "həlˈoʊ, wˈɜːld!"),
+    ("It's a test; isn't it?", "ɪts ɐ tˈɛst; ˈɪzənt ɪt?"),
+    ("She said “no” — and left…", 'ʃiː sˈɛd "nˈoʊ" — ænd lˈɛft…'),
+    ("He -- or she - spoke...", "hiː — ɔːɹ ʃiː — spˈoʊk…"),
+    ('a "friend" (a (small) one)', 'ɐ "fɹˈɛnd" (ɐ (smˈɔːl) wˌʌn)'),
+    ('"A" is a letter', '"ˈeɪ" ɪz ɐ lˈɛɾɚ'),
+    ("a well-known garçon", "ɐ wˈɛlnˈoʊn ɡˈɑːɹsɑːn"),
+    ("don’t\n 'stop'", "dˈoʊnt stˈɑːp"),
+    ("...", "…"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "phonemes"), PLAIN)
+def test_plain_sentences_keep_their_phonemes(text: str, phonemes: str) -> None:
+    assert phonemize(text) == phonemes
+
+
+def test_many_texts_at_once_sound_as_one_at_a_time() -> None:
+    texts = [text for text, _ in PLAIN]
+    assert phonemize_many(texts) == [phonemize(text) for text in texts]
+
+
+def test_inventory_never_changes() -> None:
+    digest = hashlib.sha256("".join(ENGLISH_SYMBOLS).encode()).hexdigest()
+    assert (len(ENGLISH_SYMBOLS), digest[:16]) == (78, "6ec1108506aa314f")
+
+
+def test_inventory_is_distinct_single_code_points() -> None:
+    assert len(set(ENGLISH_SYMBOLS)) == len(ENGLISH_SYMBOLS)
+    assert {len(symbol) for symbol in ENGLISH_SYMBOLS} == {1}
+
+
+def test_ids_are_framed_and_unknown_symbols_are_marked() -> None:
+    assert encode_phonemes("ba?", {"a": 3, "b": 4}) == [BOS_ID, 4, 3, UNKNOWN_ID, EOS_ID]
+    assert encode_phonemes("", {}) == [BOS_ID, EOS_ID]
+
+
+def test_unsupported_language_is_refused_with_the_choice() -> None:
+    with pytest.raises(TextError, match=r"'xx' is not supported; choose from \['en'\]"):
+        phonemize("hello", "xx")
