@@ -1,0 +1,36 @@
+"""What every test starts from: no setting of the developer's shell, one thread, and the golden data."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = {"TTS_GOLDEN"}  # where the golden data lies; not a setting of the service
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Compute on one thread: what a worker of the service does, and the same bits everywhere."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the ``TTS_*`` variables that the developer's shell sets."""
+    for name in os.environ:
+        if name.startswith("TTS_") and name not in KEPT:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of reference data: what ``TTS_GOLDEN`` names, else ``../shared/golden``."""
+    named = os.environ.get("TTS_GOLDEN")
+    folder = Path(named) if named else ROOT.parent / "shared" / "golden"
+    if not folder.is_dir():
+        if named:
+            pytest.fail(f"TTS_GOLDEN names {named}, which is not a folder")
+        pytest.skip(f"no golden data: {folder} is missing, and TTS_GOLDEN names no other folder")
+    return folder
