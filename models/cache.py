@@ -1,0 +1,77 @@
+"""The keys and values of every slot, in tensors that never move or grow.
+
+A slot is one sequence being decoded. Rewinding shortens its length: rotary keys are stored rotated
+by absolute position, so what remains stays valid, and the stale tail is overwritten later.
+"""
+
+import torch
+from torch import Tensor
+
+from models.config import ModelConfig
+
+
+class KVCache:
+    """One K and one V tensor a layer, ``[slots, kv_heads, max_length, head_dim]``.
+
+    Attributes:
+        keys: A tensor a layer.
+        values: A tensor a layer.
+        lengths: Positions in use, a number a slot. They live on the host, where the loop that
+            extends a slot always knows them, so that no step waits for a device.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        slots: int,
+        max_length: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        shape = (slots, config.kv_heads, max_length, config.head_dim)
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        self.lengths = [0] * slots
+        self.max_length = max_length
+
+    def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Put new rows after the slot's length and return all rows up to and with them.
+
+        Args:
+            layer: Which layer's tensors.
+            slot: Which row.
+            keys: ``[kv_heads, S, head_dim]``, already rotated.
+            values: ``[kv_heads, S, head_dim]``.
+
+        Returns:
+            Views ``[kv_heads, length + S, head_dim]`` of keys and values. The length itself grows
+            only by `advance`, once every layer has written.
+
+        Raises:
+            ValueError: The slot is full.
+        """
+        start = self.lengths[slot]
+        end = start + keys.shape[1]
+        if end > self.max_length:
+            raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
+        cached_keys, cached_values = self.keys[layer][slot], self.values[layer][slot]
+        cached_keys[:, start:end] = keys
+        cached_values[:, start:end] = values
+        return cached_keys[:, :end], cached_values[:, :end]
+
+    def advance(self, slot: int, count: int) -> None:
+        """Count ``count`` rows that every layer has written."""
+        self.lengths[slot] += count
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Keep the first ``length`` positions of a slot; 0 frees it.
+
+        Raises:
+            ValueError: The slot does not hold that many.
+        """
+        if not 0 <= length <= self.lengths[slot]:
+            raise ValueError(
+                f"slot {slot} holds {self.lengths[slot]} positions, cannot keep {length}"
+            )
+        self.lengths[slot] = length

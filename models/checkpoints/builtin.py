@@ -1,0 +1,126 @@
+"""The built-in layout: a folder with descriptions in JSON and weights in safetensors.
+
+codec.json  codec.safetensors     the codec
+lm.json     lm-*.safetensors      the language model, in files that a git host accepts
+voices/                           reference audio, see `models.voice`
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from pydantic import BaseModel, ValidationError
+from torch import Tensor
+
+from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
+from models.codec import Codec
+from models.config import CodecConfig, ModelConfig
+from models.valle import Valle
+
+FILE_BYTES = 14 * 2**20
+
+_Config = TypeVar("_Config", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """All that turns phonemes into samples.
+
+    Attributes:
+        name: What requests call it.
+        sha256: Hash of its weights; a response names it, so that it can be reproduced.
+        folder: Where it came from; ``voices/`` lies there.
+    """
+
+    name: str
+    sha256: str
+    folder: Path
+    model: Valle
+    codec: Codec
+
+
+def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
+    """Load the model, its codec and their configs from a folder, ready for inference.
+
+    Raises:
+        CheckpointError: Something is missing, damaged, of a wrong shape, or does not belong
+            together.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no folder")
+    model, codec = load_lm(folder), load_codec(folder)
+    if (model.config.levels, model.config.codes) != (codec.config.levels, codec.config.codes):
+        raise CheckpointError(
+            f"{folder}: the model speaks {model.config.levels} levels of {model.config.codes}"
+            f" codes, the codec {codec.config.levels} of {codec.config.codes}"
+        )
+    digest = sha256_of([*_lm_files(folder), folder / "codec.safetensors"])
+    return SpeechModel(folder.name, digest, folder, model.to(device), codec.to(device))
+
+
+def load_lm(folder: Path) -> Valle:
+    """Load the language model of a folder in fp32.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
+    model = Valle(_read_config(folder / "lm.json", ModelConfig))
+    files = _lm_files(folder)
+    if not files:
+        raise CheckpointError(f"{folder} holds no lm-*.safetensors")
+    fill(model, read_tensors(files), str(folder))
+    return model.eval().requires_grad_(False)
+
+
+def load_codec(folder: Path) -> Codec:
+    """Load the codec of a folder in fp32.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
+    codec = Codec(_read_config(folder / "codec.json", CodecConfig))
+    file = folder / "codec.safetensors"
+    fill(codec, read_tensors([file]), str(file))
+    return codec.eval().requires_grad_(False)
+
+
+def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Write a language model as `load_lm` reads it, replacing what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in _lm_files(folder):
+        old.unlink()
+    part: dict[str, Tensor] = {}
+    number, size = 1, 0
+    for name, tensor in tensors.items():
+        if part and size + 2 * tensor.numel() > FILE_BYTES:
+            write_tensors(folder / f"lm-{number}.safetensors", part)
+            part, number, size = {}, number + 1, 0
+        part[name] = tensor
+        size += 2 * tensor.numel()
+    write_tensors(folder / f"lm-{number}.safetensors", part)
+    (folder / "lm.json").write_text(config.model_dump_json(indent=1) + "\n")
+
+
+def save_codec(folder: Path, codec: Codec) -> None:
+    """Write a codec as `load_codec` reads it, replacing what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(folder / "codec.safetensors", codec.state_dict())
+    (folder / "codec.json").write_text(codec.config.model_dump_json(indent=1) + "\n")
+
+
+def _lm_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("lm-*.safetensors"))
+
+
+def _read_config(path: Path, kind: type[_Config]) -> _Config:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise CheckpointError(f"{path}: {field or 'the whole'}: {first['msg']}") from error

@@ -1,0 +1,79 @@
+"""Reading and writing safetensors strictly: what does not fit is an error that says what."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+
+class CheckpointError(ValueError):
+    """Weights or their description are missing, damaged, or not what was expected."""
+
+
+def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the tensors of several safetensors files as one mapping, in their stored dtype.
+
+    Raises:
+        CheckpointError: A file is missing, truncated or no safetensors; a name occurs twice.
+    """
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        if not path.is_file():
+            raise CheckpointError(f"{path} does not exist")
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - not a mapping
+                    if name in tensors:
+                        raise CheckpointError(f"{path}: tensor {name} is in another file too")
+                    tensors[name] = file.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+    return tensors
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy tensors into a module's parameters and buffers, all of them and nothing else.
+
+    Raises:
+        CheckpointError: A tensor is missing, unknown, of another shape, or not finite.
+    """
+    wanted = module.state_dict()
+    missing, unknown = (
+        sorted(wanted.keys() - tensors.keys()),
+        sorted(tensors.keys() - wanted.keys()),
+    )
+    if missing:
+        raise CheckpointError(f"{source}: tensor {missing[0]} is missing ({len(missing)} in all)")
+    if unknown:
+        raise CheckpointError(f"{source}: tensor {unknown[0]} is unknown ({len(unknown)} in all)")
+    for name, place in wanted.items():
+        found = tensors[name]
+        if found.shape != place.shape:
+            raise CheckpointError(
+                f"{source}: tensor {name} has shape {list(found.shape)},"
+                f" expected {list(place.shape)}"
+            )
+        if not torch.isfinite(found).all():
+            raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
+        place.copy_(found)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as fp16, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    save_file({name: value.half().contiguous() for name, value in tensors.items()}, partial)
+    partial.rename(path)
+
+
+def sha256_of(paths: Sequence[Path]) -> str:
+    """Return the hash of several files' contents, in the order given."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
