@@ -1,0 +1,66 @@
+"""Write a model folder of random weights, some 0.2 M parameters, for tests.
+
+    python -m tests.toy.make_toy FOLDER
+
+It makes noise, not speech, but through every part of the real thing: eight levels, grouped heads,
+a voice prompt, zero padding. The logits are spread far enough for samplers to have an effect.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+
+from models.checkpoints import save_codec, save_lm
+from models.codec import Codec
+from models.config import CodecConfig, ModelConfig
+from models.text import ENGLISH_SYMBOLS
+from models.valle import Valle
+
+MODEL = ModelConfig(
+    width=16,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    ffn=32,
+    phonemes=ENGLISH_SYMBOLS,
+    max_prompt_frames=38,
+    has_null_condition=True,
+)
+CODEC = CodecConfig(filters=2, dimension=8, lstm_layers=1, pad_mode="constant")
+
+
+def make(folder: Path, seed: int = 0) -> Path:
+    """Write the toy model into ``folder`` and return it; the same seed gives the same weights."""
+    generator = torch.Generator().manual_seed(seed)
+    model, codec = Valle(MODEL), Codec(CODEC)
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *codec.named_parameters()]:
+            if tensor.ndim > 1 or name == "separator":
+                scale = 1.0 if tensor.ndim == 1 else (2.0 / tensor[0].numel()) ** 0.5
+                tensor.normal_(0, scale, generator=generator)
+        codec.quantizer.codebooks.normal_(0, 0.3, generator=generator)
+    save_lm(folder, MODEL, model.state_dict())
+    save_codec(folder, codec)
+    voices = folder / "voices"
+    voices.mkdir(exist_ok=True)
+    noise = np.random.default_rng(seed).normal(0, 0.05, 12_000)
+    soundfile.write(voices / "toy.flac", noise, CODEC.sample_rate_hz)
+    (voices / "toy.json").write_text('{"language": "en", "transcript": "Toy."}\n')
+    return folder
+
+
+def main() -> None:
+    """Write the toy model, replacing what is there."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    folder: Path = parser.parse_args().folder
+    shutil.rmtree(folder, ignore_errors=True)
+    make(folder)
+
+
+if __name__ == "__main__":
+    main()
