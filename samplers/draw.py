@@ -1,0 +1,126 @@
+"""Counter-based noise, and the greedy and categorical draw.
+
+Every random number is a hash of where it is used: (seed, utterance, candidate, stage, level) name a
+stream, (step, position, attempt, draw) a place in it, and the code's id the entry. There is no
+generator and no state, so a draw depends neither on the batch, nor on the slot, nor on what was
+drawn before, and a rewound place is drawn afresh by counting its attempt.
+"""
+
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+_WORD = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+# Odd 64-bit constants, one an axis of a place: the fractional parts of the square roots of 2, 3, 5
+# and 7, made odd.
+_AXES = (0x6A09E667F3BCC909, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1)
+
+
+class Stage(IntEnum):
+    """Which part of the decoder draws."""
+
+    AR = 0
+    NAR = 1
+    MASKED = 2
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of the unsigned ``word``."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _mix_int(word: int) -> int:
+    word = ((word ^ (word >> 30)) * _MIX[0]) & _WORD
+    word = ((word ^ (word >> 27)) * _MIX[1]) & _WORD
+    return word ^ (word >> 31)
+
+
+def _mix(words: Tensor) -> Tensor:
+    """`_mix_int` for int64 ``words`` of any shape, in place; products wrap modulo 2^64."""
+    for shift, factor in ((30, _MIX[0]), (27, _MIX[1])):
+        words.bitwise_xor_((words >> shift).bitwise_and_((1 << 64 - shift) - 1))
+        words.mul_(_signed(factor))
+    return words.bitwise_xor_((words >> 31).bitwise_and_((1 << 33) - 1))
+
+
+def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidate: int = 0) -> int:
+    """Hash the name of a stream of noise into an int64.
+
+    Args:
+        seed: The request's seed; any integer (its low 64 bits count).
+        utterance: Which piece of the text.
+        stage: Which part of the decoder draws.
+        level: The RVQ codebook that is drawn.
+        candidate: Which of several takes of the same utterance.
+
+    Returns:
+        A key for `uniform`.
+    """
+    key = 0
+    for word in (seed, utterance, candidate, int(stage), level):
+        key = _mix_int((key + _GOLDEN + word) & _WORD)
+    return _signed(key)
+
+
+def uniform(
+    keys: Tensor,
+    width: int,
+    *,
+    step: Tensor | int = 0,
+    position: Tensor | int = 0,
+    attempt: Tensor | int = 0,
+    draw: int = 0,
+) -> Tensor:
+    """Uniform numbers for ``width`` entries a row, a function of its arguments alone.
+
+    Args:
+        keys: ``(B, 1)`` int64, of `stream_key`.
+        width: Entries a row, usually V.
+        step: ``(B, 1)`` int64 or a number: which AR token, or which denoising pass.
+        position: ``(B, 1)`` int64 or a number: which frame.
+        attempt: ``(B, 1)`` int64 or a number: how often the place was rewound.
+        draw: Which of several draws at one place.
+
+    Returns:
+        ``(B, width)`` float32 strictly inside (0, 1). Near 0 the spacing is that of 40-bit
+        fractions, so a race of exponentials keeps very unlikely codes possible.
+
+    Source: the finaliser of splitmix64, Steele, Lea and Flood 2014 (variant 13 of Stafford).
+    """
+    place = keys + _signed(_AXES[3]) * draw
+    for axis, count in zip(_AXES, (step, position, attempt), strict=False):
+        if isinstance(count, Tensor) or count:
+            place = place + count * _signed(axis)
+    entries = torch.arange(1, width + 1, device=keys.device).mul_(_signed(_GOLDEN))
+    bits = _mix(_mix(place.clone()) + entries)
+    fraction = (bits >> 24).bitwise_and_((1 << 40) - 1).to(torch.float32)
+    # The largest fractions round to 1 in float32, which a race would turn into infinity.
+    return fraction.add_(0.5).mul_(2.0**-40).clamp_(max=1 - 2.0**-24)
+
+
+def greedy(logits: Tensor) -> Tensor:
+    """The id of the largest of ``(B, V)`` logits, the lowest id on a tie, ``(B,)`` int64."""
+    # torch.argmax does not promise which of several maxima it returns on CUDA.
+    width = logits.shape[-1]
+    ids = torch.arange(width, device=logits.device)
+    best = logits.amax(-1, keepdim=True)
+    return torch.where(logits == best, ids, width).amin(-1).clamp_(max=width - 1)
+
+
+def categorical(logits: Tensor, noise: Tensor) -> Tensor:
+    """Draw from ``softmax(logits)`` by a race of exponentials: the Gumbel argmax, rearranged.
+
+    Args:
+        logits: ``(B, V)`` float32; -inf is never drawn. A row needs one finite entry.
+        noise: ``(B, V)`` of `uniform`; the Gumbel variable of an entry is -ln(-ln(1 - noise)).
+
+    Returns:
+        ``(B,)`` int64: argmax of p_i / E_i, where E_i = -ln(1 - noise_i).
+
+    Source: Gumbel 1954; as a race, Efraimidis and Spirakis 2006.
+    """
+    race = torch.log1p(-noise).neg_()
+    return torch.softmax(logits, -1).div_(race).argmax(-1)

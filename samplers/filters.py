@@ -1,0 +1,183 @@
+"""Filters: which codes may be drawn at all.
+
+A filter only takes codes away. Most keep every logit that reaches a *floor*, so they are written as
+functions from a row to its floor, and several of them share one descending sort: after `keep_from`
+the sorted row is still sorted. All take `(B, V)` float32 logits, in which -inf is a code that is
+already gone, and `(B, 1)` parameters; none changes its input, and each keeps at least one code.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def sanitise(logits: Tensor) -> Tensor:
+    """Copy logits to float32 without NaN (now -inf) and without +inf (now 1e30)."""
+    clean = logits.to(torch.float32).nan_to_num(nan=-torch.inf, posinf=1e30, neginf=-torch.inf)
+    return clean.clamp_(max=1e30)
+
+
+def descending(logits: Tensor) -> Tensor:
+    """Sort each row of ``(B, V)``, largest first: the form that the floors below share."""
+    return logits.sort(dim=-1, descending=True, stable=True).values
+
+
+def keep_from(logits: Tensor, floor: Tensor) -> Tensor:
+    """Remove from ``(B, V)`` what is below the row's ``(B, 1)`` floor; ties with it stay."""
+    return logits.masked_fill(logits < floor, -torch.inf)
+
+
+def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
+    """The k-th largest logit; codes tied with it stay too, as in `transformers`.
+
+    Args:
+        ordered: ``(B, V)`` of `descending`.
+        k: ``(B, 1)`` int64; V or more keeps all.
+
+    Returns:
+        ``(B, 1)``.
+    """
+    return ordered.gather(-1, (k - 1).clamp(0, ordered.shape[-1] - 1))
+
+
+def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
+    """The last logit of the shortest prefix whose probability reaches p.
+
+    Args:
+        ordered: ``(B, V)`` of `descending`.
+        p: ``(B, 1)`` float32; 0 keeps the best code, infinity (not 1) keeps all.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: Holtzman et al. 2019, arXiv:1904.09751.
+    """
+    mass = torch.softmax(ordered, -1)
+    before = mass.cumsum(-1).sub_(mass)
+    kept = (before < p).sum(-1, keepdim=True)
+    return ordered.gather(-1, (kept - 1).clamp_(min=0))
+
+
+def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
+    """The logit of a code that is p times as likely as the best.
+
+    Args:
+        best: ``(B, 1)`` largest logit.
+        p: ``(B, 1)`` float32; 0 keeps all, 1 or more keeps the best.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: Nguyen et al. 2024, arXiv:2407.01082.
+    """
+    return best + p.log().clamp_(max=0)
+
+
+def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
+    """The logit of a code with probability epsilon, or the best if none is that likely.
+
+    Args:
+        logits: ``(B, V)``.
+        epsilon: ``(B, 1)`` float32 probability; 0 keeps all.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: Hewitt et al. 2022, arXiv:2210.15191.
+    """
+    floor = logits.logsumexp(-1, keepdim=True).add_(epsilon.log())
+    return torch.minimum(floor, logits.amax(-1, keepdim=True))
+
+
+def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
+    """The logit at min(eta, sqrt(eta) e^-H), or the best if none is that likely; H in nats.
+
+    Args:
+        logits: ``(B, V)``.
+        eta: ``(B, 1)`` float32 probability; 0 keeps all.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: Hewitt et al. 2022, arXiv:2210.15191.
+    """
+    cut = torch.minimum(eta, eta.sqrt() * (-entropy(logits)).exp())
+    return epsilon_floor(logits, cut)
+
+
+def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
+    """The best logit less n standard deviations of the codes that are left.
+
+    Args:
+        logits: ``(B, V)``; what is -inf does not count.
+        n: ``(B, 1)`` float32; infinity keeps all.
+
+    Returns:
+        ``(B, 1)``; with one survivor, its logit.
+
+    Source: Tang et al. 2024, arXiv:2411.07641 (the unbiased deviation, as the authors' code has).
+    """
+    best = logits.amax(-1, keepdim=True)
+    alive = logits > -torch.inf
+    count = alive.sum(-1, keepdim=True)
+    below = torch.where(alive, logits - best, 0.0)
+    mean = below.sum(-1, keepdim=True) / count
+    squares = torch.where(alive, below - mean, 0.0).square().sum(-1, keepdim=True)
+    sigma = (squares / (count - 1).clamp(min=1)).sqrt()
+    # 0 * infinity: a row without spread that has the filter off.
+    return best - (n * sigma).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+
+
+def typical(logits: Tensor, p: Tensor) -> Tensor:
+    """Keep the codes whose surprise is nearest to the entropy until their probability reaches p.
+
+    It may remove the likeliest code.
+
+    Args:
+        logits: ``(B, V)``.
+        p: ``(B, 1)`` float32; infinity (not 1) keeps all.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: Meister et al. 2022, arXiv:2202.00666; ties with the last kept code stay, as in
+    `transformers`.
+    """
+    log_probs = logits.log_softmax(-1)
+    distance = (log_probs + entropy(logits)).abs_()
+    nearest, order = distance.sort(dim=-1, stable=True)
+    mass = log_probs.exp().gather(-1, order)
+    before = mass.cumsum(-1).sub_(mass)
+    kept = (before < p).sum(-1, keepdim=True)
+    farthest = nearest.gather(-1, (kept - 1).clamp_(min=0))
+    return logits.masked_fill(distance > farthest, -torch.inf)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy of ``softmax(logits)`` in nats, ``(B, 1)``; codes that are gone count nothing."""
+    log_probs = logits.log_softmax(-1)
+    return -(log_probs.exp() * log_probs.clamp(min=-1e30)).sum(-1, keepdim=True)
+
+
+def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: int | None = None) -> Tensor:
+    """Exclude top choices: of the codes with at least this probability keep only the least likely.
+
+    Args:
+        logits: ``(B, V)``.
+        threshold: ``(B, 1)`` float32 probability.
+        acts: ``(B, 1)`` bool, the coin: False leaves the row alone.
+        protected: A code (the stop) for whose sake the row is left alone if it would be removed.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: koboldcpp and text-generation-webui, by p-e-w.
+    """
+    probs = logits.softmax(-1)
+    choices = probs >= threshold
+    least = probs.masked_fill(~choices, math.inf).amin(-1, keepdim=True)
+    removed = choices & (probs > least) & acts
+    if protected is not None:
+        removed &= ~removed[:, protected, None]
+    return logits.masked_fill(removed, -torch.inf)

@@ -1,0 +1,51 @@
+"""What each row has drawn so far, held on the device and read newest first."""
+
+import torch
+from torch import Tensor
+
+
+class History:
+    """The codes of each row of a batch, oldest first, with a length a row.
+
+    Attributes:
+        codes: ``(B, max_frames)`` int64; only the first `lengths` of a row mean anything.
+        lengths: ``(B,)`` int64, how many codes each row holds.
+        longest: No row is longer; known to the host, so that it may size tensors.
+    """
+
+    def __init__(self, rows: int, max_frames: int, device: torch.device) -> None:
+        self.codes = torch.zeros(rows, max_frames, dtype=torch.int64, device=device)
+        self.lengths = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.longest = 0
+
+    def newest_first(self, width: int) -> Tensor:
+        """The last ``width`` codes of each row.
+
+        Args:
+            width: How far back to look.
+
+        Returns:
+            ``(B, min(width, longest))`` int64, the newest code first, -1 before a row's beginning.
+        """
+        width = min(width, self.longest)
+        back = torch.arange(1, width + 1, device=self.codes.device)
+        places = self.lengths[:, None] - back
+        return self.codes.gather(1, places.clamp(min=0)).masked_fill_(places < 0, -1)
+
+    def append(self, codes: Tensor, rows: Tensor) -> None:
+        """Add one code to some rows.
+
+        Args:
+            codes: ``(B,)`` int64.
+            rows: ``(B,)`` bool, which rows grow. A full row must not.
+        """
+        # A row that does not grow rewrites a place past its end (or its last one, with itself).
+        places = self.lengths.clamp(max=self.codes.shape[1] - 1)[:, None]
+        kept = self.codes.gather(1, places)
+        self.codes.scatter_(1, places, torch.where(rows[:, None], codes[:, None], kept))
+        self.lengths += rows
+        self.longest = min(self.longest + 1, self.codes.shape[1])
+
+    def rewind(self, row: int, length: int) -> None:
+        """Shorten a row to its first ``length`` codes."""
+        self.lengths[row] = length

@@ -1,0 +1,79 @@
+"""Drawing the codes of a finer level, all frames at once."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from samplers import filters
+from samplers import temperature as temperatures
+from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.params import SamplingParams
+
+
+@torch.inference_mode()
+def sample_nar(
+    logits: Tensor,
+    params: SamplingParams,
+    *,
+    seed: int,
+    utterance: int,
+    level: int,
+    position: int = 0,
+    stop_token: int | None = None,
+) -> Tensor:
+    """Draw one code a frame; greedy by default.
+
+    A code depends on its own row, the frame's index and the seed, so that a stream drawn in chunks
+    gives the codes of the whole.
+
+    Args:
+        logits: ``(T, V)``, any float dtype; not changed. NaN counts as -inf.
+        params: The knobs named `nar_`.
+        seed: The request's seed.
+        utterance: Which piece of the text.
+        level: The RVQ codebook, from 1.
+        position: The frame index of the first row.
+        stop_token: An id of the vocabulary that is not a code and must not be drawn.
+
+    Returns:
+        ``(T,)`` int64. A row without a finite logit gives the lowest id that is not the stop.
+    """
+    scores = filters.sanitise(logits)
+    if stop_token is not None:
+        scores[:, stop_token] = -torch.inf
+    levels = params.nar_level_temperatures
+    temperature = levels[level - 1] if level <= len(levels) else params.nar_temperature
+    if temperature <= 0:
+        return greedy(scores)
+    if temperature != 1:
+        scores = temperatures.scale(scores, scores.new_tensor(temperature))
+    scores = _truncate(scores, params)
+    frames, vocab_size = scores.shape
+    key = stream_key(seed, utterance, Stage.NAR, level)
+    keys = torch.full((frames, 1), key, dtype=torch.int64, device=scores.device)
+    positions = torch.arange(position, position + frames, device=scores.device)[:, None]
+    codes = categorical(scores, uniform(keys, vocab_size, position=positions))
+    empty = scores.amax(-1) == -torch.inf
+    return torch.where(empty, greedy(scores), codes)
+
+
+def _truncate(scores: Tensor, params: SamplingParams) -> Tensor:
+    """Apply the NAR's top-k, top-p and min-p, in this order, to ``(T, V)`` float32 scores."""
+    if params.nar_top_k > 0 or params.nar_top_p < 1:
+        ordered = filters.descending(scores)
+        if params.nar_top_k > 0:
+            floor = filters.top_k_floor(ordered, _column(params.nar_top_k, scores))
+            scores, ordered = filters.keep_from(scores, floor), filters.keep_from(ordered, floor)
+        if params.nar_top_p < 1:
+            floor = filters.top_p_floor(ordered, scores.new_tensor(params.nar_top_p))
+            scores = filters.keep_from(scores, floor)
+    if params.nar_min_p > 0:
+        best = scores.amax(-1, keepdim=True)
+        floor = best + min(math.log(params.nar_min_p), 0.0)
+        scores = filters.keep_from(scores, floor)
+    return scores
+
+
+def _column(value: int, like: Tensor) -> Tensor:
+    return torch.full((like.shape[0], 1), value, dtype=torch.int64, device=like.device)

@@ -1,0 +1,130 @@
+"""Penalties: finite changes to the logits of codes that were drawn already, and of the stop.
+
+All take `(B, V)` float32 logits, `(B, 1)` parameters, and the history newest first as
+`History.newest_first` gives it. None changes its input; -inf stays -inf.
+"""
+
+import torch
+from torch import Tensor
+
+SIGNED, ADDITIVE, RAW = 0, 1, 2
+MODES = ("signed", "additive", "raw")
+
+# e^20 decides any draw, and 75 repeats with decay would overflow float32.
+_STRONGEST_NATS = 20.0
+# Contributions are summed as integers of 2^-32 nats: scatter_add on a GPU adds in any order, and
+# only integers give the same sum in every order.
+_FIXED_POINT = 2.0**32
+
+
+def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
+    """Push logits down by a penalty P = e^nats.
+
+    Args:
+        logits: ``(B, V)`` or ``(B, 1)`` float32.
+        nats: As ``logits``; 0 changes nothing, below 0 rewards.
+        mode: ``(B, 1)`` int64: `SIGNED` divides what is positive and multiplies the rest, so that a
+            penalty always lowers; `ADDITIVE` subtracts ``nats``; `RAW` always divides.
+
+    Returns:
+        As ``logits``.
+
+    Source: Keskar et al. 2019, arXiv:1909.05858, for the division; the sign rule is that of
+    `transformers` and llama.cpp.
+    """
+    factor = torch.where((logits > 0) | (mode == RAW), -nats, nats).exp_()
+    return torch.where(mode == ADDITIVE, logits - nats, logits * factor).clamp_(max=1e30)
+
+
+def repetition_nats(
+    recent: Tensor,
+    vocab_size: int,
+    *,
+    log_factor: Tensor,
+    decay: Tensor,
+    window: Tensor,
+    clamp: Tensor,
+    one_time: Tensor | None = None,
+) -> Tensor:
+    """Sum ln(factor * d^decay) over the occurrences, at distances d, of every code: its ln P.
+
+    Args:
+        recent: ``(B, W)`` int64, newest first, -1 where there is none.
+        vocab_size: V.
+        log_factor: ``(B, 1)`` float32, ln of the penalty; 0 is off.
+        decay: ``(B, 1)`` float32 exponent on the distance (1 for the newest code).
+        window: ``(B, 1)`` int64, the largest distance that counts.
+        clamp: ``(B, 1)`` bool: distance cannot turn a penalty into a reward, or the reverse.
+        one_time: ``(B, 1)`` bool: only the newest occurrence of a code counts; None for no row.
+
+    Returns:
+        ``(B, V)`` float32 nats, within 20 of 0.
+
+    Source: vall-e's repetition penalty with distance decay, its window and sign corrected.
+    """
+    distance = torch.arange(1, recent.shape[1] + 1, device=recent.device)
+    nats = log_factor + decay * distance.log()
+    bounded = torch.where(log_factor >= 0, nats.clamp(min=0), nats.clamp(max=0))
+    nats = torch.where(clamp, bounded, nats)
+    counts = (recent >= 0) & (distance <= window) & (log_factor != 0)
+    ids = recent.clamp(min=0)
+    if one_time is not None:
+        counts &= ~one_time | _is_newest(ids, recent >= 0, vocab_size)
+    fixed = (nats * _FIXED_POINT).to(torch.int64).mul_(counts)
+    total = torch.zeros(
+        recent.shape[0], vocab_size, dtype=torch.int64, device=recent.device
+    ).scatter_add_(1, ids, fixed)
+    return (total / _FIXED_POINT).clamp_(-_STRONGEST_NATS, _STRONGEST_NATS)
+
+
+def _is_newest(ids: Tensor, valid: Tensor, vocab_size: int) -> Tensor:
+    """Whether each of ``(B, W)`` ids, newest first, stands there for the first time."""
+    rows, width = ids.shape
+    places = torch.arange(width, device=ids.device).expand(rows, width)
+    first = torch.full((rows, vocab_size), width, dtype=torch.int64, device=ids.device)
+    first.scatter_reduce_(1, ids, places.masked_fill(~valid, width), "amin")
+    return first.gather(1, ids) == places
+
+
+def length_penalty(
+    logits: Tensor, lengths: Tensor, power: Tensor, mode: Tensor, stop_token: int
+) -> Tensor:
+    """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        lengths: ``(B, 1)`` int64, frames drawn.
+        power: ``(B, 1)`` float32; above 0 makes speech longer, 0 is off.
+        mode: ``(B, 1)`` int64, as in `apply_penalty`.
+        stop_token: The id of the stop.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: vall-e's length penalty, with a sign rule: undivided by sign it makes an unlikely stop
+    likelier.
+    """
+    stop = logits[:, stop_token, None]
+    penalised = apply_penalty(stop, power * (lengths + 1).log(), mode)
+    return logits.index_copy(1, _index(stop_token, logits), penalised)
+
+
+def hold_stop(logits: Tensor, lengths: Tensor, min_frames: Tensor, stop_token: int) -> Tensor:
+    """Forbid the stop while fewer than ``min_frames`` frames are drawn.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        lengths: ``(B, 1)`` int64, frames drawn.
+        min_frames: ``(B, 1)`` int64; 0 is off.
+        stop_token: The id of the stop.
+
+    Returns:
+        ``(B, V)``.
+    """
+    stop = logits[:, stop_token, None].masked_fill(lengths < min_frames, -torch.inf)
+    return logits.index_copy(1, _index(stop_token, logits), stop)
+
+
+def _index(column: int, like: Tensor) -> Tensor:
+    # `full` fills on the device; `tensor` would copy from the host at every step.
+    return torch.full((1,), column, dtype=torch.int64, device=like.device)

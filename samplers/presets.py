@@ -1,0 +1,48 @@
+"""Named sets of knobs, selected by `preset`. A set names only what differs from the declaration.
+
+A knob set by the caller overrides one of a set. The card of a model may name a set or bring its
+own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # The declared defaults, untouched.
+    "default": {},
+    # The likeliest code at every step: the same speech whatever the seed.
+    "greedy": {"temperature": 0.0},
+    # Few surprises: truncated, slightly cooled, and pushed out of loops without touching odds
+    # further than a second back. Starting points, to be measured on the built-in voice.
+    "stable": {
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "repetition_penalty": 1.05,
+        "repetition_penalty_decay": -0.5,
+        "repetition_penalty_mode": "additive",
+    },
+    # Livelier prosody: the tail is cut relative to the best code, so heat stays intelligible.
+    "expressive": {"temperature": 1.1, "min_p": 0.05},
+    # What `transformers` does with `do_sample=True`: generation defaults, penalty once per code
+    # over the whole history.
+    "hf": {
+        "top_k": 50,
+        "repetition_penalty_window": 0,
+        "repetition_penalty_one_time": True,
+    },
+    # The defaults of llama.cpp's command line.
+    "llama_cpp": {
+        "temperature": 0.8,
+        "top_k": 40,
+        "top_p": 0.95,
+        "min_p": 0.05,
+        "repetition_penalty_window": 64,
+        "repetition_penalty_one_time": True,
+    },
+    # The command-line defaults of vall-e, with its rules where they differ from ours.
+    "vall_e": {
+        "repetition_penalty_mode": "raw",
+        "repetition_penalty_clamp": False,
+        "length_penalty_mode": "raw",
+    },
+}
