@@ -1,4 +1,4 @@
-"""What every test starts from: no setting of the developer's shell, one thread, and the golden data."""
+"""What every test starts from: no setting of the developer's shell, one thread, golden data."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def _one_thread() -> None:
 @pytest.fixture(autouse=True)
 def _clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the ``TTS_*`` variables that the developer's shell sets."""
-    for name in os.environ:
+    for name in list(os.environ):
         if name.startswith("TTS_") and name not in KEPT:
             monkeypatch.delenv(name)
 

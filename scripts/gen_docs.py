@@ -1,0 +1,147 @@
+"""Write the pages that are made from declarations; ``--check`` only says whether they are current.
+
+``docs/parameters.md`` comes from ``samplers.params`` and ``samplers.presets``, ``.env.example``
+from ``app.settings``. Neither import loads torch.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.settings import BUILTIN_MODEL, Settings
+from samplers.params import SamplingParams
+from samplers.presets import PRESETS
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXED_IN_CONTAINER = {"host", "port"}
+
+PARAMETERS_HEAD = """\
+<!-- Written by scripts/gen_docs.py from samplers/params.py and samplers/presets.py: edit those. -->
+# Parameters
+
+Every knob is a field of the request body, beside `input` and `voice`, and a flag of
+`valle-serve speak`. What the caller sets wins over the named `preset`, and that over the default.
+An unknown field, a value out of bounds and two set knobs in conflict are refused with 422 and the
+name of the field. *off* is the value at which a knob does nothing.
+"""
+
+PRESETS_HEAD = """
+## presets
+
+A preset names only what differs from the defaults.
+
+| preset | sets |
+| --- | --- |
+"""
+
+ENV_HEAD = """\
+# Copy to .env and uncomment what you change. docker compose reads it; lines with TTS_ are for the
+# service itself. Without Docker, export the same TTS_* variables before scripts/serve.
+# Written by scripts/gen_docs.py from app/settings.py: edit that.
+
+# --- docker compose -------------------------------------------------------------------------------
+# Address of the host that answers; 0.0.0.0 is the whole network, and no key is asked for.
+# BIND=127.0.0.1
+# Port of the host.
+# PORT=8000
+# Tag of the image: latest, or cpu with docker-compose.cpu.yml.
+# TAG=latest
+# Index of PyTorch's wheels when the image is built; empty is the CUDA build. See the Dockerfile.
+# TORCH_INDEX_URL=
+
+# --- the service ----------------------------------------------------------------------------------
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Return each generated file, by its path from the root, with the text that it must hold."""
+    return {
+        Path("docs/parameters.md"): "".join(_parameters()),
+        Path(".env.example"): "".join(_env()),
+    }
+
+
+def _parameters() -> Iterator[str]:
+    yield PARAMETERS_HEAD
+    fields = SamplingParams.model_json_schema()["properties"]
+    groups: dict[str, list[str]] = {}
+    for name, schema in fields.items():
+        groups.setdefault(schema["x-ui"]["group"], []).append(_row(name, schema))
+    for group, rows in groups.items():
+        yield f"\n## {group}\n\n| name | type | default | off | meaning |\n"
+        yield "| --- | --- | --- | --- | --- |\n"
+        yield from rows
+    yield PRESETS_HEAD
+    for preset, knobs in PRESETS.items():
+        listed = ", ".join(f"`{name}` {_value(value)}" for name, value in knobs.items())
+        yield f"| `{preset}` | {listed or 'nothing'} |\n"
+
+
+def _row(name: str, schema: dict[str, Any]) -> str:
+    hints = schema["x-ui"]
+    unit = f" {hints['unit']}" if "unit" in hints else ""
+    off = _value(hints["off"]) if "off" in hints else ""
+    default = _value(schema["default"])
+    meaning = schema["description"].replace("|", "\\|")
+    return f"| `{name}` | {_kind(schema)}{unit} | {default} | {off} | {meaning} |\n"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Name the type and bounds of a field, as `number > 0` or `integer, 0 to 32`."""
+    plain = next((s for s in schema.get("anyOf", []) if s["type"] != "null"), schema)
+    if "enum" in plain:
+        return " or ".join(_value(choice) for choice in plain["enum"])
+    kind = plain["type"]
+    if kind == "array":
+        kind = f"list of {plain['items']['type']}s"
+    low, high = plain.get("minimum"), plain.get("maximum")
+    if low is not None and high is not None:
+        return f"{kind}, {low:g} to {high:g}" if high < 1e9 else f"{kind} >= {low:g}"
+    for sign, key in ((">=", "minimum"), (">", "exclusiveMinimum"), ("<=", "maximum")):
+        if key in plain:
+            return f"{kind} {sign} {plain[key]:g}"
+    return str(kind)
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _env() -> Iterator[str]:
+    yield ENV_HEAD
+    for name, field in Settings.model_fields.items():
+        if name in FIXED_IN_CONTAINER:
+            continue
+        default = field.default
+        if default == str(BUILTIN_MODEL):
+            default = BUILTIN_MODEL.relative_to(ROOT)
+        value = "" if default is None else default
+        yield f"# {field.description}\n# TTS_{name.upper()}={value}\n"
+
+
+def main() -> int:
+    """Write every page, or with ``--check`` name those that differ; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; 1 if a page is stale")
+    check = parser.parse_args().check
+    stale = [path for path, text in pages().items() if _held(path) != text]
+    for path in stale:
+        if check:
+            print(f"{path} is not what scripts/gen_docs.py writes: run it", file=sys.stderr)
+        else:
+            (ROOT / path).write_text(pages()[path], encoding="utf-8")
+            print(f"wrote {path}")
+    return int(check and bool(stale))
+
+
+def _held(path: Path) -> str:
+    file = ROOT / path
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
