@@ -21,6 +21,7 @@ from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 
 MODEL = ModelConfig(
+    codes=512,
     width=16,
     layers=2,
     heads=4,
@@ -30,7 +31,7 @@ MODEL = ModelConfig(
     max_prompt_frames=38,
     has_null_condition=True,
 )
-CODEC = CodecConfig(filters=2, dimension=8, lstm_layers=1, pad_mode="constant")
+CODEC = CodecConfig(codes=512, filters=2, dimension=8, lstm_layers=1, pad_mode="constant")
 
 
 def make(folder: Path, seed: int = 0) -> Path:
