@@ -1,0 +1,112 @@
+"""Every failure to one body: `{"error": {"message", "type", "param", "code"}}`.
+
+The only place where exceptions become HTTP.
+"""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
+from app.engine.errors import (
+    DeadlineExceeded,
+    GenerationFailed,
+    InvalidRequest,
+    SpeechError,
+    Unavailable,
+    UnknownModel,
+    UnknownVoice,
+)
+
+STATUS: Mapping[type[SpeechError], int] = {
+    InvalidRequest: 422,
+    UnknownVoice: 404,
+    UnknownModel: 404,
+    Unavailable: 503,
+    DeadlineExceeded: 504,
+    GenerationFailed: 500,
+}
+
+_CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+}
+_SHOWN_CHARS = 100
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Return the one error body."""
+    detail = ErrorDetail(
+        message=message,
+        type="invalid_request_error" if status < 500 else "server_error",
+        param=param,
+        code=code,
+    )
+    return JSONResponse(ErrorBody(error=detail).model_dump(), status, headers=dict(headers or {}))
+
+
+def install(app: FastAPI) -> None:
+    """Make an application answer every failure with the one body."""
+    app.add_exception_handler(SpeechError, _speech_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+async def _speech_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SpeechError)
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Unavailable) else None
+    return error_response(
+        status, error.message, param=error.param, code=error.code, headers=headers
+    )
+
+
+async def _validation_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = error.errors()
+    message = "; ".join(map(_sentence, problems))
+    first = problems[0]
+    return error_response(422, message, param=_field(first) or None, code=first["type"])
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    message = str(error.detail)
+    if error.status_code in {404, 405}:
+        message = f"{request.method} {_shown(request.url.path)}: {message.lower()}"
+    code = _CODES.get(error.status_code)
+    return error_response(error.status_code, message, code=code, headers=error.headers)
+
+
+def _field(problem: Mapping[str, Any]) -> str:
+    """Return the dotted name of the field at fault; empty is the whole body."""
+    place: Sequence[str | int] = problem["loc"]
+    return _shown(".".join(map(str, place)))
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with one field."""
+    field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        near = get_close_matches(field, SpeechRequest.model_fields, n=1)
+        message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
+    return f"{field}: {message}" if field else message
+
+
+def _shown(text: str) -> str:
+    """Return what a caller sent, shortened."""
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."

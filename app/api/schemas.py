@@ -1,0 +1,135 @@
+"""What goes over the wire as JSON. Loads without torch.
+
+A `SpeechRequest` is a `SamplingParams`: no knob is named here. Nothing that a caller sends is
+ignored: what is not supported is refused, and says so.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from app.engine.job import SpeechJob
+from samplers.params import SamplingParams
+
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+"""Names that OpenAI's clients send; each means the loaded model."""
+
+
+class SpeechRequest(SamplingParams):
+    """OpenAI's speech request and every sampling knob, flat."""
+
+    model_config = ConfigDict(title="SpeechRequest")
+
+    input: str = Field(description="What to say.")
+    model: str | None = Field(
+        None, description="The loaded model's name or one of OpenAI's; none is the loaded model."
+    )
+    voice: str | None = Field(
+        None, description="A voice of GET /v1/audio/voices; none is the first."
+    )
+    language: str | None = Field(None, description="Language of the text; none is the voice's.")
+    response_format: Literal["wav"] = Field("wav", description="Container of the sound.")
+    stream_format: Literal["audio"] = Field("audio", description="How the sound is sent.")
+    speed: float = Field(1.0, description="Only 1 so far.")
+    instructions: str | None = Field(
+        None, description="Accepted when empty; no model here takes instructions."
+    )
+    max_duration_s: float | None = Field(
+        None,
+        gt=0,
+        le=3600,
+        description="Longest speech in seconds, pauses not counted; none is by the text's length.",
+    )
+
+    @field_validator("speed")
+    @classmethod
+    def _one_speed(cls, speed: float) -> float:
+        if speed != 1:
+            raise ValueError("only speed 1 is supported")
+        return speed
+
+    @field_validator("instructions")
+    @classmethod
+    def _no_instructions(cls, instructions: str | None) -> str | None:
+        if instructions and instructions.strip():
+            raise ValueError("the loaded model takes no instructions")
+        return instructions
+
+    def job(self, job_id: str) -> SpeechJob:
+        """Return the engine's view of this request; the knobs go along as they are.
+
+        Args:
+            job_id: Unique among all jobs.
+        """
+        return SpeechJob(
+            id=job_id,
+            text=self.input,
+            params=self,
+            voice=self.voice,
+            language=self.language,
+            max_duration_s=self.max_duration_s,
+        )
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str = Field(description="For people.")
+    type: Literal["invalid_request_error", "server_error"] = Field(description="Whose fault it is.")
+    param: str | None = Field(description="The field at fault, dotted if nested.")
+    code: str | None = Field(description="For programs; stable.")
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: ErrorDetail
+
+
+class VoiceItem(BaseModel):
+    """A voice to choose."""
+
+    id: str = Field(description="What `voice` takes.")
+    name: str = Field(description="For people.")
+    language: str
+    description: str
+
+
+class VoiceList(BaseModel):
+    """All voices."""
+
+    voices: list[VoiceItem]
+
+
+class ModelItem(BaseModel):
+    """A model to choose."""
+
+    id: str = Field(description="What `model` takes.")
+    object: Literal["model"] = "model"
+    created: int = Field(0, description="Always 0: not recorded.")
+    owned_by: str = "valle-serve"
+
+
+class ModelList(BaseModel):
+    """All models; one is loaded."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelItem]
+
+
+class Health(BaseModel):
+    """How the engine is."""
+
+    status: Literal["ok"] = "ok"
+    state: str = Field(description="loading, warming, ready, draining or stopped.")
+    model: str | None = Field(description="The loaded model's name.")
+    device: str | None = Field(description="Where it runs.")
+    queued: int = Field(description="Requests that wait.")
+    running: int = Field(description="Requests that are being spoken.")
+
+
+class Ready(BaseModel):
+    """Requests are taken."""
+
+    status: Literal["ready"] = "ready"
+    model: str

@@ -1,0 +1,85 @@
+"""What can go wrong with a job, in the engine's own words.
+
+SpeechError
+├── InvalidRequest      the caller asked for what cannot be done; `param` names the field
+├── UnknownVoice        no voice of that name
+├── UnknownModel        another model than the loaded one
+├── Unavailable         nothing wrong with the request: come back in `retry_after_s`
+│   ├── EngineBusy      the queue is full
+│   └── EngineNotReady  loading, draining, stopped or failed
+├── DeadlineExceeded    it took longer than the operator allows
+└── GenerationFailed    this job broke; others go on
+
+`code` is a stable word for programs. What these are in HTTP is the business of `app.api.errors`.
+"""
+
+from typing import ClassVar
+
+
+class SpeechError(Exception):
+    """A job was refused or ended without speech."""
+
+    code: ClassVar[str] = "speech_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class InvalidRequest(SpeechError):
+    """The request asks for what cannot be done, whenever it is sent."""
+
+    code = "invalid_value"
+
+
+class UnknownVoice(SpeechError):
+    """There is no voice of that name."""
+
+    code = "voice_not_found"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="voice")
+
+
+class UnknownModel(SpeechError):
+    """The loaded model has another name."""
+
+    code = "model_not_found"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="model")
+
+
+class Unavailable(SpeechError):
+    """The same request may succeed later."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EngineBusy(Unavailable):
+    """As many requests wait as may."""
+
+    code = "engine_busy"
+
+
+class EngineNotReady(Unavailable):
+    """The engine is loading, draining, stopped or failed."""
+
+    code = "engine_not_ready"
+
+
+class DeadlineExceeded(SpeechError):
+    """The request took longer, queue included, than the operator allows."""
+
+    code = "deadline_exceeded"
+
+
+class GenerationFailed(SpeechError):
+    """This job broke inside the engine."""
+
+    code = "generation_failed"

@@ -1,0 +1,99 @@
+"""A request as the engine sees it, and what it gives back. Loads without torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samplers.params import SamplingParams
+
+FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
+
+Samples = NDArray[np.float32]
+"""``[N]`` in [-1, 1], mono."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechJob:
+    """One request: what to say and how.
+
+    Args:
+        id: Unique among all jobs.
+        text: As the caller wrote it.
+        params: The very object that the caller's request is; never copied field by field.
+        voice: A voice's name; none is the model's first.
+        language: None is the voice's.
+        max_duration_s: Longest speech, pauses not counted; None is by the length of the text.
+    """
+
+    id: str
+    text: str
+    params: SamplingParams
+    voice: str | None = None
+    language: str | None = None
+    max_duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the seconds of a job went; the stages need not add up to the total."""
+
+    queue_s: float
+    text_s: float
+    ar_s: float
+    nar_s: float
+    codec_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechResult:
+    """What became of a job.
+
+    Args:
+        job_id: The job's.
+        finish_reason: Of all utterances, the gravest: `stuck`, then `length`, then `stop`.
+        seed: What the caller sets to hear the same again.
+        params: Every knob as it was used, presets and defaults filled in.
+        voice: The voice's name.
+        language: As spoken.
+        codes_sha256: Of all codes ``[T, K]`` in order, as little-endian int16.
+        frames: T over all utterances.
+        audio_s: Seconds of sound given, pauses included.
+        timings: Where the time went.
+    """
+
+    job_id: str
+    finish_reason: FinishReason
+    seed: int
+    params: SamplingParams
+    voice: str
+    language: str
+    codes_sha256: str
+    frames: int
+    audio_s: float
+    timings: Timings
+
+    @property
+    def real_time_factor(self) -> float:
+        """Seconds of work a second of audio; under 1 is faster than speech."""
+        return (self.timings.total_s - self.timings.queue_s) / max(self.audio_s, 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioChunk:
+    """Samples that belong together; the last chunk of a job carries its result."""
+
+    samples: Samples
+    sample_rate_hz: int
+    result: SpeechResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is: frames of the utterance now being decoded, and of how many utterances."""
+
+    utterance: int = 0
+    utterances: int = 0
+    frames: int = 0

@@ -1,0 +1,66 @@
+"""The application: settings and an engine in, something that answers HTTP out.
+
+`uvicorn --factory app.main:create_app` works, and so does any host that takes an ASGI factory.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from app.api import errors
+from app.api.request_id import RequestIdMiddleware
+from app.api.routes import health_router, speech_router
+from app.engine.engine import SpeechEngine
+from app.engine.synthesis import Synthesizer
+from app.settings import Settings
+
+
+def create_engine(settings: Settings) -> SpeechEngine:
+    """Return an engine that will load the model that the settings name."""
+    return SpeechEngine(
+        lambda: Synthesizer.load(
+            settings.model,
+            settings.device,
+            threads=settings.threads,
+            max_text_chars=settings.max_text_chars,
+        ),
+        max_queue=settings.max_queue,
+        request_timeout_s=settings.request_timeout_s,
+    )
+
+
+def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:
+    """Return the application; the engine starts and stops with it.
+
+    Args:
+        settings: None reads the environment.
+        engine: None makes one as the settings say.
+    """
+    settings = settings or Settings()
+    engine = engine or create_engine(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Loading goes on while /ready already tells what it waits for.
+        engine.start()
+        try:
+            yield
+        finally:
+            await engine.drain(settings.drain_timeout_s)
+            await engine.stop()
+
+    app = FastAPI(
+        title="valle-serve",
+        version=version("valle-serve"),
+        description="Speech from text, with every knob of the sampler in the request.",
+        lifespan=lifespan,
+    )
+    app.state.engine = engine
+    app.state.settings = settings
+    app.add_middleware(RequestIdMiddleware)
+    errors.install(app)
+    app.include_router(speech_router)
+    app.include_router(health_router)
+    return app

@@ -1,0 +1,83 @@
+"""What an operator sets, from `TTS_*` variables or the flags of `serve`.
+
+Loads without torch. How speech sounds is no setting: that is `samplers.params`, per request, and
+the shape of a model is read from its checkpoint.
+"""
+
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
+"""The folder of the voice that comes with the project."""
+
+_PREFIX = "TTS_"
+_OF_TESTS = frozenset({"TTS_GOLDEN"})  # where golden files lie; read by tests alone
+
+
+class Settings(BaseSettings):
+    """How this process serves; see each field."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every interface.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    model: str = Field(
+        str(BUILTIN_MODEL), min_length=1, description="Model folder; default the built-in voice."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the model runs; auto takes a GPU if there is one."
+    )
+    threads: int = Field(
+        1, ge=1, le=64, description="CPU threads of one step; more than 1 gives up exact repeats."
+    )
+    max_text_chars: int = Field(
+        4096, ge=1, description="Longest text of a request, in characters; longer is refused."
+    )
+    max_body_bytes: int = Field(
+        262_144, ge=1024, description="Largest request body; larger is refused."
+    )
+    max_queue: int = Field(
+        16, ge=0, description="Requests that may wait; one more is told to come back later."
+    )
+    request_timeout_s: float = Field(
+        300.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds a request may take, waiting included.",
+    )
+    drain_timeout_s: float = Field(
+        30.0, ge=0, allow_inf_nan=False, description="Seconds running requests get at shutdown."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severity of the log lines that are written."
+    )
+
+    @model_validator(mode="after")
+    def _environment_is_known(self) -> Self:
+        """Refuse a misspelt variable, which pydantic-settings would ignore in silence.
+
+        Raises:
+            ValueError: The environment has one.
+        """
+        unknown = unknown_variables(os.environ)
+        if unknown:
+            raise ValueError("; ".join(unknown))
+        return self
+
+
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each `TTS_*` name that is no setting, with the likeliest one meant."""
+    known = {_PREFIX + field.upper() for field in Settings.model_fields} | _OF_TESTS
+    sentences = []
+    for name in sorted(names):
+        if name.upper().startswith(_PREFIX) and name.upper() not in known:
+            near = get_close_matches(name.upper(), sorted(known), n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            sentences.append(f"{name} is not a setting{hint}")
+    return sentences

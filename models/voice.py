@@ -1,0 +1,166 @@
+"""A voice: a few seconds of speech that the model imitates, with its language.
+
+What is kept is the audio. Codes are derived with the loaded codec and cached under its hash, so
+voices survive a change of model. Names come from outside and only ever serve as keys of a
+dictionary, never as a path.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import soundfile
+import soxr
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from models.config import CodecConfig
+
+MAX_AUDIO_S = 12.0
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+
+_CACHED_VOICES = 64
+
+
+class VoiceError(ValueError):
+    """A voice's files cannot be used; the message names the file."""
+
+
+class VoiceCard(BaseModel):
+    """What the JSON file beside a voice's audio says; every field may be left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = Field("", max_length=100, description="How people call it.")
+    language: str = Field("en", description="Language of the speaker.")
+    transcript: str | None = Field(None, description="What the audio says.")
+    description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
+
+
+class Voice(VoiceCard):
+    """Somebody to imitate.
+
+    Attributes:
+        name: Identifies it; lower-case letters, digits, `_` and `-`.
+        audio: A file of at most 12 s that soundfile reads; None is the model's own, unprompted.
+        owner: Who made it; None is everybody's.
+    """
+
+    name: str = Field(pattern=NAME_PATTERN)
+    audio: Path | None = None
+    owner: str | None = None
+
+
+class BuiltinVoices:
+    """The voices that ship with a model: `NAME.flac` with an optional `NAME.json` beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read every voice's card; audio is read when it is first needed.
+
+        Args:
+            folder: Need not exist: then there is one voice, `default`, the model's own.
+
+        Raises:
+            VoiceError: A name or a card is not valid.
+        """
+        self._voices = {path.stem: _read_voice(path) for path in sorted(folder.glob("*.flac"))}
+        if not self._voices:
+            self._voices["default"] = Voice(name="default", title="The model's own")
+
+    def __iter__(self) -> Iterator[Voice]:
+        """Iterate over all voices, by name."""
+        return iter(self._voices.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._voices
+
+    def __getitem__(self, name: str) -> Voice:
+        """Return the voice of that name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._voices[name]
+
+    @property
+    def default(self) -> Voice:
+        """The voice of a request that names none: `default` if it exists, else the first."""
+        return self._voices.get("default") or next(iter(self))
+
+
+def _read_voice(audio: Path) -> Voice:
+    card = audio.with_suffix(".json")
+    try:
+        fields = VoiceCard.model_validate_json(card.read_bytes()) if card.exists() else VoiceCard()
+        return Voice(name=audio.stem, audio=audio, **fields.model_dump())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise VoiceError(f"{card}: {field}: {first['msg']}") from error
+
+
+class Encoder(Protocol):
+    """What this module needs of a codec; `models.codec.Codec` is one."""
+
+    @property
+    def config(self) -> CodecConfig:
+        """Its shape."""
+
+    def encode(self, samples: Tensor) -> Tensor:
+        """Return codes ``[T, K]`` of samples ``[N]``."""
+
+
+class PromptCodes:
+    """The codes of voices under one codec; the most recently used are kept. One thread only."""
+
+    def __init__(self, codec: Encoder, device: torch.device, *, max_frames: int) -> None:
+        """Keep codes for one codec.
+
+        Args:
+            codec: Derives the codes.
+            device: Where the codec's weights are.
+            max_frames: Longest prompt that the model was trained to hear; 0 is none at all.
+        """
+        self._codec = codec
+        self._device = device
+        self._max_frames = max_frames
+        self._kept: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
+
+    def of(self, voice: Voice) -> Tensor | None:
+        """Return the voice's codes ``[T, K]`` int64, or None where the model takes no prompt.
+
+        Raises:
+            VoiceError: The audio cannot be read.
+        """
+        if voice.audio is None or not self._max_frames:
+            return None
+        key = (voice.owner, voice.name)
+        if key not in self._kept:
+            samples = read_mono(voice.audio, self._codec.config.sample_rate_hz)
+            codes = self._codec.encode(torch.from_numpy(samples).to(self._device))
+            self._kept[key] = codes[: self._max_frames]
+            if len(self._kept) > _CACHED_VOICES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+def read_mono(path: Path, sample_rate_hz: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """Return at most 12 s of a file as ``[N]`` float32 at the given rate, channels averaged.
+
+    Raises:
+        VoiceError: The file cannot be read or holds no samples.
+    """
+    try:
+        with soundfile.SoundFile(path) as file:
+            rate_hz = file.samplerate
+            samples = file.read(round(MAX_AUDIO_S * rate_hz), dtype="float32", always_2d=True)
+    except (OSError, soundfile.SoundFileError) as error:
+        raise VoiceError(f"{path}: {error}") from error
+    if not len(samples):
+        raise VoiceError(f"{path}: no samples")
+    mono = samples.mean(axis=1)
+    return np.asarray(soxr.resample(mono, rate_hz, sample_rate_hz), dtype=np.float32)
