@@ -90,12 +90,15 @@ def uniform(
 
     Source: the finaliser of splitmix64, Steele, Lea and Flood 2014 (variant 13 of Stafford).
     """
-    place = keys + _signed(_AXES[3]) * draw
-    for axis, count in zip(_AXES, (step, position, attempt), strict=False):
-        if isinstance(count, Tensor) or count:
+    offset, place = 0, keys
+    for axis, count in zip(_AXES, (step, position, attempt, draw), strict=True):
+        if isinstance(count, Tensor):
             place = place + count * _signed(axis)
+        else:
+            offset += count * axis
+    place = place + _signed(offset & _WORD)
     entries = torch.arange(1, width + 1, device=keys.device).mul_(_signed(_GOLDEN))
-    bits = _mix(_mix(place.clone()) + entries)
+    bits = _mix(_mix(place) + entries)
     fraction = (bits >> 24).bitwise_and_((1 << 40) - 1).to(torch.float32)
     # The largest fractions round to 1 in float32, which a race would turn into infinity.
     return fraction.add_(0.5).mul_(2.0**-40).clamp_(max=1 - 2.0**-24)

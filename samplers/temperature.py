@@ -16,7 +16,6 @@ def scale(logits: Tensor, temperature: Tensor) -> Tensor:
 
 
 def only_best(logits: Tensor) -> Tensor:
-    """Set the best code (the lowest id on a tie) of ``(B, V)`` logits to 0, the others to -inf."""
+    """Remove all but the best code (the lowest id on a tie) from ``(B, V)`` logits."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
-    others = ids != greedy(logits)[:, None]
-    return torch.zeros_like(logits).masked_fill_(others, -torch.inf)
+    return logits.masked_fill(ids != greedy(logits)[:, None], -torch.inf)

@@ -1,0 +1,72 @@
+"""Hypothesis strategies: any legal params, and logits that no sane model gives."""
+
+import math
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from samplers.params import SamplingParams
+
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "preset": st.just("auto"),
+    "seed": st.none() | st.integers(0, 2**63 - 1),
+    "logit_bias": st.dictionaries(st.integers(-1, 20), st.floats(-100, 100), max_size=3),
+    "ban_tokens": st.lists(st.integers(-3, 30), max_size=4),
+    "nar_level_temperatures": st.lists(st.floats(-1, 3), max_size=3),
+}
+"""Knobs whose values cannot be read off a type and bounds."""
+
+
+def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    low = schema.get("minimum", schema.get("exclusiveMinimum", -10))
+    high = schema.get("maximum", schema.get("exclusiveMaximum", max(20, low)))
+    match schema.get("type"):
+        case "boolean":
+            return st.booleans()
+        case "integer":
+            return st.integers(low, min(high, 100))
+        case "number":
+            return st.floats(
+                low, high,
+                exclude_min="exclusiveMinimum" in schema, exclude_max="exclusiveMaximum" in schema,
+            )  # fmt: skip
+    return st.sampled_from(schema["enum"])
+
+
+def knob_values() -> dict[str, st.SearchStrategy[Any]]:
+    """A strategy of legal values for each knob, from its declaration."""
+    schema = SamplingParams.model_json_schema()["properties"]
+    return {
+        name: SPECIAL[name] if name in SPECIAL else _bounded(schema[name])
+        for name in SamplingParams.model_fields
+    }
+
+
+@st.composite
+def sampling_params(draw: st.DrawFn) -> SamplingParams:
+    """Any legal params, mostly with a few knobs off their defaults."""
+    values = knob_values()
+    names = draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=12))
+    chosen = {name: draw(values[name]) for name in names}
+    return SamplingParams.model_validate(chosen)
+
+
+@st.composite
+def hard_logits(draw: st.DrawFn, rows: int, width: int) -> Tensor:
+    """``(rows, width)`` float32 with ties, huge values, infinities and NaN."""
+    value = st.floats(-20, 20, width=32) | st.sampled_from([
+        0.0,
+        -math.inf,
+        math.inf,
+        math.nan,
+        3e38,
+        -3e38,
+        1e-40,
+    ])
+    pool = draw(st.lists(value, min_size=1, max_size=6))
+    picks = draw(
+        st.lists(st.integers(0, len(pool) - 1), min_size=rows * width, max_size=rows * width)
+    )
+    return torch.tensor([pool[pick] for pick in picks]).reshape(rows, width)

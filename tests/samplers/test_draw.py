@@ -1,0 +1,96 @@
+"""The hash noise and the draws: exact arithmetic, and independence of everything but the place."""
+
+from pathlib import Path
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from tests.samplers.harness import load, stack
+
+WORD = (1 << 64) - 1
+
+
+def _splitmix64(state: int) -> int:
+    word = state & WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+    return word ^ (word >> 31)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_noise_is_splitmix64_of_the_place_in_plain_integers(key: int) -> None:
+    noise = uniform(torch.tensor([[key]]), 5)[0].tolist()
+    for entry, number in enumerate(noise, start=1):
+        word = _splitmix64(_splitmix64(key) + entry * 0x9E3779B97F4A7C15)
+        assert abs(number - ((word >> 24) + 0.5) / 2**40) < 2**-23
+
+
+def test_golden_splitmix64_matches_its_published_first_outputs() -> None:
+    # splitmix64.c with state 0: the finaliser of multiples of the golden ratio.
+    outputs = [_splitmix64(i * 0x9E3779B97F4A7C15) for i in (1, 2, 3)]
+    assert outputs == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+def test_noise_stays_strictly_between_zero_and_one() -> None:
+    keys = torch.arange(2000)[:, None]
+    noise = uniform(keys, 1025)
+    assert noise.min() > 0
+    assert noise.max() < 1
+
+
+def test_every_part_of_a_place_changes_the_noise() -> None:
+    key = torch.tensor([[stream_key(1, 0, Stage.AR)]])
+    places = [
+        uniform(key, 8),
+        uniform(key, 8, step=1),
+        uniform(key, 8, position=1),
+        uniform(key, 8, attempt=1),
+        uniform(key, 8, draw=1),
+        *(
+            uniform(torch.tensor([[other]]), 8)
+            for other in (
+                stream_key(2, 0, Stage.AR),
+                stream_key(1, 1, Stage.AR),
+                stream_key(1, 0, Stage.NAR),
+                stream_key(1, 0, Stage.AR, level=1),
+                stream_key(1, 0, Stage.AR, candidate=1),
+            )
+        ),
+    ]
+    assert len({tuple(place[0].tolist()) for place in places}) == len(places)
+
+
+def test_a_place_gives_a_row_the_same_noise_alone_and_among_others() -> None:
+    keys = torch.tensor([[stream_key(seed, 0, Stage.AR)] for seed in range(9)])
+    steps = torch.arange(9)[:, None]
+    together = uniform(keys, 1025, step=steps)
+    for row in range(9):
+        assert torch.equal(uniform(keys[row : row + 1], 1025, step=row), together[row : row + 1])
+
+
+def test_a_wider_vocabulary_has_the_noise_of_a_narrower_one() -> None:
+    key = torch.tensor([[stream_key(5, 0, Stage.AR)]])
+    assert torch.equal(uniform(key, 1025)[:, :64], uniform(key, 64))
+
+
+def test_golden_gumbel_argmax(golden: Path) -> None:
+    for case in load(golden, "gumbel_argmax"):
+        logits = stack([case["logits"]]) / case["params"]["temperature"]
+        token = categorical(logits, 1 - stack([case["u_per_token"]]))
+        assert token.item() == case["expected"]["gumbel_token"], case["id"]
+
+
+def test_golden_greedy_takes_the_lowest_id_on_a_tie(golden: Path) -> None:
+    (case,) = (
+        case for case in load(golden, "edge_policy") if "all_equal_greedy_lowest_id" in case["tags"]
+    )
+    assert greedy(stack([case["logits"]])).tolist() == [case["expected"]["token"]]
+    assert greedy(torch.tensor([[1.0, 3.0, 3.0], [-torch.inf] * 3])).tolist() == [1, 0]
+
+
+def test_a_code_that_is_gone_is_never_drawn() -> None:
+    logits = torch.tensor([[0.0, -torch.inf, 0.0, -torch.inf]]).expand(100_000, 4)
+    keys = torch.arange(100_000)[:, None]
+    assert set(categorical(logits, uniform(keys, 4)).tolist()) == {0, 2}

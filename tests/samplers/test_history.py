@@ -1,0 +1,37 @@
+"""The history of a batch: reading it backwards, growing it, taking it back."""
+
+import torch
+
+from samplers.history import History
+
+
+def _history(rows: list[list[int]], max_frames: int = 8) -> History:
+    history = History(len(rows), max_frames, torch.device("cpu"))
+    for place in range(max(len(row) for row in rows)):
+        codes = torch.tensor([row[place] if place < len(row) else 0 for row in rows])
+        history.append(codes, torch.tensor([place < len(row) for row in rows]))
+    return history
+
+
+def test_rows_of_unequal_length_are_read_newest_first() -> None:
+    history = _history([[1, 2, 3], [4]])
+    assert history.newest_first(2).tolist() == [[3, 2], [4, -1]]
+    assert history.newest_first(99).tolist() == [[3, 2, 1], [4, -1, -1]]
+    assert history.lengths.tolist() == [3, 1]
+
+
+def test_a_rewound_row_forgets_and_grows_anew() -> None:
+    history = _history([[1, 2, 3], [4, 5, 6]])
+    history.rewind(0, 1)
+    history.append(torch.tensor([9, 7]), torch.tensor([True, True]))
+    assert history.newest_first(9).tolist() == [[9, 1, -1, -1], [7, 6, 5, 4]]
+
+
+def test_a_full_row_that_does_not_grow_keeps_its_codes() -> None:
+    history = _history([[1, 2], [3]], max_frames=2)
+    history.append(torch.tensor([8, 9]), torch.tensor([False, True]))
+    assert history.newest_first(9).tolist() == [[2, 1], [9, 3]]
+
+
+def test_an_empty_history_has_no_width() -> None:
+    assert History(2, 4, torch.device("cpu")).newest_first(75).shape == (2, 0)

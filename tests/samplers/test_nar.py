@@ -1,0 +1,72 @@
+"""The finer levels: greedy by default, chunked equal to whole, every `nar_` knob at work."""
+
+import pytest
+import torch
+
+from samplers.nar import sample_nar
+from samplers.params import SamplingParams
+
+LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
+WARM = SamplingParams(nar_temperature=1.0)
+
+
+def _draw(params: SamplingParams, **where: int) -> list[int]:
+    place = {"seed": 1, "utterance": 0, "level": 1} | where
+    return sample_nar(LOGITS, params, **place).tolist()
+
+
+def test_the_default_is_greedy_whatever_the_seed() -> None:
+    assert _draw(SamplingParams()) == LOGITS.argmax(-1).tolist()
+    assert _draw(SamplingParams(), seed=9) == _draw(SamplingParams())
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 59])
+@pytest.mark.parametrize(
+    "params",
+    [WARM, SamplingParams(nar_temperature=0.8, nar_top_k=9, nar_top_p=0.9, nar_min_p=0.05)],
+)
+def test_a_stream_in_chunks_gives_the_codes_of_the_whole(
+    params: SamplingParams, chunk: int
+) -> None:
+    parts = [
+        sample_nar(LOGITS[at : at + chunk], params, seed=1, utterance=2, level=3, position=at)
+        for at in range(0, len(LOGITS), chunk)
+    ]
+    whole = sample_nar(LOGITS, params, seed=1, utterance=2, level=3)
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_the_seed_the_utterance_the_level_and_the_frame_choose_the_codes() -> None:
+    drawn = [_draw(WARM, **change) for change in (
+        {}, {"seed": 2}, {"utterance": 1}, {"level": 2}, {"position": 60}
+    )]  # fmt: skip
+    assert len({tuple(codes) for codes in drawn}) == len(drawn)
+
+
+def test_levels_may_have_their_own_temperatures() -> None:
+    params = SamplingParams(nar_temperature=1.0, nar_level_temperatures=(0.0, 2.0))
+    assert _draw(params, level=1) == _draw(SamplingParams())
+    assert _draw(params, level=2) == _draw(SamplingParams(nar_temperature=2.0), level=2)
+    assert _draw(params, level=3) == _draw(WARM, level=3)
+
+
+@pytest.mark.parametrize("knob", [{"nar_top_k": 1}, {"nar_top_p": 0.0}, {"nar_min_p": 1.0}])
+def test_a_filter_that_keeps_one_code_is_greedy(knob: dict[str, float]) -> None:
+    assert _draw(SamplingParams(nar_temperature=1.0, **knob)) == _draw(SamplingParams())
+
+
+def test_the_stop_is_never_drawn_and_the_logits_are_not_changed() -> None:
+    logits = LOGITS.clone()
+    logits[:, 31] = 50.0
+    for params in (SamplingParams(), WARM):
+        before = logits.clone()
+        codes = sample_nar(logits, params, seed=1, utterance=0, level=1, stop_token=31)
+        assert 31 not in codes.tolist()
+        assert torch.equal(logits, before)
+
+
+def test_a_row_without_a_finite_logit_still_gives_a_code() -> None:
+    logits = torch.full((2, 5), -torch.inf)
+    logits[1, 2] = torch.nan
+    for params in (SamplingParams(), WARM):
+        assert sample_nar(logits, params, seed=0, utterance=0, level=1).tolist() == [0, 0]
