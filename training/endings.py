@@ -13,7 +13,9 @@ TRAILING_SILENCE_S = 0.7
 LOOP_PERIOD_MAX, LOOP_REPEATS = 75, 4
 # A vowel or a pause may well hold one code for a few frames; only 0.4 s of it is a loop.
 LOOP_FRAMES_MIN = 30
-SILENCE_DB = -40.0  # below the loudest window
+# Below the loudest window. At -40 dB a codec's noise hides silence that the teacher shows; at -30
+# both end at the same place, within one window.
+SILENCE_DB = -30.0
 SILENCE_RMS = 1e-3  # and whatever lies below this is silence, however quiet the rest is
 WINDOW_S = 0.02
 

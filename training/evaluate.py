@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -219,7 +220,7 @@ def main() -> None:
     systems: dict[str, list[Judgement]] = {}
     notes = []
     for name, speak in _speakers(args, teacher, texts):
-        folder = args.save_wavs / name if args.save_wavs else None
+        folder = args.save_wavs / re.sub(r"[^\w.-]+", "-", name) if args.save_wavs else None
         timed = not isinstance(speak, Recordings)
         systems[name] = evaluate(
             speak, texts, args.seeds, panel, name=name, timed=timed, wav_folder=folder

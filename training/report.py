@@ -44,7 +44,7 @@ def measures(judges: Sequence[str]) -> list[Measure]:
         _share("runaway (over 1.8x the teacher's)", lambda row: row.ending.runaway),
         _share("cut short (under 0.5x)", lambda row: row.ending.cut_short),
         _share("silent ending (0.7 s)", lambda row: row.ending.silent),
-        _share("stuck in a loop", lambda row: row.ending.stuck),
+        _share("stuck in a loop, or gave up", lambda row: row.ending.stuck),
         _share("any of these four", lambda row: row.ending.faulty),
         Measure(
             "length of speech over the teacher's", lambda row: (row.spoken_s, row.teacher_spoken_s)

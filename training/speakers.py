@@ -93,16 +93,12 @@ class BuiltIn:
 
     def __init__(self, folder: Path) -> None:
         """Load the weights in ``folder``."""
-        from app.engine.engine import SpeechEngine
-        from app.engine.synthesis import Synthesizer
+        from app.main import create_engine
+        from app.settings import Settings
 
         config = CodecConfig.model_validate_json((folder / "codec.json").read_bytes())
         self._frame_rate_hz = config.frame_rate_hz
-        self._engine = SpeechEngine(
-            lambda: Synthesizer.load(folder, "auto", max_text_chars=4096),
-            max_queue=1,
-            request_timeout_s=TIMEOUT_S,
-        )
+        self._engine = create_engine(Settings(model=str(folder)))
         self._loop = asyncio.Runner()
         self._engine.start()
         self._loop.run(self._engine.wait_ready())
