@@ -159,6 +159,6 @@ def test_missing_and_misshapen_encodec_tensors_are_named(oracle: nn.Module) -> N
         codec_from_encodec({name: t for name, t in tensors.items() if name != bias}, OFFICIAL)
     with pytest.raises(CheckpointError, match=r"has shape \[3\], expected \[512\]"):
         codec_from_encodec(tensors | {bias: torch.zeros(3)}, OFFICIAL)
+    name = "decoder.model.0.conv.conv.weight_v"
     with pytest.raises(CheckpointError, match="weight_v is missing"):
-        name = "decoder.model.0.conv.conv.weight_v"
         codec_from_encodec({key: t for key, t in tensors.items() if key != name}, OFFICIAL)

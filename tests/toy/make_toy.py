@@ -43,6 +43,8 @@ def make(folder: Path, seed: int = 0) -> Path:
             if tensor.ndim > 1 or name == "separator":
                 scale = 1.0 if tensor.ndim == 1 else (2.0 / tensor[0].numel()) ** 0.5
                 tensor.normal_(0, scale, generator=generator)
+            elif "bias" in name:
+                tensor.zero_()
         codec.quantizer.codebooks.normal_(0, 0.3, generator=generator)
     save_lm(folder, MODEL, model.state_dict())
     save_codec(folder, codec)

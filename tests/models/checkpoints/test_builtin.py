@@ -1,0 +1,111 @@
+"""The built-in layout: a round trip keeps everything, and damage is named, never loaded."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.checkpoints import CheckpointError, builtin, load_lm, load_speech_model, save_lm
+from tests.toy.make_toy import make
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make(tmp_path / "toy")
+
+
+def test_the_same_seed_makes_the_same_weights(tmp_path: Path) -> None:
+    one, other, third = (
+        load_speech_model(make(tmp_path / name / "toy", seed), CPU).sha256
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert one == other != third
+
+
+def test_weights_split_over_files_load_as_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_lm(folder)
+    monkeypatch.setattr(builtin, "FILE_BYTES", 50_000)
+    save_lm(folder, model.config, model.state_dict())
+    files = list(folder.glob("lm-*.safetensors"))
+    assert len(files) > 3
+    again = load_lm(folder)
+    assert again.config == model.config
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor)
+
+
+def edit(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def set_config(folder: Path, name: str, **fields: object) -> None:
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+LM, CODEC = "lm-1.safetensors", "codec.safetensors"
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no language model": (lambda f: (f / LM).unlink(), "holds no lm-"),
+    "no codec": (lambda f: (f / CODEC).unlink(), "codec.safetensors does not exist"),
+    "no config": (lambda f: (f / "lm.json").unlink(), "lm.json: No such file"),
+    "truncated": (lambda f: truncate(f / LM), "is damaged or no safetensors file"),
+    "empty": (lambda f: (f / LM).write_bytes(b""), "is damaged or no safetensors file"),
+    "a pickle": (lambda f: torch.save({}, f / CODEC), "is damaged or no safetensors file"),
+    "a huge header": (
+        lambda f: (f / LM).write_bytes(b"\xff" * 8 + b"{}"), "is damaged or no safetensors file",
+    ),
+    "a missing tensor": (
+        lambda f: edit(f / LM, lambda t: t.pop("separator")),
+        "tensor separator is missing",
+    ),
+    "an unknown tensor": (
+        lambda f: edit(f / LM, lambda t: t.update(other=torch.zeros(1))), "tensor other is unknown",
+    ),
+    "a wrong shape": (
+        lambda f: edit(f / LM, lambda t: t.update(separator=torch.zeros(5))),
+        r"tensor separator has shape \[5\], expected \[16\]",
+    ),
+    "NaN": (
+        lambda f: edit(f / LM, lambda t: t["separator"].fill_(torch.nan)),
+        "tensor separator holds NaN",
+    ),
+    "two files with one tensor": (
+        lambda f: (f / "lm-2.safetensors").write_bytes((f / LM).read_bytes()),
+        "is in another file too",
+    ),
+    "an unknown field": (
+        lambda f: set_config(f, "lm.json", causal_size=2), "causal_size: Extra inputs",
+    ),
+    "no JSON": (lambda f: (f / "codec.json").write_text("{"), "codec.json: the whole: Invalid"),
+    "codec and model of different books": (
+        lambda f: set_config(f, "codec.json", levels=7), "codebooks|levels",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named(folder: Path, name: str) -> None:
+    damage, message = DAMAGE[name]
+    damage(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(CheckpointError, match=message):
+        load_speech_model(folder, CPU)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is no folder"):
+        load_speech_model(tmp_path / "nothing", CPU)
