@@ -1,0 +1,48 @@
+"""The lock holds a version of all that is asked for, and the scripts are what they should be."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.deploy.container_files import text
+
+PROJECT = tomllib.loads(text("pyproject.toml"))
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def _canonical(requirement: str) -> str:
+    name = NAME.match(requirement)
+    assert name
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def _locked() -> dict[str, str]:
+    lines = [line for line in text("requirements.lock").splitlines() if not line.startswith("#")]
+    return {_canonical(line): line.partition("==")[2] for line in lines}
+
+
+def test_everything_asked_for_is_locked() -> None:
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    groups = PROJECT["dependency-groups"].values()
+    asked = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"], "encodec"]
+    asked += [requirement for requirements in (*extras, *groups) for requirement in requirements]
+    missing = {_canonical(requirement) for requirement in asked} - _locked().keys()
+    assert not missing, "run scripts/lock"
+
+
+def test_lock_is_exact_and_names_no_build_of_one_machine() -> None:
+    for name, version in _locked().items():
+        assert re.fullmatch(r"\d+(\.\w+)*", version), name
+    assert _locked()["torch"] == "2.13.0"
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("scripts/*"), ROOT / ".ci/run"], ids=lambda p: p.name)
+def test_scripts_stop_at_the_first_failure(path: Path) -> None:
+    if path.is_file() and path.suffix == "":
+        head, *lines = path.read_text(encoding="utf-8").splitlines()
+        assert head == "#!/usr/bin/env bash"
+        assert "set -euo pipefail" in lines
+        assert path.stat().st_mode & 0o111

@@ -1,0 +1,91 @@
+"""What the pages name exists: links, folders, packages, commands, the version."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scripts import gen_docs
+from tests.conftest import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("weights/*.md")])
+READER_PAGES = ["README.md", "CONTRIBUTING.md"]
+SCRIPTS = re.compile(r"^(?:nice .* )?((?:scripts|\.ci)/[\w.]+)", re.MULTILINE)
+
+
+def _page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _fences(text: str, language: str = "") -> list[str]:
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [block for tongue, block in blocks if tongue == language]
+
+
+def _tree() -> list[str]:
+    return next(block for block in _fences(_page("README.md")) if "samplers/" in block).splitlines()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://", "#")):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+def test_tree_of_readme_exists() -> None:
+    folder = ""
+    for line in _tree():
+        name, comment = line.split(maxsplit=1)
+        if not line.startswith(" "):
+            folder = name
+        path = ROOT / (name if name == folder else folder + name)
+        assert path.is_dir() if name.endswith("/") else path.is_file(), path
+        assert comment
+
+
+def test_tree_of_readme_is_whole() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages <= {line.split()[0].rstrip("/") for line in _tree()}
+
+
+@pytest.mark.parametrize("page", READER_PAGES)
+def test_scripts_named_exist_and_run(page: str) -> None:
+    named = {script for block in _fences(_page(page), "sh") for script in SCRIPTS.findall(block)}
+    assert named
+    for script in named:
+        assert (ROOT / script).stat().st_mode & 0o111, script
+
+
+def test_files_named_in_recipes_exist() -> None:
+    named = re.findall(r"`((?:app|models|samplers|tests|docs)/[\w./]+?)`", _page("CONTRIBUTING.md"))
+    assert named
+    for name in named:
+        assert (ROOT / name).exists(), name
+
+
+def test_packages_of_architecture_exist() -> None:
+    text = _page("docs/architecture.md")
+    named = re.findall(r"\b((?:app|models|samplers)(?:\.\w+)+)", text)
+    named += re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert len(named) > 10
+    for name in named:
+        path = ROOT / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file() or path.suffix == ".py", name
+
+
+def test_folders_and_files_of_architecture_exist() -> None:
+    for name in re.findall(r"`((?:[\w]+/)+[\w.]+|\w+\.toml)`", _page("docs/architecture.md")):
+        assert (ROOT / name).exists(), name
+
+
+def test_version_is_that_of_the_changelog() -> None:
+    project = tomllib.loads(_page("pyproject.toml"))["project"]
+    heads = re.findall(r"^## \[([^]]+)\]", _page("CHANGELOG.md"), flags=re.MULTILINE)
+    assert heads[:2] == ["Unreleased", project["version"]]
+
+
+@pytest.mark.parametrize("page", gen_docs.pages(), ids=str)
+def test_generated_pages_are_current(page: Path) -> None:
+    assert _page(str(page)) == gen_docs.pages()[page], "run python -m scripts.gen_docs"
