@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the training cache (``VALLE_TRAINING_CACHE``, else the user's cache), made if missing."""
+    """Return the cache (``VALLE_TRAINING_CACHE``, else in the user's cache), made if missing."""
     chosen = os.environ.get("VALLE_TRAINING_CACHE")
     folder = Path(chosen) if chosen else Path.home() / ".cache" / "valle-serve" / "training"
     folder.mkdir(parents=True, exist_ok=True)

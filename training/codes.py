@@ -20,8 +20,13 @@ from models.checkpoints import load_codec
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize_many
 from training.cache import cache_folder
-from training.data import Corpus
+from training.data import SAMPLE_RATE_HZ, Corpus
 from training.export import WEIGHTS
+
+# The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
+# for the first, a model would learn to draw both: only this much is kept.
+SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
+SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 
@@ -52,7 +57,7 @@ def _code_shard(task: tuple[Path, int]) -> None:
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
     phonemes = phonemize_many([utterance.text for utterance in utterances])
     codes = [
-        codec.encode(torch.from_numpy(corpus.samples(utterance))).numpy().astype(np.int16)
+        codec.encode(torch.from_numpy(trimmed(corpus.samples(utterance)))).numpy().astype(np.int16)
         for utterance in utterances
     ]
     path = _path(cache, number)
@@ -65,6 +70,17 @@ def _code_shard(task: tuple[Path, int]) -> None:
         phonemes=np.array(phonemes),
     )
     partial.rename(path)
+
+
+def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return ``[N]`` speech with a fixed, short silence at both ends; it must not be silent."""
+    window = SAMPLE_RATE_HZ // 100
+    blocks = samples[: len(samples) // window * window].reshape(-1, window)
+    loudness = np.sqrt((blocks**2).mean(1))
+    loud = np.flatnonzero(loudness > loudness.max() * 10 ** (SILENT_BELOW_DB / 20))
+    start = int(loud[0]) * window - round(SILENCE_BEFORE_S * SAMPLE_RATE_HZ)
+    end = (int(loud[-1]) + 1) * window + round(SILENCE_AFTER_S * SAMPLE_RATE_HZ)
+    return samples[max(0, start) : end]
 
 
 def _path(cache: Path, number: int) -> Path:

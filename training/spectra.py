@@ -6,7 +6,7 @@ from torch import Tensor
 BANDS_BY_WINDOW = {128: 16, 256: 32, 512: 64, 1024: 96, 2048: 100}
 LATENT_WINDOW = 1024
 FLOOR = 1e-2
-# Mean and deviation of the log-mel of speech with unit variance, so that the latent has both at 0, 1.
+# Mean and deviation of the log-mel of speech with unit variance: the latent then has 0 and 1.
 LATENT_MEAN, LATENT_DEVIATION = -0.7, 2.0
 
 
