@@ -16,6 +16,9 @@ from samplers.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXED_IN_CONTAINER = {"host", "port"}
+MANY = 2**32  # an upper bound from here on is the machine's, not the reader's
+
+Schema = dict[str, Any]
 
 PARAMETERS_HEAD = """\
 <!-- Written by scripts/gen_docs.py from samplers/params.py and samplers/presets.py: edit those. -->
@@ -65,10 +68,11 @@ def pages() -> dict[Path, str]:
 
 def _parameters() -> Iterator[str]:
     yield PARAMETERS_HEAD
-    fields = SamplingParams.model_json_schema()["properties"]
+    schemas = SamplingParams.model_json_schema()
+    parts, fields = schemas.get("$defs", {}), schemas["properties"]
     groups: dict[str, list[str]] = {}
     for name, schema in fields.items():
-        groups.setdefault(schema["x-ui"]["group"], []).append(_row(name, schema))
+        groups.setdefault(schema["x-ui"]["group"], []).append(_row(name, schema, parts))
     for group, rows in groups.items():
         yield f"\n## {group}\n\n| name | type | default | off | meaning |\n"
         yield "| --- | --- | --- | --- | --- |\n"
@@ -79,29 +83,35 @@ def _parameters() -> Iterator[str]:
         yield f"| `{preset}` | {listed or 'nothing'} |\n"
 
 
-def _row(name: str, schema: dict[str, Any]) -> str:
+def _row(name: str, schema: Schema, parts: Schema) -> str:
     hints = schema["x-ui"]
     unit = f" {hints['unit']}" if "unit" in hints else ""
     off = _value(hints["off"]) if "off" in hints else ""
     default = _value(schema["default"])
     meaning = schema["description"].replace("|", "\\|")
-    return f"| `{name}` | {_kind(schema)}{unit} | {default} | {off} | {meaning} |\n"
+    return f"| `{name}` | {_kind(schema, parts)}{unit} | {default} | {off} | {meaning} |\n"
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _kind(schema: Schema, parts: Schema) -> str:
     """Name the type and bounds of a field, as `number > 0` or `integer, 0 to 32`."""
-    plain = next((s for s in schema.get("anyOf", []) if s["type"] != "null"), schema)
-    if "enum" in plain:
-        return " or ".join(_value(choice) for choice in plain["enum"])
-    kind = plain["type"]
+    if "$ref" in schema:
+        return _kind(parts[schema["$ref"].rpartition("/")[2]], parts)
+    if "anyOf" in schema:
+        kinds = [_kind(one, parts) for one in schema["anyOf"] if one.get("type") != "null"]
+        return ", or ".join(kinds)
+    if "enum" in schema:
+        return " or ".join(_value(choice) for choice in schema["enum"])
+    kind = schema["type"]
     if kind == "array":
-        kind = f"list of {plain['items']['type']}s"
-    low, high = plain.get("minimum"), plain.get("maximum")
-    if low is not None and high is not None:
-        return f"{kind}, {low:g} to {high:g}" if high < 1e9 else f"{kind} >= {low:g}"
+        return f"list of {_kind(schema['items'], parts)}"
+    if "properties" in schema:
+        return "object of " + ", ".join(_value(name) for name in schema["properties"])
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None and high < MANY:
+        return f"{kind}, {low:g} to {high:g}"
     for sign, key in ((">=", "minimum"), (">", "exclusiveMinimum"), ("<=", "maximum")):
-        if key in plain:
-            return f"{kind} {sign} {plain[key]:g}"
+        if key in schema:
+            return f"{kind} {sign} {schema[key]:g}"
     return str(kind)
 
 
