@@ -41,13 +41,28 @@ _FOLDS: Final = (
     (re.compile(r"\s+"), " "),
 )
 # A comma, full stop or colon between two digits belongs to the number.
-_MARKS: Final = re.compile(r'(\s*(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()])[\s.,:!?;—…"()]*)')
-_OPENING: Final = (' "', " (")
+# A character of the Private Use Area stands for phonemes that the text brings along.
+_MARKS: Final = re.compile(
+    r'(\s*(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()\ue000-\uf8ff])'
+    r'[\s.,:!?;—…"()\ue000-\uf8ff]*)'
+)
+_OPENING: Final = re.compile(r'\s["(\ue000-\uf8ff]')
+_DETACHED: Final = re.compile(r"[^\w\s]+\s")
 _UNUTTERED: Final = re.compile(r"[^\w]|_")
 _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
 # espeak-ng keeps its state in globals: one call at a time in the whole process.
 _ESPEAK: Final = Lock()
+
+
+def require_language(language: str) -> None:
+    """Refuse a language that no voice of espeak-ng is set up for here.
+
+    Raises:
+        TextError: no voice speaks this language.
+    """
+    if language not in _VOICES:
+        raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
 
 
 @cache
@@ -57,8 +72,7 @@ def _backend(language: str) -> EspeakBackend:
     Raises:
         TextError: no voice speaks this language.
     """
-    if language not in _VOICES:
-        raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
+    require_language(language)
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
     # A switch of language inside a sentence is ordinary ("garçon"): not worth a warning each.
@@ -80,7 +94,7 @@ def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
     """Return the phonemes of each text: one espeak-ng call, the same result as one at a time.
 
     Punctuation stays where it was, folded to the inventory's (curly quotes to straight ones,
-    dashes to an em dash, three dots to an ellipsis).
+    dashes to an em dash, three dots to an ellipsis). A character of the Private Use Area passes.
 
     Raises:
         TextError: no voice speaks this language.
@@ -103,12 +117,14 @@ def _join(pieces: list[str], spoken: Iterator[str]) -> str:
         elif _UNUTTERED.sub("", piece):
             sound = next(spoken)
             following = pieces[number + 1] if number + 1 < len(pieces) else ""
-            if following.startswith(_OPENING) and _FINAL_ARTICLE.search(piece):
+            if _OPENING.match(following) and _FINAL_ARTICLE.search(piece):
                 # espeak-ng reads a clause-final "a" as the letter; before a quotation or a
                 # bracket it is the article.
                 sound = sound.removesuffix("ˈeɪ") + "ɐ"
+            if _DETACHED.match(piece) and out and not out[-1].endswith(" "):
+                out.append(" ")  # 'Go.' she said: the closing quote hid the space
             out.append(sound)
-    symbols = (symbol for symbol in "".join(out) if symbol in _INVENTORY)
+    symbols = (s for s in "".join(out) if s in _INVENTORY or "\ue000" <= s <= "\uf8ff")
     return " ".join("".join(symbols).split())
 
 

@@ -1,0 +1,99 @@
+"""Which characters a text may hold, and one way of writing each.
+
+Owns the refusals that need no knowledge of language: length, control characters, surrogates,
+scripts that cannot be read.
+"""
+
+# ruff: noqa: RUF001 - quotes and dashes of every kind, to be told apart
+
+import re
+import unicodedata
+from typing import Final
+
+from models.text.errors import TextError
+from models.text.normalise.vocabulary import SYMBOLS
+
+INLINE: Final = "\ue000-\uf8ff"
+"""The Private Use Area, as a range of a pattern: `markup` puts phonemes there."""
+
+_KEPT_CONTROLS: Final = "\n\t\r"
+_FOLDS: Final = str.maketrans({
+    **dict.fromkeys("‘’‚‛ʼʻ′´", "'"),
+    **dict.fromkeys("“”„‟″", '"'),
+    **dict.fromkeys("‐‑‒−", "-"),
+    **dict.fromkeys("\u2028\u2029", "\n"),
+    "…": "...",
+})
+_COMPATIBLE: Final = re.compile(r"[^²³°]+")  # what compatibility forms would mistake for digits
+_GREEK_LETTER: Final = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03c9](?![\u0370-\u03ff])")
+_MOST_NAMED: Final = 5
+
+
+def check(text: str, max_chars: int) -> None:
+    """Refuse a text that cannot be read whatever its language.
+
+    Raises:
+        TextError: it is empty, blank, too long, or holds control characters or surrogates.
+    """
+    if not text:
+        raise TextError("the text is empty")
+    if len(text) > max_chars:
+        raise TextError(f"the text has {len(text)} characters; at most {max_chars} are allowed")
+    for place, character in enumerate(text):
+        category = unicodedata.category(character)
+        if category == "Cs":
+            raise TextError(f"lone surrogate U+{ord(character):04X} at character {place}")
+        if category == "Cc" and character not in _KEPT_CONTROLS:
+            raise TextError(f"control character U+{ord(character):04X} at character {place}")
+    if text.isspace():
+        raise TextError("the text is blank")
+
+
+def clean(text: str) -> str:
+    """Return the text in compatibility form, with plain quotes and dashes, without emoji.
+
+    Raises:
+        TextError: it holds letters of a script other than Latin; single Greek letters may stand.
+    """
+    text = "".join(map(_expanded, text)).translate(_FOLDS)
+    text = _COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+    text = "".join(map(_kept, text.translate(_FOLDS)))
+    alone = {match.start() for match in _GREEK_LETTER.finditer(text)}
+    foreign = dict.fromkeys(
+        letter
+        for place, letter in enumerate(text)
+        if letter.isalpha() and place not in alone and not _is_latin(letter)
+    )
+    if foreign:
+        names = [f"{letter!r} ({unicodedata.name(letter, 'unnamed')})" for letter in foreign]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise TextError(f"no voice reads {', '.join(names[:_MOST_NAMED])}{more}")
+    return text
+
+
+def _is_latin(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith("LATIN ")
+
+
+def _expanded(character: str) -> str:
+    """Write fractions and raised digits out, before compatibility forms glue them to a number."""
+    kind, _, digits = unicodedata.decomposition(character).partition(" ")
+    if kind == "<fraction>":
+        return " " + unicodedata.normalize("NFKC", character).replace("\u2044", "/")
+    if kind == "<super>" and character not in "²³" and character.isdigit():
+        return "^" + chr(int(digits, 16))
+    return character
+
+
+def _kept(character: str) -> str:
+    """Return what is left of a character in a text that will be spoken."""
+    if character.isascii() or character in SYMBOLS or character in "²³":
+        return character
+    category = unicodedata.category(character)
+    if category == "Nd":
+        return str(unicodedata.digit(character))
+    if category in {"Cf", "Mn", "Me", "Mc"}:  # joiners, variation selectors, stray accents
+        return ""
+    if category in {"So", "Sk", "Cn", "No", "Nl"}:
+        return " "
+    return character

@@ -1,0 +1,99 @@
+"""Inline phonemes `[[həlˈoʊ]]` and pauses `[pause:0.5s]` in a text.
+
+Each word of inline phonemes leaves a character of the Private Use Area in the text, so that
+normalisation and splitting treat it as a word that they cannot read.
+"""
+
+# ruff: noqa: RUF002 - IPA is full of letters that look like Latin ones
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from models.text.errors import TextError
+
+MAX_PAUSE_S: Final = 10.0
+_FIRST_PLACE, _PLACES = 0xE000, 0x1900
+_PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+_MARKUP: Final = re.compile(
+    r"\[\[(?P<phonemes>.*?)\]\](?!\])"
+    r"|\[pause:(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>ms|s)\]"
+    r"|(?P<malformed>\[\[|\[\s*pause\s*[:\]])[^\]]{0,40}\]?",
+    re.DOTALL | re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Text between two pauses."""
+
+    text: str
+    pause_after_s: float | None
+
+
+@dataclass(frozen=True)
+class Inline:
+    """The inline phonemes of a text, by the character that stands for each word of them."""
+
+    words: dict[str, str]
+
+    def pronounce(self, phonemes: str) -> str:
+        """Put the phonemes where their characters are."""
+        return _PRIVATE.sub(lambda match: self.words[match[0]], phonemes)
+
+    def write(self, text: str) -> str:
+        """Put the phonemes where their characters are, as their author wrote them."""
+        return _PRIVATE.sub(lambda match: f"[[{self.words[match[0]]}]]", text).replace("]] [[", " ")
+
+
+def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[Stretch], Inline]:
+    """Take the markup out of a text.
+
+    Raises:
+        TextError: markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
+            longer than `max_phonemes`, or a pause is longer than MAX_PAUSE_S.
+    """
+    text = _PRIVATE.sub("", text)
+    words: dict[str, str] = {}
+    stretches: list[Stretch] = []
+    written, start = "", 0
+    for match in _MARKUP.finditer(text):
+        written += text[start : match.start()]
+        start = match.end()
+        if match["malformed"]:
+            raise TextError(
+                f"malformed markup {match[0]!r}; write [[phonemes]], [pause:0.5s] or [pause:500ms]"
+            )
+        if match["phonemes"] is not None:
+            places = []
+            for word in _phoneme_words(match["phonemes"], symbols, max_phonemes):
+                if len(words) == _PLACES:
+                    raise TextError(f"more than {_PLACES} words of inline phonemes")
+                places.append(chr(_FIRST_PLACE + len(words)))
+                words[places[-1]] = word
+            written += " ".join(places)
+        else:
+            stretches.append(Stretch(written, _pause_s(match)))
+            written = ""
+    return [*stretches, Stretch(written + text[start:], None)], Inline(words)
+
+
+def _phoneme_words(phonemes: str, symbols: Collection[str], max_phonemes: int) -> list[str]:
+    words = phonemes.split()
+    if not words:
+        raise TextError("empty inline phonemes [[]]")
+    unknown = dict.fromkeys(symbol for word in words for symbol in word if symbol not in symbols)
+    if unknown:
+        names = ", ".join(f"{symbol!r} (U+{ord(symbol):04X})" for symbol in unknown)
+        raise TextError(f"unknown symbols in inline phonemes: {names}")
+    if any(len(word) > max_phonemes for word in words):
+        raise TextError(f"a word of inline phonemes is longer than {max_phonemes} symbols")
+    return words
+
+
+def _pause_s(match: re.Match[str]) -> float:
+    pause_s = float(match["number"]) / (1000 if match["unit"].lower() == "ms" else 1)
+    if pause_s > MAX_PAUSE_S:
+        raise TextError(f"{match[0]} is longer than {MAX_PAUSE_S:g} s")
+    return pause_s

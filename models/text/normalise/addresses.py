@@ -1,0 +1,41 @@
+"""E-mail addresses, URLs, bare domains, @names and #tags."""
+
+import re
+from typing import Final
+
+from models.text.normalise import numbers as say
+from models.text.normalise.rule import Match, any_of, rule
+from models.text.normalise.vocabulary import ADDRESS_MARKS, SPELLED_DOMAINS, SPOKEN_DOMAINS
+
+_DOMAIN: Final = rf"(?:[A-Za-z0-9-]+\.)+(?:{any_of(SPELLED_DOMAINS | SPOKEN_DOMAINS)})\b"
+_CLOSING: Final = re.compile(r"[.,;:!?)'\"\]*_]*$")
+_PART: Final = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
+
+
+def _address(match: Match) -> str:
+    address = _CLOSING.sub("", match["address"])
+    spoken: list[str] = []
+    for part in _PART.findall(address):
+        if part.isdigit():
+            spoken.append(say.cardinal(part) if len(part) < 4 else say.digits(part))
+        elif part in SPELLED_DOMAINS and spoken[-1:] == ["dot"]:
+            spoken.append(say.letters(part))
+        elif part.lower() == "www":
+            spoken.append("W W W")
+        else:
+            spoken.append(part if part.isalpha() else ADDRESS_MARKS.get(part, ""))
+    return " ".join(filter(None, spoken)) + match["address"][len(address) :]
+
+
+def _handle(match: Match) -> str:
+    return f"{'hashtag' if match[1] == '#' else 'at'} {match[2].replace('_', ' ')}"
+
+
+RULES: Final = (
+    rule(r"\b(?:mailto:)?(?P<address>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)", _address),
+    rule(r"\b(?:https?|ftp)://(?P<address>[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
+    rule(r"\b(?P<address>www\.[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
+    rule(rf"(?<![\w.@])(?P<address>{_DOMAIN}(?:[/:][^\s<>\ue000-\uf8ff]*)?)", _address),
+    rule(r"\s?#(?=\d)", " number "),
+    rule(r"(?<![\w&])([@#])([^\W\d]\w*)", _handle),
+)

@@ -1,0 +1,103 @@
+"""Dates, years, decades and times of day, the month before the day."""
+
+import re
+from typing import Final
+
+from models.text.normalise import numbers as say
+from models.text.normalise.abbreviations import full_stop
+from models.text.normalise.rule import ALONE, Match, any_of, rule
+from models.text.normalise.vocabulary import DAYS, MONTHS
+
+_MONTH_NUMBERS: Final = {
+    written: number
+    for number, name in enumerate(MONTHS, start=1)
+    for written in (name, name[:3], name[:4] if name == "September" else name)
+}
+_MONTH: Final = rf"\b(?P<month>{any_of(_MONTH_NUMBERS)})\b\.?"
+_YEAR: Final = r"(?P<year>1[0-9]\d\d|20\d\d)(?![\d,]*\d|\.\d)"
+_DAY: Final = r"(?P<day>[12]\d|3[01]|0?[1-9])(?![\d:]|[.,]\d)(?:st|nd|rd|th)?"
+_DASH: Final = "[-\u2013\u2014]"
+
+
+def _month(match: Match) -> int:
+    return _MONTH_NUMBERS[match["month"]]
+
+
+def _date(match: Match) -> str:
+    """Say a date of numbers, month first unless only the other order can be."""
+    month, day, year = int(match["month"]), int(match["day"]), match["year"]
+    if month > 12:
+        month, day = day, month
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    if len(year) == 2:
+        year = f"{20 if int(year) < 50 else 19}{year}"
+    return say.date(str(day), month, year)
+
+
+def _month_day(match: Match) -> str:
+    last = f" to {say.ordinal(match['last'])}" if match["last"] else ""
+    year = f", {say.year(match['year'])}" if match["year"] else ""
+    return say.date(match["day"], _month(match)) + last + year
+
+
+def _day_month(match: Match) -> str:
+    year = f", {say.year(match['year'])}" if match["year"] else ""
+    article = match["the"] or "the "
+    return f"{article}{say.ordinal(match['day'])} of {MONTHS[_month(match) - 1]}{year}"
+
+
+def _month_year(match: Match) -> str:
+    return f"{MONTHS[_month(match) - 1]} {say.year(match['year'])}"
+
+
+def _clock(match: Match) -> str:
+    named = match.groupdict()
+    half = (named.get("half") or "").lower()
+    spoken = say.clock(match["hour"], match["minute"] or "00", match["second"] or "", half)
+    return spoken + full_stop(match)
+
+
+def _short_year(match: Match) -> str:
+    return f"oh {say.cardinal(match[1][1])}" if match[1][0] == "0" else say.cardinal(match[1])
+
+
+def _years(match: Match) -> str:
+    last = say.year(match[2]) if len(match[2]) == 4 else say.cardinal(match[2])
+    return f"{say.year(match[1])} to {last}"
+
+
+_HALF: Final = r"\s?(?P<half>[ap])(?:\.\s?m\.|\.?m\b)"
+_CLOCK: Final = r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-3])"
+_MINUTE: Final = r":(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?"
+
+RULES: Final = (
+    rule(
+        rf"{ALONE}(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d)(?:T(?=\d\d:))?(?![\w-])",
+        _date,
+    ),
+    rule(
+        rf"{ALONE}(?P<month>\d\d?)([/.-])(?P<day>\d\d?)\2(?P<year>[12]\d{{3}})(?![\w/-]|\.\d)",
+        _date,
+    ),
+    rule(rf"{ALONE}(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d\d)(?![\w/-]|\.\d)", _date),
+    rule(rf"\b({any_of(DAYS)})(?:\.,?|,)(?=\s(?:\d|{_MONTH}))", lambda match: f"{DAYS[match[1]]},"),
+    rule(
+        rf"(?P<the>\b[Tt]he )?{ALONE}{_DAY}(?: of)? {_MONTH}(?:,?\s{_YEAR})?",
+        _day_month,
+    ),
+    rule(rf"{_MONTH}\s{_YEAR}", _month_year),
+    rule(rf"{_MONTH}\s{_DAY}(?!\w)(?:\s?{_DASH}\s?(?P<last>\d\d?)\b)?(?:,?\s{_YEAR})?", _month_day),
+    rule(rf"(?<=\d)\s?{_DASH}\s?(?=\d\d?:\d\d|\d\d?\s?[ap]\.?m\b)", " to ", re.IGNORECASE),
+    rule(rf"(?<=[ap]m)\s?{_DASH}\s?(?=\d\d?:\d\d|\d\d?\s?[ap]\.?m\b)", " to ", re.IGNORECASE),
+    rule(rf"(?<=:\d\d){_DASH}(?=\d\d?\b)", " to "),
+    rule(rf"{_CLOCK}(?:{_MINUTE})?{_HALF}", _clock, re.IGNORECASE),
+    rule(rf"{_CLOCK}{_MINUTE}(?![\d:])", _clock),
+    rule(r"(?<!\w)'?(1[1-9]\d0|20\d0)'?s\b", lambda match: say.decade(match[1])),
+    rule(r"(?<!\w)'?([2-9]0)'?s\b", lambda match: say.decade(match[1])),
+    rule(r"(?<!\w)'(\d\d)\b(?!'|\")", _short_year),
+    rule(
+        rf"{ALONE}(1[1-9]\d\d|20\d\d)\s?{_DASH}\s?(1[1-9]\d\d|20\d\d|\d\d)(?![\w-]|[.,]\d)",
+        _years,
+    ),
+)

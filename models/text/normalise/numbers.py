@@ -1,0 +1,139 @@
+"""Digits to words: cardinals, ordinals, decimals, years, money, fractions, letters one by one.
+
+Spelling itself is num2words' work; this file decides which spelling a string of digits wants.
+Every function takes strings as they stand in a text, grouping commas included.
+"""
+
+from typing import Final
+
+from num2words import num2words  # type: ignore[import-untyped]
+
+from models.text.normalise.vocabulary import CURRENCIES, IRREGULAR_PLURALS, MAGNITUDES, MONTHS
+
+# Longer runs of digits are account numbers and keys: nobody says "twelve quadrillion".
+_LONGEST_CARDINAL: Final = 15
+
+
+def cardinal(number: str) -> str:
+    """Return "1,234" as words; a leading zero or great length makes it digits one by one."""
+    number = number.replace(",", "")
+    if (number.startswith("0") and len(number) > 1) or len(number) > _LONGEST_CARDINAL:
+        return digits(number)
+    return _words(num2words(int(number)))
+
+
+def ordinal(number: str) -> str:
+    """Return "21" as "twenty-first"."""
+    number = number.replace(",", "")
+    if len(number) > _LONGEST_CARDINAL:
+        return digits(number)
+    return _words(num2words(int(number), to="ordinal"))
+
+
+def decimal(number: str) -> str:
+    """Return "3.14" as "three point one four"; a number without a point is a cardinal."""
+    whole, point, fraction = number.partition(".")
+    if not point:
+        return cardinal(whole)
+    return f"{cardinal(whole) if whole else ''} point {digits(fraction)}".strip()
+
+
+def digits(number: str) -> str:
+    """Return "007" as "zero zero seven"."""
+    return " ".join(num2words(int(digit)) for digit in number if digit.isdigit())
+
+
+def year(number: str) -> str:
+    """Return "1984" as "nineteen eighty-four"."""
+    return _words(num2words(int(number), to="year"))
+
+
+def decade(number: str) -> str:
+    """Return "1990" as "nineteen nineties", "90" as "nineties", "2000" as "two thousands"."""
+    words = year(number) if len(number) == 4 else cardinal(number)
+    return words[:-1] + "ies" if words.endswith("y") else words + "s"
+
+
+def date(day: str, month: int, year_number: str = "") -> str:
+    """Return a date as an American says it: "March fourth, twenty twenty-four"."""
+    spoken = f"{MONTHS[month - 1]} {ordinal(day)}"
+    return f"{spoken}, {year(year_number)}" if year_number else spoken
+
+
+def clock(hour: str, minute: str, second: str = "", half: str = "") -> str:
+    """Return a time of day; `half` is "a", "p" or empty for the 24-hour clock."""
+    spoken = cardinal(str(int(hour)))
+    if int(minute):
+        spoken += f" oh {cardinal(minute[1])}" if minute.startswith("0") else f" {cardinal(minute)}"
+    elif not half and not second:
+        spoken += " o'clock" if 0 < int(hour) <= 12 else " hundred hours"
+    if second:
+        unit = "second" if int(second) == 1 else "seconds"
+        spoken += f" and {cardinal(str(int(second)))} {unit}"
+    return f"{spoken} {letters(half + 'm')}" if half else spoken
+
+
+def fraction(numerator: str, denominator: str) -> str:
+    """Return "3/4" as "three quarters"; what is no common fraction is "3 over 40"."""
+    bottom = int(denominator)
+    if numerator == denominator and bottom > 10:  # fifty fifty
+        return f"{cardinal(numerator)} {cardinal(numerator)}"
+    if bottom in {10, 100} and int(numerator) > 1:  # marks, more often than parts
+        return f"{cardinal(numerator)} out of {cardinal(denominator)}"
+    if not 2 <= bottom <= 20 and bottom not in {100, 1000}:
+        return f"{cardinal(numerator)} over {cardinal(denominator)}"
+    name = {2: "half", 4: "quarter"}.get(bottom) or ordinal(denominator)
+    if int(numerator) != 1:
+        name = "halves" if bottom == 2 else f"{name}s"
+    return f"{cardinal(numerator)} {name}"
+
+
+def money(symbol: str, number: str, magnitude: str = "") -> str:
+    """Return "$", "42.50" as "forty-two dollars and fifty cents"."""
+    one, several, cent, cents = CURRENCIES[symbol]
+    if magnitude:
+        return f"{decimal(number)} {MAGNITUDES[magnitude]} {several}"
+    whole, point, part = number.replace(",", "").partition(".")
+    if point and len(part) != 2:
+        return f"{decimal(number)} {several}"
+    spoken = []
+    if int(whole or "0") or not int(part or "0"):
+        spoken.append(f"{cardinal(whole)} {one if int(whole) == 1 else several}")
+    if int(part or "0"):
+        spoken.append(f"{cardinal(str(int(part)))} {cent if int(part) == 1 else cents}")
+    return " and ".join(spoken)
+
+
+def plural(unit: str) -> str:
+    """Return "kilometer per hour" as "kilometers per hour"."""
+    unit, per, rest = unit.partition(" per ")
+    first, _, last = unit.rpartition(" ")
+    if first == "degree":  # degrees Celsius
+        first, last = "degrees", last
+    elif unit not in IRREGULAR_PLURALS:
+        last = IRREGULAR_PLURALS.get(last, last + "s")
+    else:
+        return IRREGULAR_PLURALS[unit] + per + rest
+    return f"{first} {last}".strip() + per + rest
+
+
+def letters(word: str) -> str:
+    """Return the letters of a word one by one."""
+    # espeak-ng takes a lone A for the article; "eh" is the sound of the letter's name.
+    return " ".join("eh" if letter in "aA" else letter.upper() for letter in word)
+
+
+def roman(numeral: str) -> int:
+    """Return the value of a roman numeral below fifty, or 0 if it is none.
+
+    Only what ordinary text uses is worth the risk of taking a word for a number.
+    """
+    tens = len(numeral) - len(numeral.lstrip("X"))
+    ones = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+    rest = numeral[tens:]
+    return tens * 10 + ones.index(rest) if tens <= 3 and rest in ones else 0
+
+
+def _words(spelled: str) -> str:
+    # A comma within a number is a pause when spoken.
+    return spelled.replace(",", "")

@@ -1,0 +1,34 @@
+"""A rule of normalisation: what to look for, and what to say for it."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+Match = re.Match[str]
+
+INTEGER: Final = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+NUMBER: Final = rf"(?:{INTEGER}(?:\.\d+)?|\.\d+)"
+ALONE: Final = r"(?<![\w.,:/-])"  # opens a number that is not the rest of a longer one
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern and its spoken form: a template as of `re.sub`, or a function of the match."""
+
+    pattern: re.Pattern[str]
+    spoken: str | Callable[[Match], str]
+
+    def apply(self, text: str) -> str:
+        """Return the text with every match spoken."""
+        return self.pattern.sub(self.spoken, text)
+
+
+def rule(pattern: str, spoken: str | Callable[[Match], str], flags: int = 0) -> Rule:
+    """Return a rule of a pattern's source."""
+    return Rule(re.compile(pattern, flags), spoken)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return a pattern for any of the words, longest first."""
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))

@@ -1,0 +1,164 @@
+"""What written English abbreviates, and the words it stands for: tables only."""
+
+# ruff: noqa: RUF001, SIM905 - signs that look like letters; lists of words
+
+from typing import Final
+
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June", "July",
+    "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+DAYS: Final = {
+    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",
+    "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
+}  # fmt: skip
+
+# Written with a full stop, before a name: the full stop never ends a sentence.
+TITLES: Final = {
+    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Mx": "Mix", "Dr": "Doctor", "Prof": "Professor",
+    "St": "Saint", "Mt": "Mount", "Ft": "Fort", "Sgt": "Sergeant", "Cpl": "Corporal",
+    "Pvt": "Private", "Lt": "Lieutenant", "Capt": "Captain", "Cpt": "Captain", "Maj": "Major",
+    "Col": "Colonel", "Gen": "General", "Adm": "Admiral", "Cmdr": "Commander", "Sen": "Senator",
+    "Rep": "Representative", "Gov": "Governor", "Pres": "President", "Rev": "Reverend",
+    "Fr": "Father", "Hon": "Honorable", "Messrs": "Messers", "Supt": "Superintendent",
+}  # fmt: skip
+
+# Written with a full stop, after a name.
+STREETS: Final = {
+    "St": "Street", "Dr": "Drive", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road",
+    "Ln": "Lane", "Hwy": "Highway", "Pkwy": "Parkway", "Sq": "Square",
+}  # fmt: skip
+
+# Written with a full stop that may also end a sentence.
+ABBREVIATIONS: Final = {
+    "e.g": "for example", "i.e": "that is", "eg": "for example", "ie": "that is",
+    "E.g": "for example", "I.e": "that is", "etc": "et cetera", "vs": "versus",
+    "Vs": "versus", "cf": "compare", "Cf": "compare", "viz": "namely", "et al": "et al",
+    "approx": "approximately", "Approx": "approximately", "a.k.a": "also known as",
+    "w.r.t": "with respect to", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire",
+    "Ph.D": "P H D", "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation",
+    "Co": "Company", "Bros": "Brothers", "Dept": "Department", "dept": "department",
+    "Univ": "University", "Assn": "Association", "Govt": "Government", "govt": "government",
+}  # fmt: skip
+
+# Words of their own as well ("to the max."): abbreviations only where the sentence goes on.
+MIDWAY: Final = {
+    "est": "established", "min": "minimum", "max": "maximum", "misc": "miscellaneous",
+    "incl": "including", "excl": "excluding", "ext": "extension", "tel": "telephone",
+    "Tel": "Telephone", "temp": "temperature", "avg": "average", "ed": "edition",
+    "Min": "Minimum", "dist": "district",
+}  # fmt: skip
+
+# Written with a full stop before a number; the full stop never ends a sentence.
+REFERENCES: Final = {
+    "no": "number", "nos": "numbers", "p": "page", "pp": "pages", "vol": "volume",
+    "vols": "volumes", "fig": "figure", "figs": "figures", "ch": "chapter", "chap": "chapter",
+    "sec": "section", "eq": "equation", "pt": "part", "art": "article", "ca": "circa",
+    "c": "circa", "ver": "version", "ext": "extension", "apt": "apartment", "rm": "room",
+}  # fmt: skip
+
+# A capitalised word after an abbreviation opens a sentence if it is one of these; otherwise it
+# may be the rest of a name ("the U.S. Army", "Acme Inc. Europe").
+OPENERS: Final = frozenset(
+    "A After All Also Although An And Another As At Because Before Both But By Can Could Did Do "
+    "Does Each Even Every Few First For From Had Has Have He Her Here His How However I If In Is "
+    "It Its Just Last Later Let Many May Maybe Meanwhile More Most My Next No Nobody Not Nothing "
+    "Now Of On Once One Only Or Other Our Perhaps Please She Should Since So Some Someone Still "
+    "Such That The Their Then There These They This Those Though Through Thus To Today Tomorrow "
+    "Too Two Under Until Was We Well Were What When Where Which While Who Why Will With Without "
+    "Would Yes Yesterday Yet You Your".split()
+)
+
+# symbol: one of it, several of it
+CURRENCIES: Final = {
+    "$": ("dollar", "dollars", "cent", "cents"),
+    "US$": ("U S dollar", "U S dollars", "cent", "cents"),
+    "USD": ("U S dollar", "U S dollars", "cent", "cents"),
+    "C$": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
+    "CAD": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
+    "A$": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "AUD": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "€": ("euro", "euros", "cent", "cents"),
+    "EUR": ("euro", "euros", "cent", "cents"),
+    "£": ("pound", "pounds", "penny", "pence"),
+    "GBP": ("pound", "pounds", "penny", "pence"),
+    "¥": ("yen", "yen", "sen", "sen"),
+    "JPY": ("yen", "yen", "sen", "sen"),
+    "CNY": ("yuan", "yuan", "fen", "fen"),
+    "CHF": ("Swiss franc", "Swiss francs", "rappen", "rappen"),
+    "₹": ("rupee", "rupees", "paisa", "paise"),
+    "INR": ("rupee", "rupees", "paisa", "paise"),
+    "₽": ("ruble", "rubles", "kopek", "kopeks"),
+    "₩": ("won", "won", "jeon", "jeon"),
+    "₿": ("bitcoin", "bitcoins", "satoshi", "satoshis"),
+}
+
+MAGNITUDES: Final = {
+    "k": "thousand", "K": "thousand", "thousand": "thousand", "m": "million", "M": "million",
+    "mn": "million", "mm": "million", "million": "million", "bn": "billion", "B": "billion",
+    "b": "billion", "billion": "billion", "tn": "trillion", "T": "trillion", "trn": "trillion",
+    "trillion": "trillion",
+}  # fmt: skip
+
+UNITS: Final = {
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "μm": "micrometer",
+    "nm": "nanometer", "mi": "mile", "yd": "yard", "yds": "yard", "ft": "foot", "in.": "inch",
+    "kg": "kilogram", "g": "gram", "mg": "milligram", "μg": "microgram", "lb": "pound",
+    "lbs": "pound", "oz": "ounce", "t": "ton", "L": "liter", "l": "liter", "mL": "milliliter",
+    "ml": "milliliter", "cl": "centiliter", "dl": "deciliter", "gal": "gallon", "pt": "pint",
+    "qt": "quart", "tsp": "teaspoon", "tbsp": "tablespoon", "ha": "hectare", "ac": "acre",
+    "s": "second", "sec": "second", "secs": "second", "ms": "millisecond", "μs": "microsecond",
+    "ns": "nanosecond", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour",
+    "hrs": "hour", "wk": "week", "wks": "week", "mo": "month", "yr": "year", "yrs": "year",
+    "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "kB": "kilobyte",
+    "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte", "PB": "petabyte",
+    "KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte", "kb": "kilobit", "Mb": "megabit",
+    "Gb": "gigabit", "kbps": "kilobit per second", "Mbps": "megabit per second",
+    "Gbps": "gigabit per second", "W": "watt", "kW": "kilowatt", "MW": "megawatt",
+    "GW": "gigawatt", "kWh": "kilowatt hour", "MWh": "megawatt hour", "V": "volt",
+    "mV": "millivolt", "kV": "kilovolt", "mA": "milliamp", "mAh": "milliamp hour", "Ω": "ohm",
+    "kΩ": "kiloohm", "dB": "decibel", "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal",
+    "psi": "P S I", "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie",
+    "Nm": "newton meter", "mph": "mile per hour", "kph": "kilometer per hour",
+    "kmh": "kilometer per hour", "rpm": "revolution per minute", "bpm": "beat per minute",
+    "fps": "frame per second", "px": "pixel", "dpi": "dot per inch", "°C": "degree Celsius",
+    "°F": "degree Fahrenheit", "°": "degree", "ºC": "degree Celsius",
+    "sq ft": "square foot", "sq mi": "square mile", "sq km": "square kilometer",
+    "sqft": "square foot", "cu ft": "cubic foot", "fl oz": "fluid ounce",
+}  # fmt: skip
+
+# What follows a slash: "$5/hour", "90 km/h".
+PER: Final = ("second", "minute", "hour", "day", "week", "month", "year", "person", "night")
+
+IRREGULAR_PLURALS: Final = {
+    "foot": "feet", "inch": "inches", "hertz": "hertz", "kilohertz": "kilohertz",
+    "megahertz": "megahertz", "gigahertz": "gigahertz", "degree": "degrees", "P S I": "P S I",
+    "century": "centuries",
+}  # fmt: skip
+
+ADDRESS_MARKS: Final = {
+    ".": "dot", "/": "slash", "-": "dash", "_": "underscore", "@": "at", ":": "colon",
+    "?": "question mark", "=": "equals", "&": "and", "#": "hash", "%": "percent", "+": "plus",
+    "~": "tilde",
+}  # fmt: skip
+
+# Endings of addresses that are spelled out, and the others that make a bare word an address.
+SPELLED_DOMAINS: Final = frozenset("ai io uk us eu tv fm ly gg cc fr jp cn ch nl".split())
+SPOKEN_DOMAINS: Final = frozenset("com org net edu gov mil dev app info biz co me de".split())
+
+SYMBOLS: Final = {
+    "&": "and", "@": "at", "%": "percent", "‰": "per mille", "+": "plus", "=": "equals",
+    "×": "times", "÷": "divided by", "±": "plus or minus", "≈": "approximately equals",
+    "≠": "is not equal to", "≤": "is at most", "≥": "is at least", "√": "square root of",
+    "∞": "infinity", "°": "degrees", "©": "copyright", "§": "section", "¶": "paragraph",
+    "$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee", "₽": "ruble",
+    "₩": "won", "₿": "bitcoin", "¢": "cent", "→": "to", "/": "slash", "\\": "backslash",
+}  # fmt: skip
+
+# Followed by a roman numeral, these are persons: "Henry VIII" is "Henry the eighth".
+REGNAL_NAMES: Final = frozenset(
+    "Alexander Benedict Catherine Charles Clement Edward Elizabeth Francis Frederick George "
+    "Gregory Gustav Henry Innocent Ivan James John Leo Leopold Louis Mary Napoleon Nicholas Otto "
+    "Paul Peter Philip Pius Ramses Richard Urban Wilhelm William".split()
+)

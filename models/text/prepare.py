@@ -1,0 +1,53 @@
+"""The way in: a text as somebody wrote it to utterances a model can read."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from models.text.characters import check, clean
+from models.text.errors import TextError
+from models.text.markup import MAX_PAUSE_S, parse
+from models.text.normalise import normalise
+from models.text.phonemes import ENGLISH_SYMBOLS, require_language
+from models.text.split import Utterance, split
+
+
+def prepare(
+    text: str,
+    *,
+    language: str = "en",
+    max_chars: int = 4096,
+    max_phonemes: int = 250,
+    symbols: Collection[str] = ENGLISH_SYMBOLS,
+) -> list[Utterance]:
+    """Return the utterances of a text, in order.
+
+    Args:
+        text: As its author wrote it; may hold `[[phonemes]]` and `[pause:0.5s]`.
+        language: The language of the text.
+        max_chars: The longest text accepted.
+        max_phonemes: The longest utterance made.
+        symbols: What inline phonemes may be made of.
+
+    Raises:
+        TextError: the text is empty, blank, too long, without anything to speak, in a script or
+            language that no voice reads, or holds control characters, surrogates or malformed
+            markup.
+    """
+    require_language(language)
+    check(text, max_chars)
+    stretches, inline = parse(text, symbols, max_phonemes)
+    utterances: list[Utterance] = []
+    for stretch in stretches:
+        words = normalise(clean(stretch.text))
+        utterances += split(words, inline, language=language, max_phonemes=max_phonemes)
+        if stretch.pause_after_s is None:
+            continue
+        if not utterances:
+            utterances.append(Utterance("", ""))
+        pause_s = (utterances[-1].pause_after_s or 0.0) + stretch.pause_after_s
+        if pause_s > MAX_PAUSE_S:
+            raise TextError(f"pauses in a row add up to more than {MAX_PAUSE_S:g} s")
+        utterances[-1] = replace(utterances[-1], pause_after_s=pause_s)
+    if not any(utterance.phonemes for utterance in utterances):
+        raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
+    return utterances

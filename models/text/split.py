@@ -1,0 +1,129 @@
+"""Words to utterances: what is spoken in one go.
+
+A sentence is an utterance. It ends at a full stop, never inside a quotation or brackets; numbers
+and abbreviations have lost their full stops in `normalise`. A sentence of too many phonemes is
+halved at the strongest border near its middle, and again, until it fits.
+"""
+
+# ruff: noqa: RUF001 - dashes of every kind
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from models.text.markup import Inline
+from models.text.phonemes import phonemize
+
+_PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n\s*")
+_SENTENCE_END: Final = re.compile(
+    r"(?P<mark>[.!?…]+)(?P<closing>[\"')\]}]*)\s+(?=(?P<opening>[\"'(\[{]*)(?P<next>\S))"
+)
+_QUOTATIONS: Final = re.compile(
+    r'"[^"]*"'
+    r"|\((?:[^()]|\([^()]*\))*\)"
+    r"|(?<!\w)'(?=\w)(?:[^'\"]|(?<=\w)'(?=\w))*[.,!?]'(?!\w)"
+)
+# Strongest first: the end of a sentence inside a quotation, clauses, words.
+_BORDERS: Final = (
+    re.compile(r"(?<=[.!?…])[\"')]*\s+"),
+    re.compile(r"(?<=[;:,)])[\"']?\s+|\s+(?=[(—–])|(?<=[—–])\s*"),
+    re.compile(r"\s+"),
+)
+
+
+_NOT_FIRST: Final = " ,;:.!?…—–-"
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A piece of a text that is spoken in one go.
+
+    Attributes:
+        text: Its words, normalised; inline phonemes in their brackets.
+        phonemes: What a model reads; empty only for a pause that opens the text.
+        pause_after_s: The silence that the text asks for after it; 0 where a sentence was cut
+            between two words; None where the request's own pause is right.
+    """
+
+    text: str
+    phonemes: str
+    pause_after_s: float | None = None
+
+
+def split(
+    text: str, inline: Inline | None = None, *, language: str = "en", max_phonemes: int = 250
+) -> list[Utterance]:
+    """Return the utterances of a normalised text, each of at most `max_phonemes` symbols.
+
+    Pieces without sound are left out.
+
+    Raises:
+        TextError: no voice speaks this language.
+        ValueError: `max_phonemes` is not positive.
+    """
+    if max_phonemes < 1:
+        raise ValueError(f"max_phonemes must be positive, not {max_phonemes}")
+    inline = inline or Inline({})
+    return [
+        replace(utterance, text=inline.write(utterance.text))
+        for sentence in _sentences(text)
+        for utterance in _fitting(sentence, inline, language, max_phonemes)
+        if any(symbol.isalpha() for symbol in utterance.phonemes)
+    ]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for paragraph in _PARAGRAPH.split(text):
+        line = " ".join(paragraph.split())
+        quotations = [match.span() for match in _QUOTATIONS.finditer(line)]
+        start = 0
+        for match in _SENTENCE_END.finditer(line):
+            end = match.end("closing")
+            if _goes_on(match) or any(left < end - 1 < right - 1 for left, right in quotations):
+                continue
+            yield line[start:end].lstrip(_NOT_FIRST)
+            start = match.end()
+        yield line[start:].lstrip(_NOT_FIRST)
+
+
+def _goes_on(match: re.Match[str]) -> bool:
+    """Tell whether the sentence goes on: "Stop!" he said. Well... maybe."""
+    may_go_on = match["closing"] or match["mark"].endswith(("..", "…"))
+    return bool(may_go_on) and match["next"].islower() and not match["opening"]
+
+
+def _fitting(text: str, inline: Inline, language: str, max_phonemes: int) -> Iterator[Utterance]:
+    # A phoneme symbol a letter is the least that English has: what is far too long need not be
+    # spoken to be halved.
+    if len(text) <= 2 * max_phonemes:
+        phonemes = inline.pronounce(phonemize(text, language))
+        # The name of a single letter may be longer than a small limit: no way to halve that.
+        if len(phonemes) <= max_phonemes or len(text) == 1:
+            yield Utterance(text, phonemes[:max_phonemes])
+            return
+    end, start, pause_after_s = _halving(text)
+    *first, last = _fitting(text[:end].rstrip(), inline, language, max_phonemes)
+    yield from first
+    yield replace(last, pause_after_s=pause_after_s)
+    yield from _fitting(text[start:].lstrip(), inline, language, max_phonemes)
+
+
+def _halving(text: str) -> tuple[int, int, float | None]:
+    """Return where the first half ends, where the second starts, and the pause between."""
+    middle = len(text) / 2
+    for reach in (0.5, 1.0):
+        for border in _BORDERS:
+            cuts = [
+                match.span()
+                for match in border.finditer(text)
+                if match.start() > 0
+                and match.end() < len(text)
+                and abs(match.start() - middle) <= reach * middle
+            ]
+            if cuts:
+                start, end = min(cuts, key=lambda cut: abs(cut[0] - middle))
+                # Closing quotes stay with what they close.
+                start += len(text[start:end].rstrip())
+                return start, end, 0.0 if border is _BORDERS[-1] else None
+    return len(text) // 2, len(text) // 2, 0.0

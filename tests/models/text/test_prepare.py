@@ -1,0 +1,205 @@
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
+"""From a text to utterances: refusals, markup, borders."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.text import (
+    ENGLISH_SYMBOLS,
+    TextError,
+    Utterance,
+    normalise,
+    phonemize,
+    prepare,
+    split,
+)
+from models.text.characters import clean
+
+REFUSED = [
+    ("", "empty"),
+    (" \n\t", "blank"),
+    ("...", "nothing to speak"),
+    ("—!?", "nothing to speak"),
+    ("😀👍🏽🇺🇸", "nothing to speak"),
+    ("[pause:1s]", "nothing to speak"),
+    ("a\x00b", r"control character U\+0000 at character 1"),
+    ("a\x1bb", r"control character U\+001B"),
+    ("\x85", r"control character U\+0085"),
+    ("a\ud800", r"lone surrogate U\+D800 at character 1"),
+    ("x" * 4097, "4097 characters; at most 4096"),
+    ("привет", "no voice reads 'п' .CYRILLIC SMALL LETTER PE."),
+    ("say 你好", "no voice reads '你' .CJK UNIFIED IDEOGRAPH-4F60., '好'"),
+    ("ΑΒΓ", "GREEK CAPITAL LETTER ALPHA"),
+    ("[[həlˈoʊ", r"malformed markup '\[\[həlˈoʊ'"),
+    ("[[]]", "empty inline phonemes"),
+    ("[[g9]]", r"unknown symbols in inline phonemes: 'g' \(U\+0067\), '9' \(U\+0039\)"),
+    (f"[[{'a' * 251}]]", "longer than 250 symbols"),
+    ("a [pause]", r"malformed markup '\[pause\]'"),
+    ("a [pause:5]", "malformed"),
+    ("a [pause:-1s]", "malformed"),
+    ("a [pause:1e1s]", "malformed"),
+    ("a [pause:10.1s]", "longer than 10 s"),
+    ("a [pause:10001ms]", "longer than 10 s"),
+    ("a [pause:6s] [pause:6s]", "add up to more than 10 s"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED, ids=[ascii(row[0][:20]) for row in REFUSED])
+def test_it_is_refused(text: str, why: str) -> None:
+    with pytest.raises(TextError, match=why):
+        prepare(text)
+
+
+def test_an_unsupported_language_is_refused() -> None:
+    with pytest.raises(TextError, match="'de' is not supported"):
+        prepare("hello", language="de")
+
+
+def test_limits_are_arguments() -> None:
+    assert prepare("abc", max_chars=3)
+    with pytest.raises(TextError, match="at most 2"):
+        prepare("abc", max_chars=2)
+    with pytest.raises(ValueError, match="positive"):
+        split("abc", max_phonemes=0)
+
+
+SPLITS = [
+    ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+    ("hello. how are you", ["hello.", "how are you"]),
+    ("It was 3.5. 5 came at 1,000.50 a day.", [
+        "It was three point five.", "five came at one thousand point five zero a day."]),
+    ("Dr. Smith met Mr. Lee at 5 p.m. in the U.S. Army. He left.", [
+        "Doctor Smith met Mister Lee at five P M in the U S Army.", "He left."]),
+    ('"Stop! Now. Or else," he said. She ran.', ['"Stop! Now. Or else," he said.', "She ran."]),
+    ('"Stop!" he said.', ['"Stop!" he said.']),
+    ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+    ("“One. Two.” “Three.”", ['"One. Two."', '"Three."']),
+    ("'Go. Now.' she cried.", ["'Go. Now.' she cried."]),
+    ("He left (it was late. Very late) at once. Ok.", [
+        "He left (it was late. Very late) at once.", "Ok."]),
+    ("Well... maybe. Wait... What?", ["Well... maybe.", "Wait...", "What?"]),
+    ("Title\n\nBody one\nbody two", ["Title", "Body one body two"]),
+    ("- one\n- two", ["one", "two"]),
+    ("# Head\ntext", ["Head", "text"]),
+    ("... Yes. -- McCoy", ["Yes.", "McCoy"]),
+    ("See example.com. Then go.", ["See example dot com.", "Then go."]),
+    ("Really?! Yes!!!", ["Really?!", "Yes!!!"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "utterances"), SPLITS, ids=[row[0][:40] for row in SPLITS])
+def test_it_is_split(text: str, utterances: list[str]) -> None:
+    assert [utterance.text for utterance in prepare(text)] == utterances
+
+
+def test_a_long_sentence_is_split_at_clauses_before_words() -> None:
+    text = ", ".join(["the quick brown fox jumps over the dog"] * 12) + "."
+    utterances = prepare(text)
+    assert len(utterances) > 1
+    assert all(utterance.text.endswith((",", ".")) for utterance in utterances)
+    assert all(utterance.pause_after_s is None for utterance in utterances)
+
+
+def test_a_cut_between_words_asks_for_no_pause() -> None:
+    *cut, last = prepare("word " * 100)
+    assert {utterance.pause_after_s for utterance in cut} == {0.0}
+    assert last.pause_after_s is None
+
+
+def test_pauses_belong_to_the_utterance_before() -> None:
+    assert prepare("[pause:1s]One. Two [pause:500ms][PAUSE:0.25s] three [pause:0s]") == [
+        Utterance("", "", 1.0),
+        Utterance("One.", phonemize("One.")),
+        Utterance("Two", phonemize("Two"), 0.75),
+        Utterance("three", phonemize("three"), 0.0),
+    ]
+
+
+def test_a_stage_direction_is_not_a_pause() -> None:
+    assert prepare("[pause for effect] Go.")[0].text == "[pause for effect] Go."
+
+
+def test_inline_phonemes_are_passed_as_they_are() -> None:
+    (utterance,) = prepare("Say a [[həlˈoʊ, wˈɜːld]]!")
+    assert utterance == Utterance("Say a [[həlˈoʊ, wˈɜːld]]!", "sˈeɪ ɐ həlˈoʊ, wˈɜːld!")
+    assert prepare("[[ˈaʊ]]ch")[0].phonemes.startswith("ˈaʊ")
+
+
+def test_inline_phonemes_may_use_the_symbols_of_another_model() -> None:
+    assert prepare("[[g9]]", symbols="g9 h")[0].phonemes == "g9"
+
+
+def test_characters_of_the_private_use_area_are_not_phonemes() -> None:
+    assert prepare("\ue000hi\U000f0000 [[a]]")[0].phonemes == "hˈaɪ a"
+
+
+MARKED = st.lists(
+    st.one_of(
+        st.text(max_size=20),
+        st.sampled_from([
+            "[[",
+            "]]",
+            "[pause:",
+            "1s]",
+            "[[həlˈoʊ]]",
+            '"',
+            "(",
+            "Dr. ",
+            "3.5",
+            "$",
+            ". ",
+            "\n\n",
+        ]),
+        st.text(st.characters(max_codepoint=0x24F, exclude_categories=["Cc"]), max_size=40),
+    ),
+    max_size=12,
+).map("".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(MARKED)
+def test_any_text_is_prepared_or_refused(text: str) -> None:
+    try:
+        utterances = prepare(text, max_phonemes=60)
+    except TextError:
+        return
+    for place, utterance in enumerate(utterances):
+        assert len(utterance.phonemes) <= 60
+        assert set(utterance.phonemes) <= set(ENGLISH_SYMBOLS)
+        assert utterance.phonemes or (place == 0 and utterance.pause_after_s is not None)
+
+
+WORDS = st.lists(st.from_regex(r"\A[a-z]{1,9}[.,;:!?]?\Z"), min_size=1, max_size=60).map(" ".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORDS, st.integers(min_value=60, max_value=250))
+def test_splitting_keeps_every_word_in_order(text: str, max_phonemes: int) -> None:
+    said = normalise(clean(text))
+    utterances = split(said, max_phonemes=max_phonemes)
+    words = re.findall(r"\w+", " ".join(utterance.text for utterance in utterances))
+    assert words == re.findall(r"\w+", said)
+
+
+QUOTED = st.lists(
+    st.sampled_from(['"Oh no. Really? Yes!"', "(So. It is.)", "He left.", "She said", "and, yes,"]),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+
+
+@settings(deadline=None)
+@given(QUOTED)
+def test_no_quotation_is_split(text: str) -> None:
+    for utterance in split(text):
+        assert utterance.text.count('"') % 2 == 0
+        assert utterance.text.count("(") == utterance.text.count(")")
+
+
+@settings(deadline=None)
+@given(st.from_regex(r"\A(?:[1-9]\d{0,6}(?:\.\d{1,3})?|\$\d{1,4}\.\d\d|\d{1,2}:[0-5]\d)\Z"))
+def test_no_number_is_split(number: str) -> None:
+    assert len(prepare(f"It is {number} now.")) == 1
