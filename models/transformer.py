@@ -11,7 +11,8 @@ greater than its own. Counting up is causal, one number a block is block-causal,
 It is fed vectors and returns vectors; it knows nothing of phonemes, codes or heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +97,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gate_up = nn.Linear(config.width, 2 * config.ffn, bias=False)
         self.down = nn.Linear(config.ffn, config.width, bias=False)
-        self.activation = {"gelu": F.gelu, "silu": F.silu}[config.activation]
+        activation = {"gelu": F.gelu, "silu": F.silu}[config.activation]
+        self.activation = cast("Callable[[Tensor], Tensor]", activation)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
@@ -128,7 +130,8 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = cast("Sequence[Block]", blocks)
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)

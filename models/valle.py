@@ -13,6 +13,7 @@ It returns logits; it never draws a token.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -51,12 +52,14 @@ class Valle(nn.Module):
         self.level = nn.Embedding(levels, width)
         self.separator = nn.Parameter(torch.zeros(width))
         # Table 0 is the AR's own and holds the stop token; table k + 1 is the NAR's for level k.
-        self.response = nn.ModuleList(
+        response = nn.ModuleList(
             nn.Embedding(codes + (table == 0), width) for table in range(levels)
         )
-        self.prompt = nn.ModuleList(
+        self.response = cast("Sequence[nn.Embedding]", response)
+        prompt = nn.ModuleList(
             nn.Embedding(codes, width) for _ in range(levels if config.max_prompt_frames else 0)
         )
+        self.prompt = cast("Sequence[nn.Embedding]", prompt)
         self.transformer = Transformer(config)
         self.heads = nn.ModuleList(
             nn.Linear(width, codes + (level == 0)) for level in range(levels)
@@ -158,7 +161,7 @@ class Valle(nn.Module):
         return self.logits(hidden[0, len(prefix) :], level)
 
     @staticmethod
-    def _embed(tables: nn.ModuleList, codes: Tensor) -> Tensor:
+    def _embed(tables: Sequence[nn.Embedding], codes: Tensor) -> Tensor:
         """Sum the embeddings of each frame's codes: ``[T, K']`` to ``[T, D]``."""
         # zip would hide a missing table
         return torch.stack([tables[k](codes[:, k]) for k in range(codes.shape[1])]).sum(0)

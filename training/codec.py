@@ -62,10 +62,10 @@ class Clips:
         while len(clips) < count:
             samples = self._samples[self._random.choice(len(self._samples), p=self._share)]
             start = int(self._random.integers(0, len(samples) - length))
-            clip = samples[start : start + length].astype(np.float32) / 32768
+            clip = np.divide(samples[start : start + length], 32768, dtype=np.float32)
             # One clip in ten may be silence: the codec must know it, not spend itself on it.
             if np.abs(clip[::7]).mean() > 0.008 or self._random.random() < 0.1:
-                clips.append(clip * self._random.uniform(0.6, 1.3))
+                clips.append(clip * np.float32(self._random.uniform(0.6, 1.3)))
         return torch.from_numpy(np.stack(clips).astype(np.float32))[:, None]
 
 

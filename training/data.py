@@ -146,7 +146,7 @@ class Corpus:
     def samples(self, utterance: Utterance) -> NDArray[np.float32]:
         """Return the samples of one utterance, ``[N]`` float32 in [-1, 1]."""
         raw = self._maps[utterance.shard][utterance.start : utterance.end]
-        return raw.astype(np.float32) / 32768
+        return np.divide(raw, 32768, dtype=np.float32)
 
     def shard_samples(self, number: int) -> NDArray[np.int16]:
         """Return all samples of a shard, ``[N]`` int16, memory-mapped."""
