@@ -37,7 +37,7 @@ class Settings(BaseSettings):
         1, ge=1, le=64, description="CPU threads of one step; more than 1 gives up exact repeats."
     )
     max_text_chars: int = Field(
-        4096, ge=1, description="Longest text of a request, in characters; longer is refused."
+        4096, ge=10, description="Longest text of a request, in characters; longer is refused."
     )
     max_body_bytes: int = Field(
         262_144, ge=1024, description="Largest request body; larger is refused."

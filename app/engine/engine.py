@@ -21,7 +21,7 @@ from app.engine.errors import (
     GenerationFailed,
     SpeechError,
 )
-from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob
+from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.synthesis import ModelInfo, OnProgress, Plan
 from app.engine.ticket import SpeechStream, Ticket
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_BEAT_S = 5.0
 _WARM_UP_TEXT = "Hello."
-_WARM_UP_FRAMES = 15
+_WARM_UP_S = 0.2
 
 
 class Speaking(Protocol):
@@ -260,10 +260,9 @@ class SpeechEngine:
         started_s = monotonic()
         speaking = self._load()
         self._enter("warming")
-        plan = speaking.plan(SpeechJob("warm-up", _WARM_UP_TEXT, SamplingParams(seed=0)))
-        for _ in speaking.speak(
-            plan, queue_s=0.0, on_progress=lambda progress: progress.frames < _WARM_UP_FRAMES
-        ):
+        params = SamplingParams(seed=0)
+        job = SpeechJob("warm-up", _WARM_UP_TEXT, params, max_duration_s=_WARM_UP_S)
+        for _ in speaking.speak(speaking.plan(job), queue_s=0.0, on_progress=lambda _: True):
             pass
         self._speaking = speaking
         self._beat_s = monotonic()
@@ -296,32 +295,32 @@ class SpeechEngine:
             self._close(ticket, ticket.abandoned)
             return
         started_s = monotonic()
-        result = None
+        queue_s = started_s - ticket.submitted_s
         try:
-            for chunk in speaking.speak(
-                ticket.plan, queue_s=started_s - ticket.submitted_s, on_progress=on_progress
-            ):
+            for chunk in speaking.speak(ticket.plan, queue_s=queue_s, on_progress=on_progress):
                 self._beat_s = monotonic()
                 if ticket.abandoned is not None:
                     break
-                result = chunk.result
+                if chunk.result is not None:
+                    self._account(chunk.result, monotonic() - started_s)
                 ticket.give(chunk)
+                if chunk.result is not None:
+                    return
         except SpeechError as error:
             self._close(ticket, "error", error)
-            return
         except Exception as error:
             log.exception("job %s broke", ticket.plan.job.id)
             message = f"the speech could not be made: {type(error).__name__}; the log says more"
             self._close(ticket, "error", GenerationFailed(message))
-            return
-        if result is None:
+        else:
             self._close(ticket, ticket.abandoned or "cancelled")
-            return
+
+    def _account(self, result: SpeechResult, job_s: float) -> None:
         self.finished[result.finish_reason] += 1
         # Old jobs fade: the machine may have become busier.
-        self._job_s += 0.3 * (monotonic() - started_s - self._job_s)
+        self._job_s += 0.3 * (job_s - self._job_s)
         log.info(
             "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work",
-            *(ticket.plan.job.id, result.finish_reason, result.seed, result.audio_s),
-            *(result.timings.queue_s, result.timings.total_s - result.timings.queue_s),
+            *(result.job_id, result.finish_reason, result.seed, result.audio_s),
+            *(result.timings.queue_s, job_s),
         )

@@ -49,18 +49,27 @@ class Joiner:
         self._rate_hz = sample_rate_hz
         self._pause_s = 0.0
 
-    def add(self, samples: Samples, pause_after_s: float) -> Samples:
+    def add(self, samples: Samples, pause_after_s: float | None, *, last: bool = False) -> Samples:
         """Take the next utterance; return the pause before it and its trimmed, faded sound.
 
-        A pause that no utterance follows is never heard, so none ends a sound by accident.
-
         Args:
-            samples: ``[N]``; none is an utterance of silence, which only adds its pause.
-            pause_after_s: Seconds of silence before the next utterance.
+            samples: ``[N]``; none if the utterance has no sound.
+            pause_after_s: Seconds of silence that the text asks for after it; None leaves it to
+                us, which is `DEFAULT_PAUSE_S` between two sounds.
+            last: Nothing follows; the pause that the text asks for is then given at once.
         """
-        if not len(samples):
-            self._pause_s += pause_after_s
-            return samples
-        silence = np.zeros(round(self._pause_s * self._rate_hz), np.float32)
-        self._pause_s = pause_after_s
-        return np.concatenate([silence, fade(trim(samples, self._rate_hz), self._rate_hz)])
+        parts = []
+        if len(samples):
+            parts = [
+                self._silence(self._pause_s),
+                fade(trim(samples, self._rate_hz), self._rate_hz),
+            ]
+            self._pause_s = DEFAULT_PAUSE_S if pause_after_s is None else pause_after_s
+        else:
+            self._pause_s += pause_after_s or 0.0
+        if last and pause_after_s is not None:
+            parts.append(self._silence(self._pause_s))
+        return np.concatenate([*parts, self._silence(0.0)])
+
+    def _silence(self, seconds: float) -> Samples:
+        return np.zeros(round(seconds * self._rate_hz), np.float32)

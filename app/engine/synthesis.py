@@ -174,7 +174,12 @@ class Synthesizer:
 
     def _utterances(self, plan: Plan) -> list[Utterance]:
         try:
-            return prepare(plan.job.text, language=plan.language)
+            return prepare(
+                plan.job.text,
+                language=plan.language,
+                max_chars=self._max_text_chars,
+                symbols=self._speech.model.config.phonemes,
+            )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
 
@@ -228,7 +233,8 @@ class _Run:
             raise GenerationFailed(
                 f"utterance {number}: the codec gave samples that are no numbers"
             )
-        joined = self._joiner.add(sound, utterance.pause_after_s)
+        last = number + 1 == utterances
+        joined = self._joiner.add(sound, utterance.pause_after_s, last=last)
         self._samples += len(joined)
         self._codec_s += perf_counter() - started_s
         return joined

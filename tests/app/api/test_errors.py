@@ -1,0 +1,222 @@
+"""Bad input: what the caller gets, in the one shape, and that nothing is left behind."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from safetensors.torch import load_file, save_file
+
+from app.api.errors import STATUS
+from app.engine import errors
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served, until
+from tests.fakes import FakeSpeaking, fake_engine
+from tests.toy.make_toy import make
+
+
+def shape(answer: httpx.Response) -> dict[str, Any]:
+    """The error of an answer; fails if it is not exactly the one shape."""
+    body = answer.json()
+    assert list(body) == ["error"]
+    error: dict[str, Any] = body["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str)
+    assert error["message"]
+    assert error["type"] == (
+        "invalid_request_error" if answer.status_code < 500 else "server_error"
+    )
+    assert answer.headers["x-request-id"]
+    return error
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+HI = '{"input": "Hi."'
+
+# name: (body, status, param, code)
+BODIES: dict[str, tuple[str | bytes, int, str | None, str]] = {
+    "unknown voice": (HI + ', "voice": "nobody"}', 404, "voice", "voice_not_found"),
+    "voice that climbs": (HI + ', "voice": "../../etc/passwd"}', 404, "voice", "voice_not_found"),
+    "voice with a zero byte": (HI + ', "voice": "a\\u0000"}', 404, "voice", "voice_not_found"),
+    "unknown model": (HI + ', "model": "bark"}', 404, "model", "model_not_found"),
+    "unknown field": (HI + ', "colour": "red"}', 422, "colour", "extra_forbidden"),
+    "misspelt knob": (HI + ', "temprature": 1}', 422, "temprature", "extra_forbidden"),
+    "missing text": ("{}", 422, "input", "missing"),
+    "no text but null": ('{"input": null}', 422, "input", "string_type"),
+    "number for text": ('{"input": 5}', 422, "input", "string_type"),
+    "text for a number": (HI + ', "temperature": "0.5"}', 422, "temperature", "float_type"),
+    "truth for a number": (HI + ', "top_k": true}', 422, "top_k", "int_type"),
+    "fraction for a count": (HI + ', "top_k": 1.5}', 422, "top_k", "int_type"),
+    "list for a number": (HI + ', "top_p": [1]}', 422, "top_p", "float_type"),
+    "out of range": (HI + ', "top_p": 1.5}', 422, "top_p", "less_than_equal"),
+    "not a number": (HI + ', "temperature": NaN}', 422, "temperature", "finite_number"),
+    "infinity": (HI + ', "temperature": Infinity}', 422, "temperature", "finite_number"),
+    "infinity by size": (HI + ', "temperature": 1e999}', 422, "temperature", "finite_number"),
+    "nan in a list": (
+        HI + ', "nar_level_temperatures": [NaN]}',
+        422,
+        "nar_level_temperatures.0",
+        "finite_number",
+    ),
+    "unknown preset": (HI + ', "preset": "loud"}', 422, "preset", "value_error"),
+    "negative seed": (HI + ', "seed": -1}', 422, "seed", "greater_than_equal"),
+    "zero duration": (HI + ', "max_duration_s": 0}', 422, "max_duration_s", "greater_than"),
+    "unsupported format": (
+        HI + ', "response_format": "mp3"}',
+        422,
+        "response_format",
+        "literal_error",
+    ),
+    "unsupported stream": (HI + ', "stream_format": "sse"}', 422, "stream_format", "literal_error"),
+    "unsupported speed": (HI + ', "speed": 2}', 422, "speed", "value_error"),
+    "unsupported instructions": (
+        HI + ', "instructions": "sing"}',
+        422,
+        "instructions",
+        "value_error",
+    ),
+    "unknown language": (HI + ', "language": "tlh"}', 422, "language", "invalid_value"),
+    "too long a text": (json.dumps({"input": "a" * 4097}), 422, "input", "invalid_value"),
+    "empty text": ('{"input": ""}', 422, "input", "invalid_value"),
+    "blank text": ('{"input": " \\n\\t "}', 422, "input", "invalid_value"),
+    "text of emoji": ('{"input": "😀🎉"}', 422, "input", "invalid_value"),
+    "text of punctuation": ('{"input": "?!..."}', 422, "input", "invalid_value"),
+    "control characters": ('{"input": "a\\u0007b"}', 422, "input", "invalid_value"),
+    "foreign script": ('{"input": "こんにちは"}', 422, "input", "invalid_value"),
+    "lone surrogate": ('{"input": "\\ud800"}', 422, None, "json_invalid"),
+    "malformed json": ('{"input": "Hi"', 422, None, "json_invalid"),
+    "not utf-8": (b'{"input": "\xff"}', 422, None, "json_invalid"),
+    "deep json": ('{"input": ' + "[" * 5000, 422, None, "json_invalid"),
+    "empty body": ("", 422, None, "json_invalid"),
+    "list for an object": ("[]", 422, None, "model_type"),
+    "oversized body": (json.dumps({"input": "a" * 300_000}), 413, None, "body_too_large"),
+}
+
+
+@pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_bad_body_gets_its_status_and_the_one_shape_and_changes_nothing(
+    toy_server, toy, name, path
+):
+    body, status, param, code = BODIES[name]
+    before = contents(toy)
+    answer = toy_server.post(path, content=body, headers={"content-type": "application/json"})
+    error = shape(answer)
+    assert (answer.status_code, error["param"], error["code"]) == (status, param, code), error
+    assert len(answer.content) < 1000  # what was sent is not sent back
+    assert contents(toy) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "code"),
+    [
+        ("GET", "/tts", {}, 405, "method_not_allowed"),
+        ("DELETE", "/v1/models", {}, 405, "method_not_allowed"),
+        ("GET", "/nowhere", {}, 404, "not_found"),
+        ("GET", "/%2e%2e/etc/passwd", {}, 404, "not_found"),
+        ("POST", "/tts", {"content-type": "text/plain"}, 415, "unsupported_media_type"),
+        ("POST", "/tts", {}, 415, "unsupported_media_type"),
+    ],
+)
+def test_a_bad_request_line_gets_the_one_shape(toy_server, method, path, headers, status, code):
+    answer = toy_server.request(method, path, headers=headers)
+    error = shape(answer)
+    assert (answer.status_code, error["code"]) == (status, code)
+
+
+def test_a_body_of_unknown_length_is_cut_off_too(toy_server):
+    parts = (b" " * 50_000 for _ in range(7))
+    answer = toy_server.post("/tts", content=parts, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+    shape(answer)
+
+
+def test_several_problems_are_all_named(toy_server):
+    answer = toy_server.post("/tts", json={"input": "Hi.", "top_p": 2, "min_p": -1})
+    message = shape(answer)["message"]
+    assert "top_p: " in message
+    assert "min_p: " in message
+
+
+def test_a_misspelt_field_is_answered_with_the_likeliest_one(toy_server):
+    answer = toy_server.post("/tts", json={"input": "Hi.", "temprature": 1})
+    assert "did you mean temperature?" in shape(answer)["message"]
+
+
+def test_a_refused_format_names_the_supported_ones(toy_server):
+    answer = toy_server.post("/tts", json={"input": "Hi.", "response_format": "mp3"})
+    assert "'wav'" in shape(answer)["message"]
+
+
+def test_our_own_mistakes_are_a_500_in_the_one_shape(monkeypatch):
+    engine = fake_engine()
+    monkeypatch.setattr(FakeSpeaking, "plan", lambda *_: 1 / 0)
+    with served(create_app(Settings(), engine), until_ready=False) as client:
+        monkeypatch.setattr(engine, "check_ready", lambda: 1 / 0)
+        answer = client.get("/ready")
+    assert answer.status_code == 500
+    assert "division" not in shape(answer)["message"]
+
+
+def test_every_error_of_the_engine_has_a_status():
+    def all_kinds(kind: type[Exception]) -> set[type[Exception]]:
+        return {kind}.union(*map(all_kinds, kind.__subclasses__()))
+
+    for kind in all_kinds(errors.SpeechError) - {errors.SpeechError}:
+        assert any(base in STATUS for base in kind.__mro__), kind
+
+
+def truncated(folder: Path) -> None:
+    file = folder / "lm-1.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def of_another_shape(folder: Path) -> None:
+    file = folder / "codec.safetensors"
+    tensors = load_file(file)
+    tensors["quantizer.codebooks"] = tensors["quantizer.codebooks"][:, :-1].contiguous()
+    save_file(tensors, file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncated, "lm-1.safetensors is damaged"),
+        (lambda folder: (folder / "lm-1.safetensors").unlink(), "holds no lm-"),
+        (
+            lambda folder: (folder / "codec.safetensors").unlink(),
+            "codec.safetensors does not exist",
+        ),
+        (
+            of_another_shape,
+            r"quantizer.codebooks has shape \[8, 511, 8\], expected \[8, 512, 8\]",
+        ),
+        (lambda folder: (folder / "lm.json").write_text("{"), "lm.json"),
+        (lambda folder: (folder / "voices" / "toy.json").write_text('{"sex": 1}'), "sex"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_told_by_ready_and_health(tmp_path, damage, message):
+    folder = make(tmp_path / "toy")
+    damage(folder)
+    before = contents(tmp_path)
+    app = create_app(Settings(model=str(folder), device="cpu"))
+    with served(app, until_ready=False) as client:
+        until(lambda: client.get("/health").status_code != 200)
+        for answer in (
+            client.get("/ready"),
+            client.get("/health"),
+            client.post("/tts", json={"input": "Hi."}),
+        ):
+            assert answer.status_code == 503
+            assert re.search(message, shape(answer)["message"])
+    assert contents(tmp_path) == before

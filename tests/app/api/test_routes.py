@@ -1,0 +1,214 @@
+import hashlib
+import threading
+from io import BytesIO
+
+import httpx
+import pytest
+import soundfile
+
+from app.engine.engine import SpeechEngine
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served, until
+from tests.fakes import FakeSpeaking, fake_engine
+
+HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}
+
+
+@pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
+def test_speech_is_a_wav_with_an_account_of_how_it_was_made(toy_server, path):
+    answer = toy_server.post(path, json=HELLO | {"seed": 5, "temperature": 0.9})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "audio/wav"
+    samples, rate_hz = soundfile.read(BytesIO(answer.content), dtype="int16")
+    assert rate_hz == 24_000
+    assert samples.ndim == 1
+    assert samples.any()
+    headers = answer.headers
+    assert headers["x-seed"] == "5"
+    assert headers["x-voice"] == "toy"
+    assert headers["x-preset"] == "default"
+    assert headers["x-finish-reason"] in {"stop", "length"}
+    assert len(bytes.fromhex(headers["x-codes-sha256"])) == hashlib.sha256().digest_size
+    assert len(bytes.fromhex(headers["x-request-id"])) == 16
+    assert abs(float(headers["x-audio-ms"]) - len(samples) / 24) <= 1
+    assert float(headers["x-queue-ms"]) >= 0
+    assert float(headers["x-rtf"]) > 0
+    assert "ar;dur=" in headers["server-timing"]
+
+
+def test_the_seed_decides_the_codes_and_the_samples(toy_server):
+    first, again, other = (
+        toy_server.post("/tts", json=HELLO | {"seed": seed}) for seed in (1, 1, 2)
+    )
+    assert first.content == again.content
+    assert first.headers["x-codes-sha256"] == again.headers["x-codes-sha256"]
+    assert first.headers["x-codes-sha256"] != other.headers["x-codes-sha256"]
+
+
+def test_a_seed_that_was_drawn_is_reported_and_repeats_the_speech(toy_server):
+    first = toy_server.post("/tts", json=HELLO)
+    again = toy_server.post("/tts", json=HELLO | {"seed": int(first.headers["x-seed"])})
+    assert first.content == again.content
+
+
+def test_every_knob_reaches_the_sampler(toy_server):
+    greedy = [
+        toy_server.post("/tts", json=HELLO | {"temperature": 0, "seed": seed}) for seed in (1, 2)
+    ]
+    assert greedy[0].content == greedy[1].content
+    knobs = {
+        "preset": "stable",
+        "top_k": 50,
+        "ban_tokens": [1, 2],
+        "logit_bias": {"3": -1.5},
+        "nar_level_temperatures": [0.5],
+    }
+    answer = toy_server.post("/tts", json=HELLO | knobs)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-preset"] == "stable"
+
+
+def test_max_duration_s_bounds_the_speech_and_says_so(toy_server):
+    answer = toy_server.post(
+        "/tts", json={"input": "One. Two. Three.", "max_duration_s": 0.4, "min_frames": 1000}
+    )
+    assert answer.headers["x-finish-reason"] == "length"
+    assert answer.headers["x-frames"] == "30"
+
+
+def test_a_request_as_the_openai_client_sends_it(toy_server):
+    answer = toy_server.post(
+        "/v1/audio/speech",
+        headers={"authorization": "Bearer anything"},
+        json={
+            "model": "gpt-4o-mini-tts",
+            "input": "Hello.",
+            "voice": "toy",
+            "response_format": "wav",
+            "speed": 1.0,
+            "instructions": "",
+        },
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_voices_and_models_are_listed(toy_server):
+    assert toy_server.get("/v1/audio/voices").json() == {
+        "voices": [{"id": "toy", "name": "toy", "language": "en", "description": ""}]
+    }
+    (model,) = toy_server.get("/v1/models").json()["data"]
+    assert (model["id"], model["object"]) == ("toy", "model")
+
+
+def test_health_and_readiness(toy_server):
+    health = toy_server.get("/health")
+    assert health.status_code == 200
+    assert health.json() == {
+        "status": "ok",
+        "state": "ready",
+        "model": "toy",
+        "device": "cpu",
+        "queued": 0,
+        "running": 0,
+    }
+    assert toy_server.get("/ready").json() == {"status": "ready", "model": "toy"}
+
+
+def test_every_answer_has_its_own_request_id(toy_server):
+    paths = ["/health", "/nowhere", "/v1/models", "/tts"]
+    ids = {toy_server.get(path).headers["x-request-id"] for path in paths}
+    assert len(ids) == len(paths)
+
+
+def test_openapi_describes_every_knob_with_its_bounds(toy_server):
+    document = toy_server.get("/openapi.json").json()
+    body = document["paths"]["/tts"]["post"]["requestBody"]["content"]["application/json"]
+    top_p = body["schema"]["properties"]["top_p"]
+    assert (top_p["minimum"], top_p["maximum"]) == (0, 1)
+    assert top_p["description"]
+    assert body["schema"]["required"] == ["input"]
+    assert body["schema"]["additionalProperties"] is False
+
+
+def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full():
+    speaking = FakeSpeaking()
+    engine = fake_engine(speaking, max_queue=1)
+    with served(create_app(Settings(), engine)) as client:
+        answers: list[httpx.Response] = []
+
+        def ask(text: str) -> threading.Thread:
+            thread = threading.Thread(
+                target=lambda: answers.append(client.post("/tts", json={"input": text}))
+            )
+            thread.start()
+            return thread
+
+        threads = [ask("wait")]
+        until(lambda: engine.status.running)
+        threads.append(ask("next"))
+        until(lambda: engine.status.queued)
+        assert client.get("/health").json()["queued"] == 1
+        refused = client.post("/tts", json={"input": "third"})
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["code"] == "engine_busy"
+        speaking.let(4)
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
+    speaking = FakeSpeaking()
+    engine = fake_engine(speaking)
+    with served(create_app(Settings(), engine)) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/tts", json={"input": "wait for ever"}, timeout=0.2)
+        assert speaking.began.is_set()
+        until(lambda: engine._running is None or engine._running.abandoned)
+        speaking.let(100)
+        until(lambda: engine.finished == {"cancelled": 1})
+        assert speaking.frames_made[speaking.spoken[-1]] == 1
+        assert client.post("/tts", json={"input": "next"}).status_code == 200
+
+
+def test_a_job_that_breaks_is_a_500_and_the_next_works():
+    with served(create_app(Settings(), fake_engine())) as client:
+        broken = client.post("/tts", json={"input": "break"})
+        assert broken.status_code == 500
+        assert broken.json()["error"]["code"] == "generation_failed"
+        assert client.post("/tts", json={"input": "next"}).status_code == 200
+
+
+def test_a_request_that_takes_too_long_is_told_so():
+    speaking = FakeSpeaking()
+    engine = fake_engine(speaking, request_timeout_s=0.1)
+    with served(create_app(Settings(), engine)) as client:
+        answer = client.post("/tts", json={"input": "wait"})
+        speaking.let(100)
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "deadline_exceeded"
+
+
+def test_while_the_model_loads_health_is_green_and_ready_tells_what_it_waits_for():
+    may_load = threading.Event()
+
+    def load() -> FakeSpeaking:
+        assert may_load.wait(20)
+        return FakeSpeaking()
+
+    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    with served(create_app(Settings(), engine), until_ready=False) as client:
+        until(lambda: engine.status.state == "loading")
+        assert client.get("/health").json()["state"] == "loading"
+        for answer in (
+            client.get("/ready"),
+            client.get("/v1/audio/voices"),
+            client.post("/tts", json={"input": "early"}),
+        ):
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"]
+            assert "waiting for the model to load" in answer.json()["error"]["message"]
+        may_load.set()
+        until(lambda: client.get("/ready").status_code == 200)

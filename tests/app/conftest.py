@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.toy.make_toy import make
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the toy model."""
+    return make(tmp_path_factory.mktemp("models") / "toy")
+
+
+@pytest.fixture(scope="session")
+def toy_server(toy: Path) -> Iterator[httpx.Client]:
+    """A client of a real server that speaks with the toy model."""
+    with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
+        yield client

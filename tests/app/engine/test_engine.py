@@ -1,0 +1,279 @@
+import asyncio
+import threading
+import time
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from app.engine.engine import SpeechEngine
+from app.engine.errors import (
+    DeadlineExceeded,
+    EngineBusy,
+    EngineNotReady,
+    GenerationFailed,
+    InvalidRequest,
+)
+from app.engine.job import SpeechJob
+from models.checkpoints import CheckpointError
+from samplers.params import SamplingParams
+from tests.fakes import FakeSpeaking, fake_engine
+
+pytestmark = pytest.mark.anyio
+
+
+def job(text: str, name: str = "") -> SpeechJob:
+    return SpeechJob(name or text, text, SamplingParams())
+
+
+async def result(engine: SpeechEngine, text: str):
+    async with aclosing(engine.submit(job(text))) as chunks:
+        return [chunk async for chunk in chunks][-1].result
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(speaking: FakeSpeaking, **limits):
+    async with fake_engine(speaking, **limits) as engine:
+        await engine.wait_ready()
+        yield engine
+
+
+async def test_a_job_gives_chunks_and_a_result():
+    async with running(FakeSpeaking()) as engine:
+        spoken = await result(engine, "hello")
+        assert (spoken.finish_reason, spoken.frames, spoken.job_id) == ("stop", 5, "hello")
+        assert engine.finished == {"stop": 1}
+
+
+async def test_the_job_carries_the_very_object_of_the_caller():
+    params = SamplingParams(temperature=0.3)
+    async with (
+        running(FakeSpeaking()) as engine,
+        aclosing(engine.submit(SpeechJob("a", "hello", params))) as chunks,
+    ):
+        spoken = [chunk async for chunk in chunks][-1].result
+    assert spoken is not None
+    assert spoken.params is params
+
+
+async def test_jobs_are_spoken_in_the_order_in_which_they_came():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
+    assert speaking.spoken[1:] == ["one", "two", "three"]  # the first is the warm-up
+
+
+async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
+    speaking = FakeSpeaking()
+    async with running(speaking, max_queue=1) as engine:
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
+        second = asyncio.create_task(result(engine, "next"))
+        await until(lambda: engine.status.queued == 1)
+        with pytest.raises(EngineBusy) as refusal:
+            engine.submit(job("third"))
+        assert refusal.value.retry_after_s >= 1
+        speaking.let(4)
+        assert (await first).frames == 4
+        assert (await second).frames == 4
+
+
+async def test_without_a_queue_one_job_runs_and_none_waits():
+    speaking = FakeSpeaking()
+    async with running(speaking, max_queue=0) as engine:
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
+        with pytest.raises(EngineBusy):
+            engine.submit(job("second"))
+        speaking.let(4)
+        await first
+        await until(lambda: not engine.status.running)
+        assert (await result(engine, "again")).frames == 5
+
+
+async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        stream = engine.submit(job("wait for me"))
+        speaking.let(3)
+        await until(lambda: stream.progress.frames == 3)
+        await stream.aclose()
+        speaking.let(100)
+        await until(lambda: not engine.status.running)
+        assert speaking.frames_made["wait for me"] == 4
+        assert engine.finished == {"cancelled": 1}
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_cancelling_the_reading_task_stops_the_job():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        reading = asyncio.create_task(result(engine, "wait for me"))
+        await until(lambda: engine.status.running)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        speaking.let(100)
+        await until(lambda: engine.finished == {"cancelled": 1})
+        assert speaking.frames_made["wait for me"] == 1
+
+
+async def test_a_stream_that_nobody_holds_stops_its_job():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        engine.submit(job("wait for me"))
+        speaking.let(100)
+        await until(lambda: engine.finished == {"cancelled": 1})
+
+
+async def test_a_job_that_left_the_queue_is_never_spoken():
+    speaking = FakeSpeaking()
+    async with running(speaking, max_queue=1) as engine:
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
+        stream = engine.submit(job("left"))
+        await stream.aclose()
+        assert engine.status.queued == 0
+        speaking.let(4)
+        await first
+        await result(engine, "last")
+    assert "left" not in speaking.spoken
+
+
+async def test_a_failing_job_fails_alone():
+    async with running(FakeSpeaking()) as engine:
+        good, bad, after = await asyncio.gather(
+            *(result(engine, text) for text in ("good", "break", "after")), return_exceptions=True
+        )
+        assert isinstance(bad, GenerationFailed)
+        assert "broken on purpose" not in bad.message  # inner words are for the log
+        assert good is not None
+        assert after is not None
+        assert engine.finished == {"stop": 2, "error": 1}
+
+
+async def test_a_bad_request_is_refused_before_it_waits():
+    async with running(FakeSpeaking()) as engine:
+        with pytest.raises(InvalidRequest):
+            engine.submit(job(" "))
+        assert engine.status.queued == 0
+
+
+async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
+    speaking = FakeSpeaking()
+    async with running(speaking, request_timeout_s=0.05) as engine:
+        outcomes = await asyncio.gather(
+            *(result(engine, text) for text in ("wait 1", "wait 2")), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 2
+        speaking.let(100)
+        await until(lambda: not engine.status.running)
+        assert engine.finished == {"error": 2}
+        assert "wait 2" not in speaking.spoken
+
+
+async def test_progress_counts_frames():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        stream = engine.submit(job("wait"))
+        assert stream.progress.frames == 0
+        speaking.let(2)
+        await until(lambda: stream.progress.frames == 2)
+        await stream.aclose()
+        speaking.let(2)
+
+
+async def test_draining_finishes_what_was_taken_and_takes_no_more():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        taken = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
+        await until(lambda: engine.status.queued == 1)
+        draining = asyncio.create_task(engine.drain(timeout_s=20))
+        await until(lambda: engine.status.state == "draining")
+        with pytest.raises(EngineNotReady):
+            engine.submit(job("late"))
+        speaking.let(4)
+        await draining
+        assert [(await task).frames for task in taken] == [4, 4]
+
+
+async def test_stopping_tells_every_reader():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        readers = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
+        await until(lambda: engine.status.queued == 1)
+        stopping = asyncio.create_task(engine.stop())
+        await until(lambda: engine.status.state == "stopped")
+        speaking.let(4)
+        await stopping
+        assert engine._worker is not None
+        assert not engine._worker.is_alive()
+        outcomes = await asyncio.gather(*readers, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [EngineNotReady] * 2
+        assert engine.finished == {"cancelled": 2}
+
+
+async def test_before_it_is_ready_it_tells_what_it_waits_for():
+    may_load = threading.Event()
+
+    def load() -> FakeSpeaking:
+        assert may_load.wait(20)
+        return FakeSpeaking()
+
+    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    assert engine.status.waits_for == "the engine to start"
+    async with engine:
+        await until(lambda: engine.status.state == "loading")
+        with pytest.raises(EngineNotReady, match="waiting for the model to load"):
+            engine.submit(job("early"))
+        engine.check_healthy()
+        may_load.set()
+        await engine.wait_ready()
+        assert engine.status.waits_for is None
+
+
+async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
+    def load() -> FakeSpeaking:
+        raise CheckpointError("tensor x is missing")
+
+    async with SpeechEngine(load, max_queue=1, request_timeout_s=60) as engine:
+        with pytest.raises(EngineNotReady, match="tensor x is missing"):
+            await engine.wait_ready()
+        with pytest.raises(EngineNotReady, match="tensor x is missing"):
+            engine.check_healthy()
+        assert engine.status.state == "failed"
+
+
+async def test_it_can_be_stopped_while_it_loads():
+    may_load = threading.Event()
+
+    def load() -> FakeSpeaking:
+        assert may_load.wait(20)
+        return FakeSpeaking()
+
+    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    engine.start()
+    stopping = asyncio.create_task(engine.stop())
+    await until(lambda: engine.status.state == "stopped")
+    may_load.set()
+    await stopping
+    assert engine.status.state == "stopped"
+
+
+async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
+    monkeypatch.setattr("app.engine.status.STALLED_AFTER_S", 0.02)
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        stream = engine.submit(job("wait"))
+        await asyncio.to_thread(speaking.began.wait, 20)
+        time.sleep(0.05)
+        with pytest.raises(EngineNotReady, match="has not moved"):
+            engine.check_healthy()
+        await stream.aclose()
+        speaking.let(4)

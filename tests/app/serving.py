@@ -1,0 +1,38 @@
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+
+@contextmanager
+def served(app: FastAPI, *, until_ready: bool = True) -> Iterator[httpx.Client]:
+    """Serve an application by uvicorn on a free loopback port; give a client of it."""
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", log_config=None)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            while until_ready and client.get("/ready").status_code != 200:
+                time.sleep(0.02)
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds; fail if it never does."""
+    ends_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends_s, "it never came true"
+        time.sleep(0.01)

@@ -1,0 +1,68 @@
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import BUILTIN_MODEL, Settings
+
+
+def test_the_defaults_speak_with_the_built_in_voice_to_this_machine_alone():
+    settings = Settings()
+    assert settings.host == "127.0.0.1"
+    assert settings.port == 8000
+    assert settings.model == str(BUILTIN_MODEL)
+    assert BUILTIN_MODEL.name == "weights"
+
+
+def test_variables_are_read(monkeypatch):
+    monkeypatch.setenv("TTS_PORT", "81")
+    monkeypatch.setenv("TTS_DEVICE", "cpu")
+    assert (Settings().port, Settings().device) == (81, "cpu")
+
+
+@pytest.mark.parametrize("name", ["TTS_DEVCE", "tts_devce", "TTS_", "TTS_DEVICE_X"])
+def test_an_unknown_variable_is_refused_by_name(monkeypatch, name):
+    monkeypatch.setenv(name, "cpu")
+    with pytest.raises(ValidationError, match=f"{name} is not a setting"):
+        Settings()
+
+
+def test_a_misspelt_variable_is_answered_with_the_likeliest_one(monkeypatch):
+    monkeypatch.setenv("TTS_DEVCE", "cpu")
+    with pytest.raises(ValidationError, match=r"did you mean TTS_DEVICE\?"):
+        Settings()
+
+
+def test_the_variable_of_the_tests_is_allowed(monkeypatch):
+    monkeypatch.setenv("TTS_GOLDEN", "/tmp")
+    Settings()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("port", 65536),
+        ("threads", 0),
+        ("max_queue", -1),
+        ("request_timeout_s", 0),
+        ("request_timeout_s", float("inf")),
+        ("device", "tpu"),
+        ("model", ""),
+        ("colour", "red"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(field, value):
+    with pytest.raises(ValidationError, match=field):
+        Settings(**{field: value})
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError):
+        setattr(Settings(), "port", 1)  # noqa: B010
+
+
+@pytest.mark.parametrize("module", ["app.settings", "app.api.schemas", "app.cli", "app.engine.job"])
+def test_declarations_load_without_torch(module):
+    code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,78 @@
+"""Stand-ins with the interfaces of the real parts, for tests that need no model."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from app.engine.engine import SpeechEngine
+from app.engine.errors import InvalidRequest, UnknownVoice
+from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Timings
+from app.engine.synthesis import ModelInfo, OnProgress, Plan
+from models.voice import BuiltinVoices
+
+SAMPLE_RATE_HZ = 24_000
+SAMPLES_A_FRAME = 320
+
+
+class FakeSpeaking:
+    """Speaks a ramp, a frame a character.
+
+    A text with "break" raises in the middle; one with "wait" takes each frame only when `let` is
+    called.
+    """
+
+    def __init__(self) -> None:
+        self.info = ModelInfo("fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",))
+        self.voices = BuiltinVoices(Path("/nonexistent"))
+        self.spoken: list[str] = []
+        self.frames_made: dict[str, int] = {}
+        self._steps = threading.Semaphore(0)
+        self.began = threading.Event()
+
+    def let(self, frames: int = 1) -> None:
+        """Let waiting jobs make some more frames."""
+        self._steps.release(frames)
+
+    def plan(self, job: SpeechJob) -> Plan:
+        if not job.text.strip():
+            raise InvalidRequest("nothing to say", param="input")
+        if job.voice is not None and job.voice not in self.voices:
+            raise UnknownVoice(f"there is no voice {job.voice!r}")
+        return Plan(job, job.params, job.params.seed or 7, self.voices.default, "en")
+
+    def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
+        job = plan.job
+        self.spoken.append(job.id)
+        for frame in range(1, len(job.text) + 1):
+            if "wait" in job.text:
+                self.began.set()
+                assert self._steps.acquire(timeout=20), "the test never let this frame be made"
+            if "break" in job.text and frame == 3:
+                raise RuntimeError("broken on purpose")
+            self.frames_made[job.id] = frame
+            if not on_progress(Progress(0, 1, frame)):
+                return
+        samples = np.linspace(-0.5, 0.5, SAMPLES_A_FRAME * len(job.text), dtype=np.float32)
+        result = SpeechResult(
+            job_id=job.id,
+            finish_reason="stop",
+            seed=plan.seed,
+            params=plan.params,
+            voice=plan.voice.name,
+            language=plan.language,
+            codes_sha256="f" * 64,
+            frames=len(job.text),
+            audio_s=len(samples) / SAMPLE_RATE_HZ,
+            timings=Timings(queue_s, 0.0, 0.0, 0.0, 0.0, queue_s + 0.01),
+        )
+        yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
+
+
+def fake_engine(
+    speaking: FakeSpeaking | None = None, *, max_queue: int = 4, request_timeout_s: float = 60.0
+) -> SpeechEngine:
+    """An engine around a fake."""
+    loaded = speaking or FakeSpeaking()
+    return SpeechEngine(lambda: loaded, max_queue=max_queue, request_timeout_s=request_timeout_s)
