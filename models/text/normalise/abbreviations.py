@@ -69,13 +69,14 @@ def _roman(match: Match) -> str:
 
 
 RULES: Final = (
+    rule(rf"(?<=\w )({any_of(STREETS.keys() - TITLES.keys())})\.(?!\w)", _street),
     rule(rf"(?<=[a-z] )({any_of(STREETS)})\.(?=[,;:?!)]|\s+[a-z]|\s*$)", _street),
     rule(rf"(?<=[a-z] )({any_of(STREETS)})\.(?=\s+(?:{any_of(OPENERS)})\b)", _street_or_title),
     rule(rf"\b({any_of(TITLES)})\.(?=\s+[\"']?[A-Z])", lambda match: TITLES[match[1]]),
     rule(
         r"\b(Mrs?|Ms|Messrs|Dr|Prof)\.?(?=\s(?:[A-Z]|and\b|or\b|&))", lambda match: TITLES[match[1]]
     ),
-    rule(rf"\b({any_of(REFERENCES)})\.(?=\s?\d)", _reference, re.IGNORECASE),
+    rule(rf"(?<![\w.])({any_of(REFERENCES)})\.(?=\s?\d)", _reference, re.IGNORECASE),
     rule(rf"(?<![\w.])({any_of(ABBREVIATIONS)})\.(?!\w)", _abbreviation),
     rule(rf"(?<![\w.])({any_of(MIDWAY)})\.(?=\s+[a-z\d])", lambda match: MIDWAY[match[1]]),
     rule(r"\bvs\b", "versus"),

@@ -58,12 +58,12 @@ def _clock(match: Match) -> str:
     return spoken + full_stop(match)
 
 
-def _short_year(match: Match) -> str:
-    return f"oh {say.cardinal(match[1][1])}" if match[1][0] == "0" else say.cardinal(match[1])
+def _two_digits(year: str) -> str:
+    return f"oh {say.cardinal(year[1])}" if year.startswith("0") else say.cardinal(year)
 
 
 def _years(match: Match) -> str:
-    last = say.year(match[2]) if len(match[2]) == 4 else say.cardinal(match[2])
+    last = say.year(match[2]) if len(match[2]) == 4 else _two_digits(match[2])
     return f"{say.year(match[1])} to {last}"
 
 
@@ -81,6 +81,10 @@ RULES: Final = (
         _date,
     ),
     rule(rf"{ALONE}(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d\d)(?![\w/-]|\.\d)", _date),
+    rule(
+        rf"\b({any_of(DAYS)})\.?\s?{_DASH}\s?({any_of(DAYS)})\b",
+        lambda match: f"{DAYS[match[1]]} to {DAYS[match[2]]}",
+    ),
     rule(rf"\b({any_of(DAYS)})(?:\.,?|,)(?=\s(?:\d|{_MONTH}))", lambda match: f"{DAYS[match[1]]},"),
     rule(
         rf"(?P<the>\b[Tt]he )?{ALONE}{_DAY}(?: of)? {_MONTH}(?:,?\s{_YEAR})?",
@@ -95,7 +99,7 @@ RULES: Final = (
     rule(rf"{_CLOCK}{_MINUTE}(?![\d:])", _clock),
     rule(r"(?<!\w)'?(1[1-9]\d0|20\d0)'?s\b", lambda match: say.decade(match[1])),
     rule(r"(?<!\w)'?([2-9]0)'?s\b", lambda match: say.decade(match[1])),
-    rule(r"(?<!\w)'(\d\d)\b(?!'|\")", _short_year),
+    rule(r"(?<!\w)'(\d\d)\b(?!'|\")", lambda match: _two_digits(match[1])),
     rule(
         rf"{ALONE}(1[1-9]\d\d|20\d\d)\s?{_DASH}\s?(1[1-9]\d\d|20\d\d|\d\d)(?![\w-]|[.,]\d)",
         _years,

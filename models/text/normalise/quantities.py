@@ -36,7 +36,7 @@ def _unit(match: Match) -> str:
     if match["joint"] != "-" and number != "1":
         unit = say.plural(unit)
     if per:
-        unit += f" per {_PRODUCTS.get(match['per_power'], '')}{UNITS.get(per, per)}"
+        unit += f" per {_PRODUCTS.get(match['per_power'], '')}{UNITS.get(per) or PER[per]}"
     return f"{say.decimal(number)} {unit}{full_stop(match)}"
 
 
@@ -97,15 +97,15 @@ SPECIFIC: Final = (
     rule(r"\b(\d)\s?ft\.?\s(\d{1,2})\s?in\b\.?", _height),
     rule(
         rf"{ALONE}(?P<number>{NUMBER})(?P<joint>[ -]?)(?P<unit>{any_of(UNITS)})(?P<power>{_POWER})?"
-        rf"(?:/(?P<per>{any_of([*UNITS, *PER])})(?P<per_power>{_POWER})?)?(?!\w|-\w|/\w|'\w)"
+        rf"(?:/(?P<per>{any_of({**UNITS, **PER})})(?P<per_power>{_POWER})?)?(?!\w|-\w|/\w|'\w)"
         r"(?:(?<!\.)\.(?=\s|$))?",
         _unit,
     ),
-    rule(rf"(?<=[a-z])/(?=(?:{any_of(PER)})\b)", " per "),
+    rule(rf"(?<=[a-z])/({any_of(PER)})\b", lambda match: f" per {PER[match[1]]}"),
     rule(r"(?<![\w'])(\d)'\s?(\d{1,2})(?:\"|'')?(?!\w)", _height),
     rule(rf"{ALONE}24/7(?![\w/])", "twenty-four seven"),
     rule(rf"{ALONE}9/11(?![\w/])", "nine eleven"),
-    rule(rf"{ALONE}(?:(\d+)\s)?(\d+)/(\d+)(?![\w/]|\.\d)", _fraction),
+    rule(rf"{ALONE}(?:(\d+)\s)?([1-9]\d*)/([1-9]\d*)(?![\w/]|\.\d)", _fraction),
     rule(r"(?<![\w.])[vV](?=\d+\.\d)", "version "),
     rule(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\w)", _version),
     rule(

@@ -129,7 +129,12 @@ UNITS: Final = {
 }  # fmt: skip
 
 # What follows a slash: "$5/hour", "90 km/h".
-PER: Final = ("second", "minute", "hour", "day", "week", "month", "year", "person", "night")
+PER: Final = {
+    "second": "second", "minute": "minute", "hour": "hour", "day": "day", "week": "week",
+    "month": "month", "year": "year", "person": "person", "night": "night", "hr": "hour",
+    "wk": "week", "mo": "month", "yr": "year", "lb": "pound", "kg": "kilogram", "oz": "ounce",
+    "GB": "gigabyte",
+}  # fmt: skip
 
 IRREGULAR_PLURALS: Final = {
     "foot": "feet", "inch": "inches", "hertz": "hertz", "kilohertz": "kilohertz",

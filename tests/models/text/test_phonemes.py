@@ -2,6 +2,7 @@
 """The phonemes of plain sentences and the inventory, both pinned: trained weights rest on them."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,6 +18,7 @@ PLAIN = [
     ('"A" is a letter', '"ˈeɪ" ɪz ɐ lˈɛɾɚ'),
     ("a well-known garçon", "ɐ wˈɛlnˈoʊn ɡˈɑːɹsɑːn"),
     ("don’t\n 'stop'", "dˈoʊnt stˈɑːp"),
+    ("'Go.' she said", "ɡˈoʊ. ʃiː sˈɛd"),
     ("...", "…"),
     ("", ""),
 ]
@@ -30,6 +32,12 @@ def test_plain_sentences_keep_their_phonemes(text: str, phonemes: str) -> None:
 def test_many_texts_at_once_sound_as_one_at_a_time() -> None:
     texts = [text for text, _ in PLAIN]
     assert phonemize_many(texts) == [phonemize(text) for text in texts]
+
+
+def test_threads_hear_the_same() -> None:
+    texts = [text for text, _ in PLAIN] * 20
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(phonemize, texts)) == phonemize_many(texts)
 
 
 def test_inventory_never_changes() -> None:
