@@ -9,7 +9,7 @@ import numpy as np
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Timings
-from app.engine.synthesis import ModelInfo, OnProgress, Plan
+from app.engine.speaking import ModelInfo, OnProgress, Plan
 from models.voice import BuiltinVoices
 
 SAMPLE_RATE_HZ = 24_000

@@ -138,6 +138,7 @@ async def models(engine: EngineDep) -> ModelList:
     return ModelList(data=[ModelItem(id=engine.info.name)])
 
 
+@health_router.head("/health", include_in_schema=False)
 @health_router.get("/health", responses=_errors(_503="Restart me; the message says why."))
 async def health(engine: EngineDep) -> Health:
     """Tell whether the process is alive; 503 if a restart is the only help."""
@@ -153,6 +154,7 @@ async def health(engine: EngineDep) -> Health:
     )
 
 
+@health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
 async def ready(engine: EngineDep) -> Ready:
     """Tell whether requests are taken; 503 with what it waits for."""

@@ -25,7 +25,7 @@ class SpeechRequest(SamplingParams):
         None, description="The loaded model's name or one of OpenAI's; none is the loaded model."
     )
     voice: str | None = Field(
-        None, description="A voice of GET /v1/audio/voices; none is the first."
+        None, description="A voice of GET /v1/audio/voices; `default` or none is the first."
     )
     language: str | None = Field(None, description="Language of the text; none is the voice's.")
     response_format: Literal["wav"] = Field("wav", description="Container of the sound.")

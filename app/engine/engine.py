@@ -11,9 +11,9 @@ import logging
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic
-from typing import Protocol, Self
+from typing import Self
 
 from app.engine.errors import (
     EngineBusy,
@@ -21,9 +21,9 @@ from app.engine.errors import (
     GenerationFailed,
     SpeechError,
 )
-from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
+from app.engine.job import FinishReason, Progress, SpeechJob, SpeechResult
+from app.engine.speaking import ModelInfo, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
-from app.engine.synthesis import ModelInfo, OnProgress, Plan
 from app.engine.ticket import SpeechStream, Ticket
 from models.voice import BuiltinVoices
 from samplers.params import SamplingParams
@@ -33,24 +33,6 @@ log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 5.0
 _WARM_UP_TEXT = "Hello."
 _WARM_UP_S = 0.2
-
-
-class Speaking(Protocol):
-    """What the engine needs of a loaded model; `app.engine.synthesis.Synthesizer` is one."""
-
-    @property
-    def info(self) -> ModelInfo:
-        """What the outside may know of it."""
-
-    @property
-    def voices(self) -> BuiltinVoices:
-        """Who it can speak as."""
-
-    def plan(self, job: SpeechJob) -> Plan:
-        """Check a job; raise a SpeechError."""
-
-    def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
-        """Yield the job's chunks, the last with its result."""
 
 
 class SpeechEngine:
@@ -268,7 +250,8 @@ class SpeechEngine:
         self._beat_s = monotonic()
         if not self._enter("ready"):
             return None
-        log.info("ready: %s, after %.1f s", speaking.info, monotonic() - started_s)
+        info = speaking.info
+        log.info("ready: %s on %s in %.1f s", info.name, info.device, monotonic() - started_s)
         return speaking
 
     def _next(self) -> Ticket | None:

@@ -7,8 +7,7 @@ queues or other jobs: that is `app.engine.engine`.
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Self
@@ -28,6 +27,7 @@ from app.engine.job import (
     SpeechResult,
     Timings,
 )
+from app.engine.speaking import ModelInfo, OnProgress, Plan
 from app.engine.stream import Joiner
 from models.checkpoints import CheckpointError, SpeechModel, load_speech_model
 from models.text import TextError, Utterance, encode_phonemes, prepare
@@ -41,31 +41,6 @@ SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
 _GRAVITY: tuple[FinishReason, ...] = ("stop", "length", "stuck", "cancelled", "error")
-
-OnProgress = Callable[[Progress], bool]
-"""Called after every frame; False stops the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """What the outside may know of the loaded model."""
-
-    name: str
-    sha256: str
-    device: str
-    sample_rate_hz: int
-    languages: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A job that was found possible, with every choice made that the caller left open."""
-
-    job: SpeechJob
-    params: SamplingParams
-    seed: int
-    voice: Voice
-    language: str
 
 
 class Synthesizer:
@@ -184,7 +159,7 @@ class Synthesizer:
             raise InvalidRequest(str(error), param="input") from error
 
     def _voice(self, name: str | None) -> Voice:
-        if name is None:
+        if name is None or name == "default":
             return self.voices.default
         if name not in self.voices:
             names = ", ".join(voice.name for voice in self.voices)

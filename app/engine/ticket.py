@@ -6,7 +6,7 @@ from time import monotonic
 
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.job import AudioChunk, FinishReason, Progress
-from app.engine.synthesis import Plan
+from app.engine.speaking import Plan
 
 
 class Ticket:

@@ -152,6 +152,11 @@ def test_a_text_is_bounded_before_any_work(synthesizer):
     assert refusal.value.param == "input"
 
 
+def test_default_means_the_first_voice_whatever_its_name(synthesizer):
+    voices = {synthesizer.plan(job(voice=name)).voice.name for name in (None, "default", "toy")}
+    assert voices == {"toy"}
+
+
 def test_what_nobody_can_speak_is_refused(synthesizer):
     with pytest.raises(UnknownVoice, match="'eve'; there are: toy"):
         synthesizer.plan(job(voice="eve"))

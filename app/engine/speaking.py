@@ -1,0 +1,52 @@
+"""What the engine asks of a loaded model, so that it need not know how speech is made."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.engine.job import AudioChunk, Progress, SpeechJob
+from models.voice import BuiltinVoices, Voice
+from samplers.params import SamplingParams
+
+OnProgress = Callable[[Progress], bool]
+"""Called after every frame; False stops the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What the outside may know of the loaded model."""
+
+    name: str
+    sha256: str
+    device: str
+    sample_rate_hz: int
+    languages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A job that was found possible, with every choice made that the caller left open."""
+
+    job: SpeechJob
+    params: SamplingParams
+    seed: int
+    voice: Voice
+    language: str
+
+
+class Speaking(Protocol):
+    """What the engine needs of a loaded model; `app.engine.synthesis.Synthesizer` is one."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the outside may know of it."""
+
+    @property
+    def voices(self) -> BuiltinVoices:
+        """Who it can speak as."""
+
+    def plan(self, job: SpeechJob) -> Plan:
+        """Check a job; raise a SpeechError."""
+
+    def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
+        """Yield the job's chunks, the last with its result."""
