@@ -10,6 +10,8 @@ from models.text.normalise import normalise
 from models.text.phonemes import ENGLISH_SYMBOLS, require_language
 from models.text.split import Utterance, split
 
+ENDS = ",.!?;:—…\"')"
+
 
 def prepare(
     text: str,
@@ -26,7 +28,7 @@ def prepare(
         language: The language of the text.
         max_chars: The longest text accepted.
         max_phonemes: The longest utterance made.
-        symbols: What inline phonemes may be made of.
+        symbols: What the model reads; inline phonemes may be made of these.
 
     Raises:
         TextError: the text is empty, blank, too long, without anything to speak, in a script or
@@ -50,4 +52,19 @@ def prepare(
         utterances[-1] = replace(utterances[-1], pause_after_s=pause_s)
     if not any(utterance.phonemes for utterance in utterances):
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
-    return utterances
+    return [
+        replace(utterance, phonemes=_closed(utterance.phonemes, max_phonemes))
+        if "." in symbols
+        else utterance
+        for utterance in utterances
+    ]
+
+
+def _closed(phonemes: str, max_phonemes: int) -> str:
+    """Return phonemes with a full stop where no mark ends them.
+
+    Whoever types "Hello" means a sentence. Models were trained on sentences: without an end they
+    babble on.
+    """
+    open_ended = phonemes and phonemes[-1] not in ENDS and len(phonemes) < max_phonemes
+    return f"{phonemes}." if open_ended else phonemes

@@ -114,8 +114,8 @@ def test_pauses_belong_to_the_utterance_before() -> None:
     assert prepare("[pause:1s]One. Two [pause:500ms][PAUSE:0.25s] three [pause:0s]") == [
         Utterance("", "", 1.0),
         Utterance("One.", phonemize("One.")),
-        Utterance("Two", phonemize("Two"), 0.75),
-        Utterance("three", phonemize("three"), 0.0),
+        Utterance("Two", phonemize("Two."), 0.75),
+        Utterance("three", phonemize("three."), 0.0),
     ]
 
 
@@ -133,8 +133,20 @@ def test_inline_phonemes_may_use_the_symbols_of_another_model() -> None:
     assert prepare("[[g9]]", symbols="g9 h")[0].phonemes == "g9"
 
 
+@pytest.mark.parametrize(
+    ("text", "phonemes"),
+    [("Hello", "həlˈoʊ."), ("Hello.", "həlˈoʊ."), ("Hello?", "həlˈoʊ?"), ('"Hi"', '"hˈaɪ"')],
+)
+def test_a_sentence_without_an_end_gets_a_full_stop(text: str, phonemes: str) -> None:
+    assert prepare(text)[0].phonemes == phonemes
+
+
+def test_a_model_that_reads_no_full_stop_is_given_none() -> None:
+    assert prepare("hi", symbols="haɪˈ")[0].phonemes == "hˈaɪ"
+
+
 def test_characters_of_the_private_use_area_are_not_phonemes() -> None:
-    assert prepare("\ue000hi\U000f0000 [[a]]")[0].phonemes == "hˈaɪ a"
+    assert prepare("\ue000hi\U000f0000 [[a]]")[0].phonemes == "hˈaɪ a."
 
 
 MARKED = st.lists(
