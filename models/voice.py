@@ -20,6 +20,7 @@ from torch import Tensor
 from models.config import CodecConfig
 
 MAX_AUDIO_S = 12.0
+DEFAULT = "default"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
 _CACHED_VOICES = 64
@@ -55,7 +56,10 @@ class Voice(VoiceCard):
 
 
 class BuiltinVoices:
-    """The voices that ship with a model: `NAME.flac` with an optional `NAME.json` beside it."""
+    """The voices that ship with a model: `NAME.flac` with an optional `NAME.json` beside it.
+
+    The name `default` always means one: the voice so named if it exists, else the first.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Read every voice's card; audio is read when it is first needed.
@@ -68,14 +72,14 @@ class BuiltinVoices:
         """
         self._voices = {path.stem: _read_voice(path) for path in sorted(folder.glob("*.flac"))}
         if not self._voices:
-            self._voices["default"] = Voice(name="default", title="The model's own")
+            self._voices[DEFAULT] = Voice(name=DEFAULT, title="The model's own")
 
     def __iter__(self) -> Iterator[Voice]:
         """Iterate over all voices, by name."""
         return iter(self._voices.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._voices
+        return name == DEFAULT or name in self._voices
 
     def __getitem__(self, name: str) -> Voice:
         """Return the voice of that name.
@@ -83,12 +87,12 @@ class BuiltinVoices:
         Raises:
             KeyError: There is none.
         """
-        return self._voices[name]
+        return self.default if name == DEFAULT else self._voices[name]
 
     @property
     def default(self) -> Voice:
-        """The voice of a request that names none: `default` if it exists, else the first."""
-        return self._voices.get("default") or next(iter(self))
+        """The voice of a request that names none."""
+        return self._voices.get(DEFAULT) or next(iter(self))
 
 
 def _read_voice(audio: Path) -> Voice:

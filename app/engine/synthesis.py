@@ -159,7 +159,7 @@ class Synthesizer:
             raise InvalidRequest(str(error), param="input") from error
 
     def _voice(self, name: str | None) -> Voice:
-        if name is None or name == "default":
+        if name is None:
             return self.voices.default
         if name not in self.voices:
             names = ", ".join(voice.name for voice in self.voices)
