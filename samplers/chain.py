@@ -5,19 +5,40 @@ the model nor the audio, and holds all state of sampling: histories, attempts, w
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from samplers import filters, steps
-from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers import filters
+from samplers.conflicts import CONFLICTS, ConflictError
+from samplers.draw import Stage, stream_key
 from samplers.history import History
 from samplers.nar import sample_nar
+from samplers.order import PENALTIES, arrange
 from samplers.params import SamplingParams
+from samplers.rows import Rows
+from samplers.scores import Scores
+from samplers.steps import FIXED, MOVABLE, Step
+from samplers.terminal import Drawn, Terminal
+from samplers.trace import Record, Trace, log_prob_of, weigh
 
-__all__ = ["ArSampler", "sample_nar"]
+__all__ = ["CONFLICTS", "ArSampler", "ConflictError", "sample_nar"]
 
-CANONICAL = tuple(steps.MOVABLE)
+
+@dataclass(frozen=True)
+class _Group:
+    """Rows that share an order.
+
+    Attributes:
+        index: ``(n,)`` int64, which rows; None if all.
+        weigh: Steps up to the first that decides how to draw.
+        truncate: The rest.
+    """
+
+    index: Tensor | None
+    weigh: Sequence[Step]
+    truncate: Sequence[Step]
 
 
 class ArSampler:
@@ -54,34 +75,26 @@ class ArSampler:
         Raises:
             ValueError: The sequences differ in length, or the stop is outside the vocabulary.
         """
-        rows = len(params)
-        utterances = utterances if utterances is not None else [0] * rows
-        candidates = candidates if candidates is not None else [0] * rows
-        if not rows == len(seeds) == len(utterances) == len(candidates):
+        count = len(params)
+        utterances = utterances if utterances is not None else [0] * count
+        candidates = candidates if candidates is not None else [0] * count
+        if not count == len(seeds) == len(utterances) == len(candidates):
             raise ValueError("params, seeds, utterances and candidates must have one entry a row")
         if not 0 <= stop_token < vocab_size:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
-        self._device = torch.device(device)
-        self._stop_token = stop_token
-        self._max_frames = max_frames
-        self._history = History(rows, max_frames, self._device)
-        self._stopped = torch.zeros(rows, dtype=torch.bool, device=self._device)
-        self._attempts = torch.zeros(rows, 1, dtype=torch.int64, device=self._device)
+        place = torch.device(device)
+        self._stop_token, self._max_frames = stop_token, max_frames
+        self._tracks_runs = any(p.dry_multiplier > 0 or p.no_repeat_ngram_size > 0 for p in params)
+        self._history = History(count, max_frames, place, track_runs=self._tracks_runs)
+        self._lookback = max((_lookback(p, max_frames) for p in params), default=0)
+        self._stopped = torch.zeros(count, dtype=torch.bool, device=place)
+        self._attempts = torch.zeros(count, 1, dtype=torch.int64, device=place)
         streams = zip(seeds, utterances, candidates, strict=True)
         keys = [stream_key(s, u, Stage.AR, candidate=c) for s, u, c in streams]
-        self._keys = torch.tensor(keys, device=self._device)[:, None]
-        self._admit(params, vocab_size)
-
-    def _admit(self, params: Sequence[SamplingParams], vocab_size: int) -> None:
-        rows = steps.Rows(params, vocab_size, self._stop_token, self._device)
-        builders = (*steps.FIXED, *(steps.MOVABLE[name] for name in CANONICAL))
-        self._steps = [step for build in builders if (step := build(rows)) is not None]
-        greedy_rows = rows.on("greedy")
-        self._greedy = rows.column(greedy_rows)[:, 0]
-        self._any_greedy, self._all_greedy = any(greedy_rows), all(greedy_rows)
-        windows = [p.repetition_penalty_window or self._max_frames for p in params]
-        used = zip(windows, rows.on("repetition_penalty"), strict=True)
-        self._lookback = max(window if on else 0 for window, on in used)
+        self._keys = torch.tensor(keys, device=place)[:, None]
+        rows = Rows(params, vocab_size, stop_token, place)
+        self._groups = _group(rows)
+        self._terminal = Terminal(rows, max_frames)
 
     @property
     def lengths(self) -> Tensor:
@@ -93,46 +106,153 @@ class ArSampler:
         """``(B, max_frames)`` int64: the codes drawn; only the first `lengths` mean anything."""
         return self._history.codes
 
+    @property
+    def stopped(self) -> Tensor:
+        """``(B,)`` bool: which rows have ended."""
+        return self._stopped
+
     @torch.inference_mode()
-    def step(self, logits: Tensor) -> Tensor:
+    def step(self, logits: Tensor, trace: Trace | None = None) -> Tensor:
         """Draw the next code of every row.
 
         Args:
             logits: ``(B, V)``, any float dtype, on this sampler's device; not changed.
+            trace: Where to record what was seen and done; it costs a little and changes no code.
 
         Returns:
             ``(B,)`` int64; the stop where a row has ended.
         """
-        lengths = self._history.lengths[:, None]
-        recent = self._history.newest_first(self._lookback)
-
-        def noise(draw: int, width: int) -> Tensor:
-            return uniform(self._keys, width, step=lengths, attempt=self._attempts, draw=draw)
-
-        scores = steps.Scores(filters.sanitise(logits), lengths, recent, noise)
-        for step in self._steps:
-            step(scores)
-        codes = self._draw(scores)
-        self._stopped |= scores.best[:, 0] == -torch.inf  # nothing may be drawn: end here
-        self._stopped |= (codes == self._stop_token) | (lengths[:, 0] >= self._max_frames)
-        self._history.append(codes, ~self._stopped)
-        return codes.masked_fill(self._stopped, self._stop_token)
-
-    def _draw(self, scores: steps.Scores) -> Tensor:
-        if self._all_greedy:
-            return greedy(scores.logits)
-        codes = categorical(scores.logits, scores.noise(0, scores.logits.shape[-1]))
-        if self._any_greedy:
-            codes = torch.where(self._greedy, greedy(scores.logits), codes)
+        clean = filters.sanitise(logits)
+        scores = self._scores(clean)
+        weighed = self._process(scores, tracing=trace is not None)
+        drawn = self._terminal.draw(scores)
+        empty = (drawn.logits == -torch.inf).all(-1)  # nothing may be drawn: end here
+        ended = empty | (drawn.codes == self._stop_token)
+        stopped = self._stopped | ended | (self._history.lengths >= self._max_frames)
+        codes = drawn.codes.masked_fill(stopped, self._stop_token)
+        if trace is not None and weighed is not None:
+            trace.records.append(self._record(logits, clean, weighed, scores, drawn, codes, empty))
+        self._stopped.copy_(stopped)
+        self._history.append(codes, ~stopped)
         return codes
 
+    def _scores(self, logits: Tensor) -> Scores:
+        recent = self._history.newest_first(self._lookback)
+        return Scores(
+            logits,
+            self._history.lengths[:, None],
+            recent,
+            self._history.runs if self._tracks_runs else recent,
+            self._keys,
+            self._attempts,
+        )
+
+    def _process(self, scores: Scores, *, tracing: bool) -> Tensor | None:
+        """Take the scores through the steps; gives what they were before truncation, if asked."""
+        if len(self._groups) == 1:
+            group = self._groups[0]
+            for step in group.weigh:
+                step(scores)
+            weighed = scores.logits
+            for step in group.truncate:
+                step(scores)
+            return weighed
+        weighed_rows = scores.logits.clone() if tracing else None
+        logits, divisor = scores.logits.clone(), scores.ones()
+        for group in self._groups:
+            assert group.index is not None
+            part = scores.take(group.index)
+            for step in group.weigh:
+                step(part)
+            if weighed_rows is not None:
+                weighed_rows.index_copy_(0, group.index, part.logits)
+            for step in group.truncate:
+                step(part)
+            logits.index_copy_(0, group.index, part.logits)
+            if part.divisor is not None:
+                divisor.index_copy_(0, group.index, part.divisor)
+        scores.replace(logits)
+        scores.divisor = divisor
+        return weighed_rows
+
+    def _record(
+        self,
+        logits: Tensor,
+        clean: Tensor,
+        weighed: Tensor,
+        scores: Scores,
+        drawn: Drawn,
+        codes: Tensor,
+        empty: Tensor,
+    ) -> Record:
+        greedy_score = torch.zeros_like(clean[:, 0])
+        temperature = scores.divisor if scores.divisor is not None else scores.ones()
+        score = log_prob_of(drawn.logits, codes)
+        mu = self._terminal.mu
+        return Record(
+            alive=~self._stopped,
+            frame=self._history.lengths.clone(),
+            attempt=self._attempts[:, 0].clone(),
+            code=codes,
+            logprob=log_prob_of(clean, codes),
+            score=torch.where(temperature[:, 0] <= 0, greedy_score, score),
+            **weigh(clean, weighed, self._stop_token),
+            kept=(drawn.logits > -torch.inf).sum(-1),
+            temperature=temperature[:, 0],
+            mirostat_mu=(mu.clone() if mu is not None else scores.ones() * torch.nan)[:, 0],
+            repeated=(
+                drawn.repeated[:, 0] if drawn.repeated is not None else torch.zeros_like(empty)
+            ),
+            saw_nan=logits.isnan().any(-1),
+            saw_inf=(logits == torch.inf).any(-1),
+            all_masked=empty,
+        )
+
+    @torch.inference_mode()
     def rewind(self, row: int, length: int) -> None:
         """Take back all but the first ``length`` codes of a row; it goes on with fresh noise.
 
         Args:
             row: Which row.
-            length: How many codes to keep, at most what the row holds.
+            length: How many codes to keep; no more than the row holds.
         """
         self._history.rewind(row, length)
+        self._terminal.rewind(row, length)
         self._attempts[row] += 1
         self._stopped[row] = False
+
+
+def _lookback(params: SamplingParams, max_frames: int) -> int:
+    """How much of the history the steps of a row read."""
+    windows = [len(sequence.codes) - 1 for sequence in params.ban_sequences]
+    if params.dry_multiplier > 0 or params.no_repeat_ngram_size > 0:
+        windows.append(max_frames)
+    counting = (params.frequency_penalty, params.presence_penalty, params.repetition_penalty - 1)
+    if any(counting):
+        windows.append(params.repetition_penalty_window or max_frames)
+    if params.ras:
+        windows.append(params.ras_window)
+    return min(max(windows, default=0), max_frames)
+
+
+def _group(rows: Rows) -> list[_Group]:
+    """Build the steps once for each order that the rows ask for."""
+    orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in rows.params]
+    groups = []
+    for order in dict.fromkeys(orders):
+        members = [row for row, other in enumerate(orders) if other == order]
+        alone = len(members) == len(orders)
+        part = Rows(
+            [rows.params[r] for r in members], rows.vocab_size, rows.stop_token, rows.device
+        )
+        border = next((i for i, name in enumerate(order) if name not in PENALTIES), len(order))
+        weighing = [*FIXED, *(MOVABLE[name] for name in order[:border])]
+        truncating = [MOVABLE[name] for name in order[border:]]
+        groups.append(
+            _Group(
+                None if alone else torch.tensor(members, device=rows.device),
+                [step for build in weighing if (step := build(part)) is not None],
+                [step for build in truncating if (step := build(part)) is not None],
+            )
+        )
+    return groups

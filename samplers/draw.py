@@ -27,6 +27,14 @@ class Stage(IntEnum):
     MASKED = 2
 
 
+class Draw(IntEnum):
+    """What a random number of one place decides."""
+
+    CODE = 0
+    XTC = 1
+    SECOND = 2
+
+
 def _signed(word: int) -> int:
     """The int64 with the bits of the unsigned ``word``."""
     return word - (1 << 64) if word >> 63 else word

@@ -6,8 +6,6 @@ the sorted row is still sorted. All take `(B, V)` float32 logits, in which -inf 
 already gone, and `(B, 1)` parameters; none changes its input, and each keeps at least one code.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -157,17 +155,17 @@ def typical(logits: Tensor, p: Tensor) -> Tensor:
 def entropy(logits: Tensor) -> Tensor:
     """Entropy of ``softmax(logits)`` in nats, ``(B, 1)``; codes that are gone count nothing."""
     log_probs = logits.log_softmax(-1)
-    return -(log_probs.exp() * log_probs.clamp(min=-1e30)).sum(-1, keepdim=True)
+    return -(log_probs.exp() * log_probs.clamp(min=-1e3)).sum(-1, keepdim=True)
 
 
-def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: int | None = None) -> Tensor:
+def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | None = None) -> Tensor:
     """Exclude top choices: of the codes with at least this probability keep only the least likely.
 
     Args:
         logits: ``(B, V)``.
         threshold: ``(B, 1)`` float32 probability.
         acts: ``(B, 1)`` bool, the coin: False leaves the row alone.
-        protected: A code (the stop) for whose sake the row is left alone if it would be removed.
+        protected: ``(B, V)`` bool; a row that would lose such a code is left alone.
 
     Returns:
         ``(B, V)``.
@@ -176,8 +174,13 @@ def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: int | None =
     """
     probs = logits.softmax(-1)
     choices = probs >= threshold
-    least = probs.masked_fill(~choices, math.inf).amin(-1, keepdim=True)
+    least = probs.masked_fill(~choices, torch.inf).amin(-1, keepdim=True)
     removed = choices & (probs > least) & acts
     if protected is not None:
-        removed &= ~removed[:, protected, None]
+        removed &= ~(removed & protected).any(-1, keepdim=True)
     return logits.masked_fill(removed, -torch.inf)
+
+
+def spare(filtered: Tensor, logits: Tensor, protected: Tensor | None) -> Tensor:
+    """Give ``(B, V)`` protected codes that a filter took away their logits back."""
+    return filtered if protected is None else torch.where(protected, logits, filtered)

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from samplers.repeats import count_runs, next_runs
+
 
 class History:
     """The codes of each row of a batch, oldest first, with a length a row.
@@ -13,10 +15,19 @@ class History:
         longest: No row is longer; known to the host, so that it may size tensors.
     """
 
-    def __init__(self, rows: int, max_frames: int, device: torch.device) -> None:
+    def __init__(
+        self, rows: int, max_frames: int, device: torch.device, *, track_runs: bool = False
+    ) -> None:
         self.codes = torch.zeros(rows, max_frames, dtype=torch.int64, device=device)
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=device)
         self.longest = 0
+        self._runs = torch.zeros_like(self.codes) if track_runs else None
+
+    @property
+    def runs(self) -> Tensor:
+        """``(B, longest)`` int64, of `samplers.repeats.count_runs`; ``track_runs`` must be on."""
+        assert self._runs is not None
+        return self._runs[:, : self.longest]
 
     def newest_first(self, width: int) -> Tensor:
         """The last ``width`` codes of each row.
@@ -39,13 +50,27 @@ class History:
             codes: ``(B,)`` int64.
             rows: ``(B,)`` bool, which rows grow. A full row must not.
         """
+        if not self.codes.shape[1]:
+            return
         # A row that does not grow rewrites a place past its end (or its last one, with itself).
         places = self.lengths.clamp(max=self.codes.shape[1] - 1)[:, None]
         kept = self.codes.gather(1, places)
         self.codes.scatter_(1, places, torch.where(rows[:, None], codes[:, None], kept))
         self.lengths += rows
         self.longest = min(self.longest + 1, self.codes.shape[1])
+        if self._runs is not None:
+            following = next_runs(self.runs, self.newest_first(self.longest))
+            self._runs[:, : self.longest] = torch.where(rows[:, None], following, self.runs)
 
     def rewind(self, row: int, length: int) -> None:
-        """Shorten a row to its first ``length`` codes."""
+        """Shorten a row to its first ``length`` codes.
+
+        Args:
+            row: Which row.
+            length: How many codes to keep; no more than the row holds.
+        """
         self.lengths[row] = length
+        if self._runs is not None:
+            recent = self.codes[row : row + 1, :length].flip(1)
+            self._runs[row] = 0
+            self._runs[row : row + 1, :length] = count_runs(recent)

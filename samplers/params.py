@@ -15,9 +15,25 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from samplers.conflicts import settle
+from samplers.order import OrderName, StepName
 from samplers.presets import PRESETS
 
 PenaltyMode = Literal["signed", "additive", "raw"]
+
+
+class BannedSequence(BaseModel):
+    """Codes that must not follow one another."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    codes: tuple[int, ...] = Field(
+        min_length=1, max_length=75, description="The sequence, first code first."
+    )
+    strength: float = Field(
+        default=100.0,
+        ge=0.0,
+        description="Nats taken from the code that would complete it; 100 or more forbids it.",
+    )
 
 
 def _knob(
@@ -62,6 +78,10 @@ class SamplingParams(BaseModel):
         (), "Code ids that are never drawn; ids outside the codebook have no effect.",
         group="bans", off=[],
     )
+    ban_sequences: tuple[BannedSequence, ...] = _knob(
+        (), "Sequences of codes whose last code is punished when the others were just drawn.",
+        group="bans", off=[], max_length=64,
+    )
     min_frames: int = _knob(
         0, "Speech cannot end before this many frames.",
         group="length", off=0, unit="frames", step=1, top=750, ge=0,
@@ -78,7 +98,8 @@ class SamplingParams(BaseModel):
         group="repetition", off=0.0, step=0.05, ge=-2.0, le=2.0,
     )
     repetition_penalty_window: int = _knob(
-        75, "How many of the newest codes count as repetition; 0 is all of them.",
+        75, "How many of the newest codes the repetition, frequency and presence penalties count; "
+        "0 is all of them.",
         group="repetition", unit="frames", step=1, top=750, ge=0,
     )
     repetition_penalty_one_time: bool = _knob(
@@ -97,6 +118,38 @@ class SamplingParams(BaseModel):
         "off only to reproduce the reference.",
         group="repetition", off=False,
     )
+    frequency_penalty: float = _knob(
+        0.0, "Subtracted from a code's logit once for each of its occurrences.",
+        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+    )
+    presence_penalty: float = _knob(
+        0.0, "Subtracted from a code's logit if it occurred at all.",
+        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+    )
+    dry_multiplier: float = _knob(
+        0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
+        group="dry", off=0.0, unit="nats", step=0.1, ge=0.0, le=8.0,
+    )
+    dry_base: float = _knob(
+        1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
+        group="dry", step=0.05, top=4.0, ge=1.0,
+    )
+    dry_allowed_length: int = _knob(
+        2, "DRY: sequences shorter than this may repeat.",
+        group="dry", unit="frames", step=1, top=75, ge=1,
+    )
+    dry_range: int = _knob(
+        0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
+        group="dry", unit="frames", step=1, top=750, ge=0,
+    )
+    dry_sequence_breakers: tuple[int, ...] = _knob(
+        (), "DRY: codes (silence, say) that end a sequence and are never punished.",
+        group="dry", off=[],
+    )
+    no_repeat_ngram_size: int = _knob(
+        0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
+        group="repetition", off=0, unit="frames", step=1, top=75, ge=0,
+    )
     length_penalty: float = _knob(
         0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
         group="length", off=0.0, step=0.05, ge=-2.0, le=2.0,
@@ -105,10 +158,42 @@ class SamplingParams(BaseModel):
         "signed", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
         group="length",
     )
+    exponential_decay_factor: float = _knob(
+        1.0, "Above 1 the stop's logit grows with each frame past exponential_decay_start.",
+        group="length", off=1.0, step=0.01, top=1.5, gt=0.0,
+    )
+    exponential_decay_start: int = _knob(
+        0, "After how many frames exponential_decay_factor begins to act.",
+        group="length", unit="frames", step=1, top=1500, ge=0,
+    )
 
+    top_n_sigma: float = _knob(
+        0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
+        group="truncation", off=0.0, step=0.1, top=4.0, ge=-1.0,
+    )
     temperature: float = _knob(
         1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
         group="temperature", off=1.0, step=0.05, top=2.0, ge=-1.0,
+    )
+    min_temperature: float = _knob(
+        -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
+        group="temperature", off=-1.0, step=0.05, top=2.0, ge=-1.0,
+    )
+    dynatemp_mode: Literal["sigmoid", "entropy"] = _knob(
+        "sigmoid", "What moves the temperature: the best code's probability, or the entropy.",
+        group="temperature",
+    )
+    dynatemp_slope: float = _knob(
+        10.0, "Steepness of the sigmoid of dynatemp_mode=sigmoid.",
+        group="temperature", step=1.0, top=50.0, ge=0.0,
+    )
+    dynatemp_center: float = _knob(
+        0.5, "Probability of the best code at which that sigmoid is halfway.",
+        group="temperature", step=0.05, ge=0.0, le=1.0,
+    )
+    dynatemp_exponent: float = _knob(
+        1.0, "Exponent on the entropy (as a share of the highest possible) of its mode.",
+        group="temperature", step=0.1, top=4.0, gt=0.0,
     )
     top_k: int = _knob(
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
@@ -125,6 +210,78 @@ class SamplingParams(BaseModel):
     min_tokens_to_keep: int = _knob(
         1, "min_p keeps at least this many codes.",
         group="truncation", off=1, step=1, top=64, ge=1,
+    )
+    typical_p: float = _knob(
+        1.0, "Keep the codes whose surprise is nearest the entropy until they sum to this.",
+        group="truncation", off=1.0, step=0.01, gt=0.0, le=1.0,
+    )
+    epsilon_cutoff: float = _knob(
+        0.0, "Keep codes with at least this probability.",
+        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+    )
+    eta_cutoff: float = _knob(
+        0.0, "As epsilon_cutoff, but lower where the entropy is high.",
+        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+    )
+    xtc_probability: float = _knob(
+        0.0, "Chance that all likely codes but the least likely of them are excluded.",
+        group="xtc", off=0.0, step=0.05, ge=0.0, le=1.0,
+    )
+    xtc_threshold: float = _knob(
+        0.1, "Probability from which a code is likely to xtc_probability; above 0.5 it is off.",
+        group="xtc", step=0.01, gt=0.0, le=1.0,
+    )
+    protect_stop: bool = _knob(
+        True, "XTC and typical_p never take the stop away.",
+        group="length",
+    )
+    mirostat_mode: Literal[0, 1, 2] = _knob(
+        0, "Version of mirostat, which steers the surprise of what is drawn; 0 is off.",
+        group="mirostat", off=0,
+    )
+    mirostat_tau: float = _knob(
+        3.0, "Surprise that mirostat aims at; 0 is off.",
+        group="mirostat", off=0.0, unit="bits", step=0.1, top=10.0, ge=0.0,
+    )
+    mirostat_eta: float = _knob(
+        0.1, "How quickly mirostat corrects itself.",
+        group="mirostat", step=0.05, top=1.0, gt=0.0,
+    )
+    mirostat_surprise: Literal["full", "truncated"] = _knob(
+        "full", "Surprise under all codes (the paper), or under those kept (llama.cpp).",
+        group="mirostat",
+    )
+    ras: bool = _knob(
+        False, "Repetition-aware sampling: a code drawn again too soon is drawn anew from all.",
+        group="ras", off=False,
+    )
+    ras_top_p: float = _knob(
+        0.8, "RAS: the first draw is from the likeliest codes that sum to this.",
+        group="ras", step=0.01, ge=0.0, le=1.0,
+    )
+    ras_top_k: int = _knob(
+        25, "RAS: the first draw is from this many codes at most.",
+        group="ras", step=1, top=100, ge=1,
+    )
+    ras_window: int = _knob(
+        10, "RAS: how many of the newest codes a drawn code is looked for in.",
+        group="ras", unit="frames", step=1, top=75, ge=1,
+    )
+    ras_tau: float = _knob(
+        0.1, "RAS: the share of that window from which a code is repeated too often.",
+        group="ras", step=0.05, gt=0.0, le=1.0,
+    )
+    ras_mask_first: bool = _knob(
+        True, "RAS: the second draw excludes the code of the first, which breaks loops for sure.",
+        group="ras", off=False,
+    )
+    sampler_order: OrderName | tuple[StepName, ...] = _knob(
+        "canonical", "Order of the steps: a name, or a list; a step left out is off.",
+        group="order", off="canonical",
+    )
+    temperature_last: bool = _knob(
+        False, "Move the temperature behind the filters, so that they see the model's own odds.",
+        group="order", off=False,
     )
 
     nar_temperature: float = _knob(
@@ -156,10 +313,24 @@ class SamplingParams(BaseModel):
             raise ValueError(f"unknown preset {name!r}; known: auto, {', '.join(PRESETS)}")
         return name
 
-    @field_validator("top_k", "nar_top_k")
+    @field_validator("top_k", "nar_top_k", "top_n_sigma")
     @classmethod
-    def _one_off_value(cls, count: int) -> int:
-        return max(count, 0)
+    def _one_off_value(cls, value: float) -> float:
+        return max(value, 0)
+
+    @field_validator("min_temperature")
+    @classmethod
+    def _off_below_zero(cls, temperature: float) -> float:
+        return temperature if temperature >= 0 else -1.0
+
+    @field_validator("sampler_order")
+    @classmethod
+    def _each_once(
+        cls, order: OrderName | tuple[StepName, ...]
+    ) -> OrderName | tuple[StepName, ...]:
+        if not isinstance(order, str) and len(set(order)) < len(order):
+            raise ValueError("a step may stand in the order only once")
+        return order
 
     @field_validator("nar_level_temperatures")
     @classmethod
@@ -206,7 +377,10 @@ def resolve(
     named = source if isinstance(source, str) else "auto"
     merged = SamplingParams.model_validate({**base, **chosen, "preset": named})
     values = {name: getattr(merged, name) for name in knobs}
-    values |= {knob: off_value(knob) for knob in settle(merged, chosen=chosen.keys())}
+    losers = settle(merged, chosen=chosen.keys())
+    values |= {knob: off_value(knob) for knob in losers}
     if values["seed"] is None:
         values["seed"] = secrets.randbits(32)  # short enough to type
-    return SamplingParams.model_validate(values)
+    resolved = SamplingParams.model_validate(values)
+    settle(resolved, chosen=knobs.keys())  # giving way may not be enough
+    return resolved

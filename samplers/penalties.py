@@ -109,6 +109,66 @@ def length_penalty(
     return logits.index_copy(1, _index(stop_token, logits), penalised)
 
 
+def exponential_decay(
+    logits: Tensor, lengths: Tensor, factor: Tensor, start: Tensor, stop_token: int
+) -> Tensor:
+    """Move the stop's logit z by ``|z| * (factor^n - 1)``, n frames past the start.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        lengths: ``(B, 1)`` int64, frames drawn.
+        factor: ``(B, 1)`` float32; above 1 speech ends sooner, 1 is off.
+        start: ``(B, 1)`` int64, frames before it begins to act.
+        stop_token: The id of the stop.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: `transformers` ExponentialDecayLengthPenalty.
+    """
+    stop = logits[:, stop_token, None]
+    past = (lengths - start).clamp(min=0)
+    growth = (past * factor.log()).clamp_(max=_STRONGEST_NATS).expm1_()
+    moved = stop + torch.where(stop > -torch.inf, stop.abs() * growth, 0.0)
+    return logits.index_copy(1, _index(stop_token, logits), moved.clamp_(max=1e30))
+
+
+def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
+    """How often each code stands among the newest ``window`` codes.
+
+    Args:
+        recent: ``(B, W)`` int64, newest first, -1 where there is none.
+        vocab_size: V.
+        window: ``(B, 1)`` int64.
+
+    Returns:
+        ``(B, V)`` int64.
+    """
+    distance = torch.arange(1, recent.shape[1] + 1, device=recent.device)
+    counts = ((recent >= 0) & (distance <= window)).to(torch.int64)
+    zeros = torch.zeros(recent.shape[0], vocab_size, dtype=torch.int64, device=recent.device)
+    return zeros.scatter_add_(1, recent.clamp(min=0), counts)
+
+
+def frequency_presence(
+    logits: Tensor, counts: Tensor, frequency: Tensor, presence: Tensor
+) -> Tensor:
+    """Subtract ``frequency`` for each occurrence of a code and ``presence`` for any.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        counts: ``(B, V)`` int64, of `occurrences`.
+        frequency: ``(B, 1)`` float32 nats.
+        presence: ``(B, 1)`` float32 nats.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: OpenAI's API reference; llama.cpp.
+    """
+    return logits - counts * frequency - (counts > 0) * presence
+
+
 def hold_stop(logits: Tensor, lengths: Tensor, min_frames: Tensor, stop_token: int) -> Tensor:
     """Forbid the stop while fewer than ``min_frames`` frames are drawn.
 

@@ -26,12 +26,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     # What `transformers` does with `do_sample=True`: generation defaults, penalty once per code
     # over the whole history.
     "hf": {
+        "sampler_order": "hf",
         "top_k": 50,
         "repetition_penalty_window": 0,
         "repetition_penalty_one_time": True,
     },
     # The defaults of llama.cpp's command line.
     "llama_cpp": {
+        "sampler_order": "llama",
         "temperature": 0.8,
         "top_k": 40,
         "top_p": 0.95,
@@ -41,6 +43,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     # The command-line defaults of vall-e, with its rules where they differ from ours.
     "vall_e": {
+        "sampler_order": "vall_e",
         "repetition_penalty_mode": "raw",
         "repetition_penalty_clamp": False,
         "length_penalty_mode": "raw",

@@ -7,87 +7,18 @@ bit, which is why a row does not depend on its neighbours.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 
 import torch
-from torch import Tensor
 
-from samplers import filters, penalties
+from samplers import filters, penalties, repeats
 from samplers import temperature as temperatures
-from samplers.conflicts import FEATURES
-from samplers.params import SamplingParams
-
-
-@dataclass
-class Scores:
-    """The scores of a group of rows on their way through the chain.
-
-    Attributes:
-        logits: ``(B, V)`` float32, what is left so far.
-        lengths: ``(B, 1)`` int64, frames drawn.
-        recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
-        noise: From the number of a draw to ``(B, width)`` uniform noise of that width.
-    """
-
-    logits: Tensor
-    lengths: Tensor
-    recent: Tensor
-    noise: Callable[[int, int], Tensor]
-    _ordered: Tensor | None = field(default=None, init=False)
-
-    @property
-    def ordered(self) -> Tensor:
-        """The scores, largest first; sorted once for consecutive filters."""
-        if self._ordered is None:
-            self._ordered = filters.descending(self.logits)
-        return self._ordered
-
-    @property
-    def best(self) -> Tensor:
-        """The largest score of each row, ``(B, 1)``."""
-        if self._ordered is None:
-            return self.logits.amax(-1, keepdim=True)
-        return self._ordered[:, :1]
-
-    def replace(self, logits: Tensor) -> None:
-        """Go on with other scores."""
-        self.logits, self._ordered = logits, None
-
-    def keep_from(self, floor: Tensor) -> None:
-        """Remove what is below a ``(B, 1)`` floor; the sort stays valid."""
-        self.logits = filters.keep_from(self.logits, floor)
-        if self._ordered is not None:
-            self._ordered = filters.keep_from(self._ordered, floor)
-
+from samplers.draw import Draw
+from samplers.order import StepName
+from samplers.rows import ALL, Rows
+from samplers.scores import Scores
 
 Step = Callable[[Scores], None]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What a builder knows: the params of the rows, and what they draw from."""
-
-    params: Sequence[SamplingParams]
-    vocab_size: int
-    stop_token: int | None
-    device: torch.device
-
-    def on(self, feature: str) -> list[bool]:
-        """In which rows a feature of `samplers.conflicts` is on."""
-        return [FEATURES[feature].on(params) for params in self.params]
-
-    def column(self, values: Sequence[float | bool]) -> Tensor:
-        """One value a row as a ``(B, 1)`` tensor: float32, int64 or bool, as the values are."""
-        return torch.tensor(values, device=self.device)[:, None]
-
-    def knob(self, feature: str, neutral: float) -> Tensor:
-        """The knob of a feature, ``neutral`` in rows that have it off, as a ``(B, 1)`` tensor."""
-        name = FEATURES[feature].knob
-        pairs = zip(self.params, self.on(feature), strict=True)
-        return self.column([getattr(p, name) if on else neutral for p, on in pairs])
-
-
 Builder = Callable[[Rows], Step | None]
 
 
@@ -97,39 +28,72 @@ def _bias(rows: Rows) -> Step | None:
         for token, value in params.logit_bias.items():
             if 0 <= token < rows.vocab_size:
                 bias[row, token] = value
-        banned = [token for token in params.ban_tokens if 0 <= token < rows.vocab_size]
-        bias[row, banned] = -math.inf
+        bias[
+            row, [token for token in params.ban_tokens if 0 <= token < rows.vocab_size]
+        ] = -math.inf
     if not bias.any():
         return None
     bias = bias.to(rows.device)
     return lambda scores: scores.replace(scores.logits + bias)
 
 
+def _ban_sequences(rows: Rows) -> Step | None:
+    legal = [
+        [s for s in params.ban_sequences if 0 <= s.codes[-1] < rows.vocab_size]
+        for params in rows.params
+    ]
+    count = max((len(sequences) for sequences in legal), default=0)
+    if not count:
+        return None
+    width = max(len(s.codes) for sequences in legal for s in sequences) - 1
+    prefixes = torch.full((len(legal), count, width), -2, dtype=torch.int64)
+    last = torch.zeros(len(legal), count, dtype=torch.int64)
+    strength = torch.zeros(len(legal), count)
+    for row, sequences in enumerate(legal):
+        for place, sequence in enumerate(sequences):
+            *before, last[row, place] = sequence.codes
+            prefixes[row, place, : len(before)] = torch.tensor(before[::-1], dtype=torch.int64)
+            strength[row, place] = sequence.strength
+    tables = [table.to(rows.device) for table in (prefixes, last, strength)]
+    return lambda scores: scores.replace(
+        repeats.ban_sequences(scores.logits, scores.recent, *tables)
+    )
+
+
 def _min_frames(rows: Rows) -> Step | None:
     stop_token = rows.stop_token
     if stop_token is None or not any(params.min_frames for params in rows.params):
         return None
-    least = rows.column([params.min_frames for params in rows.params])
+    least = rows.column([p.min_frames for p in rows.params])
     return lambda scores: scores.replace(
         penalties.hold_stop(scores.logits, scores.lengths, least, stop_token)
     )
 
 
 def _repetition_penalty(rows: Rows) -> Step | None:
-    if not any(rows.on("repetition_penalty")):
+    parts = (_repetition(rows), _frequency_presence(rows))
+    steps = [step for step in parts if step is not None]
+
+    def step(scores: Scores) -> None:
+        for part in steps:
+            part(scores)
+
+    return step if steps else None
+
+
+def _repetition(rows: Rows) -> Step | None:
+    if not rows.any("repetition_penalty"):
         return None
-    every = rows.params
-    factors = rows.column([math.log(p.repetition_penalty) for p in every])
-    decay = rows.column([p.repetition_penalty_decay for p in every])
-    window = rows.column([p.repetition_penalty_window or 2**62 for p in every])
-    clamp = rows.column([p.repetition_penalty_clamp for p in every])
-    mode = rows.column([penalties.MODES.index(p.repetition_penalty_mode) for p in every])
-    once = [p.repetition_penalty_one_time for p in every]
-    one_time = rows.column(once) if any(once) else None
+    factor = rows.column([math.log(p.repetition_penalty) for p in rows.params])
+    decay = rows.column([p.repetition_penalty_decay for p in rows.params])
+    window = rows.column([p.repetition_penalty_window or ALL for p in rows.params])
+    clamp = rows.column([p.repetition_penalty_clamp for p in rows.params])
+    mode = rows.column([penalties.MODES.index(p.repetition_penalty_mode) for p in rows.params])
+    one_time = rows.flags([p.repetition_penalty_one_time for p in rows.params])
 
     def step(scores: Scores) -> None:
         nats = penalties.repetition_nats(
-            scores.recent, rows.vocab_size, log_factor=factors, decay=decay, window=window,
+            scores.recent, rows.vocab_size, log_factor=factor, decay=decay, window=window,
             clamp=clamp, one_time=one_time,
         )  # fmt: skip
         scores.replace(penalties.apply_penalty(scores.logits, nats, mode))
@@ -137,52 +101,126 @@ def _repetition_penalty(rows: Rows) -> Step | None:
     return step
 
 
-def _length_penalty(rows: Rows) -> Step | None:
-    stop_token = rows.stop_token
-    if stop_token is None or not any(rows.on("length_penalty")):
+def _frequency_presence(rows: Rows) -> Step | None:
+    if not (rows.any("frequency_penalty") or rows.any("presence_penalty")):
         return None
-    power = rows.knob("length_penalty", 0.0)
-    mode = rows.column([penalties.MODES.index(p.length_penalty_mode) for p in rows.params])
+    frequency = rows.knob("frequency_penalty", 0.0)
+    presence = rows.knob("presence_penalty", 0.0)
+    window = rows.column([p.repetition_penalty_window or ALL for p in rows.params])
+
+    def step(scores: Scores) -> None:
+        counts = penalties.occurrences(scores.recent, rows.vocab_size, window)
+        scores.replace(penalties.frequency_presence(scores.logits, counts, frequency, presence))
+
+    return step
+
+
+def _dry(rows: Rows) -> Step | None:
+    if not rows.any("dry"):
+        return None
+    multiplier = rows.knob("dry", 0.0)
+    base = rows.column([p.dry_base for p in rows.params], torch.float64)
+    allowed = rows.column([p.dry_allowed_length for p in rows.params])
+    span = rows.column([p.dry_range or ALL for p in rows.params])
+    table = torch.zeros(len(rows.params), rows.vocab_size, dtype=torch.bool)
+    for row, params in enumerate(rows.params):
+        codes = params.dry_sequence_breakers
+        table[row, [code for code in codes if 0 <= code < rows.vocab_size]] = True
+    breakers = table.to(rows.device) if table.any() else None
     return lambda scores: scores.replace(
-        penalties.length_penalty(scores.logits, scores.lengths, power, mode, stop_token)
+        repeats.dry(
+            scores.logits, scores.recent, scores.runs, multiplier=multiplier, base=base,
+            allowed_length=allowed, span=span, breakers=breakers,
+        )
+    )  # fmt: skip
+
+
+def _no_repeat_ngram(rows: Rows) -> Step | None:
+    if not rows.any("no_repeat_ngram"):
+        return None
+    size = rows.knob("no_repeat_ngram", 0)
+    return lambda scores: scores.replace(
+        repeats.no_repeat_ngram(scores.logits, scores.recent, scores.runs, size)
     )
 
 
-def _temperature(rows: Rows) -> Step | None:
-    if not any(rows.on("temperature")):
+def _length_penalty(rows: Rows) -> Step | None:
+    stop_token = rows.stop_token
+    power, factor = rows.any("length_penalty"), rows.any("exponential_decay")
+    if stop_token is None or not (power or factor):
         return None
-    greedy = rows.on("greedy")
-    flags = rows.column(greedy)
-    divisor = rows.column([1.0 if p.temperature <= 0 else p.temperature for p in rows.params])
+    powers = rows.knob("length_penalty", 0.0)
+    mode = rows.column([penalties.MODES.index(p.length_penalty_mode) for p in rows.params])
+    factors = rows.knob("exponential_decay", 1.0)
+    start = rows.column([p.exponential_decay_start for p in rows.params])
 
     def step(scores: Scores) -> None:
-        logits = temperatures.scale(scores.logits, divisor)
-        if any(greedy):
-            logits = torch.where(flags, temperatures.only_best(scores.logits), logits)
+        logits, lengths = scores.logits, scores.lengths
+        if power:
+            logits = penalties.length_penalty(logits, lengths, powers, mode, stop_token)
+        if factor:
+            logits = penalties.exponential_decay(logits, lengths, factors, start, stop_token)
         scores.replace(logits)
 
     return step
 
 
+def _top_n_sigma(rows: Rows) -> Step | None:
+    if not rows.any("top_n_sigma"):
+        return None
+    n = rows.knob("top_n_sigma", math.inf)
+    return lambda scores: scores.keep_from(filters.top_n_sigma_floor(scores.logits, n))
+
+
+def _temperature(rows: Rows) -> Step | None:
+    if not (rows.any("temperature") or rows.any("dynatemp")):
+        return None
+    greedy = rows.flags([p.temperature <= 0 for p in rows.params])
+    fixed = rows.column([p.temperature if p.temperature > 0 else 1.0 for p in rows.params])
+    moves = [p.dynatemp_mode if rows.on("dynatemp", p) else "fixed" for p in rows.params]
+    by_best = rows.flags([mode == "sigmoid" for mode in moves])
+    by_entropy = rows.flags([mode == "entropy" for mode in moves])
+    low = rows.column([p.min_temperature for p in rows.params])
+    slope = rows.column([p.dynatemp_slope for p in rows.params])
+    center = rows.column([p.dynatemp_center for p in rows.params])
+    exponent = rows.column([p.dynatemp_exponent for p in rows.params])
+
+    def step(scores: Scores) -> None:
+        logits, divisor = scores.logits, fixed
+        if by_best is not None:
+            moved = temperatures.dynamic_sigmoid(logits, low, fixed, slope, center)
+            divisor = torch.where(by_best, moved, divisor)
+        if by_entropy is not None:
+            moved = temperatures.dynamic_entropy(logits, low, fixed, exponent)
+            divisor = torch.where(by_entropy, moved, divisor)
+        scaled = temperatures.scale(logits, divisor)
+        if greedy is not None:
+            scaled = torch.where(greedy, temperatures.only_best(logits), scaled)
+        scores.replace(scaled)
+        scores.divisor = divisor if greedy is None else divisor.masked_fill(greedy, 0.0)
+
+    return step
+
+
 def _top_k(rows: Rows) -> Step | None:
-    if not any(rows.on("top_k")):
+    if not rows.any("top_k"):
         return None
     k = rows.knob("top_k", rows.vocab_size)
     return lambda scores: scores.keep_from(filters.top_k_floor(scores.ordered, k))
 
 
 def _top_p(rows: Rows) -> Step | None:
-    if not any(rows.on("top_p")):
+    if not rows.any("top_p"):
         return None
     p = rows.knob("top_p", math.inf)
     return lambda scores: scores.keep_from(filters.top_p_floor(scores.ordered, p))
 
 
 def _min_p(rows: Rows) -> Step | None:
-    if not any(rows.on("min_p")):
+    if not rows.any("min_p"):
         return None
     p = rows.knob("min_p", 0.0)
-    keep = rows.column([params.min_tokens_to_keep for params in rows.params])
+    keep = rows.column([p.min_tokens_to_keep for p in rows.params])
     several = any(params.min_tokens_to_keep > 1 for params in rows.params)
 
     def step(scores: Scores) -> None:
@@ -194,15 +232,60 @@ def _min_p(rows: Rows) -> Step | None:
     return step
 
 
-FIXED: Sequence[Builder] = (_bias, _min_frames)
+def _typical_p(rows: Rows) -> Step | None:
+    if not rows.any("typical_p"):
+        return None
+    p = rows.knob("typical_p", math.inf)
+    protected = rows.protected
+    return lambda scores: scores.replace(
+        filters.spare(filters.typical(scores.logits, p), scores.logits, protected)
+    )
+
+
+def _epsilon_cutoff(rows: Rows) -> Step | None:
+    if not rows.any("epsilon_cutoff"):
+        return None
+    epsilon = rows.knob("epsilon_cutoff", 0.0)
+    return lambda scores: scores.keep_from(filters.epsilon_floor(scores.logits, epsilon))
+
+
+def _eta_cutoff(rows: Rows) -> Step | None:
+    if not rows.any("eta_cutoff"):
+        return None
+    eta = rows.knob("eta_cutoff", 0.0)
+    return lambda scores: scores.keep_from(filters.eta_floor(scores.logits, eta))
+
+
+def _xtc(rows: Rows) -> Step | None:
+    if not rows.any("xtc"):
+        return None
+    probability = rows.knob("xtc", 0.0)
+    threshold = rows.column([p.xtc_threshold for p in rows.params])
+    protected = rows.protected
+
+    def step(scores: Scores) -> None:
+        acts = scores.noise(Draw.XTC, 1) < probability
+        scores.replace(filters.xtc(scores.logits, threshold, acts, protected))
+
+    return step
+
+
+FIXED: tuple[Builder, ...] = (_bias, _ban_sequences, _min_frames)
 """Steps that come first, whatever the order."""
 
-MOVABLE: Mapping[str, Builder] = {
+MOVABLE: Mapping[StepName, Builder] = {
     "repetition_penalty": _repetition_penalty,
+    "dry": _dry,
+    "no_repeat_ngram": _no_repeat_ngram,
     "length_penalty": _length_penalty,
+    "top_n_sigma": _top_n_sigma,
     "temperature": _temperature,
     "top_k": _top_k,
     "top_p": _top_p,
     "min_p": _min_p,
+    "typical_p": _typical_p,
+    "epsilon_cutoff": _epsilon_cutoff,
+    "eta_cutoff": _eta_cutoff,
+    "xtc": _xtc,
 }
 """Steps whose order a request may choose, by name."""

@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from samplers.draw import Stage, stream_key, uniform
+from samplers.draw import Stage, stream_key
+from samplers.order import StepName
 from samplers.params import SamplingParams
-from samplers.steps import MOVABLE, Rows, Scores
+from samplers.repeats import count_runs
+from samplers.rows import Rows
+from samplers.scores import Scores
+from samplers.steps import MOVABLE
 
 Case = Mapping[str, Any]
 
@@ -39,7 +43,7 @@ def newest_first(histories: Sequence[Sequence[int]]) -> Tensor:
 
 
 def run(
-    names: Sequence[str],
+    names: Sequence[StepName],
     params: Sequence[SamplingParams],
     logits: Tensor,
     histories: Sequence[Sequence[int]] | None = None,
@@ -51,7 +55,7 @@ def run(
     histories = histories if histories is not None else [[]] * len(params)
     counts = lengths if lengths is not None else [len(history) for history in histories]
     rows = Rows(params, logits.shape[1], stop_token, torch.device("cpu"))
-    scores = make_scores(logits, newest_first(histories), counts)
+    scores = make_scores(logits, histories, counts)
     for name in names:
         step = MOVABLE[name](rows)
         if step is not None:
@@ -59,14 +63,19 @@ def run(
     return scores.logits
 
 
-def make_scores(logits: Tensor, recent: Tensor, lengths: Sequence[int]) -> Scores:
+def make_scores(
+    logits: Tensor, histories: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> Scores:
     """The scores of rows that draw from streams 0, 1, ..."""
+    recent = newest_first(histories)
     keys = torch.tensor([[stream_key(row, 0, Stage.AR)] for row in range(len(logits))])
     return Scores(
         logits,
         torch.tensor(lengths)[:, None],
         recent,
-        lambda draw, width: uniform(keys, width, draw=draw),
+        count_runs(recent),
+        keys,
+        torch.zeros_like(keys),
     )
 
 

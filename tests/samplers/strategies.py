@@ -7,6 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from samplers.order import ORDERS
 from samplers.params import SamplingParams
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
@@ -14,6 +15,16 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.none() | st.integers(0, 2**63 - 1),
     "logit_bias": st.dictionaries(st.integers(-1, 20), st.floats(-100, 100), max_size=3),
     "ban_tokens": st.lists(st.integers(-3, 30), max_size=4),
+    "ban_sequences": st.lists(
+        st.fixed_dictionaries(
+            {"codes": st.lists(st.integers(-2, 20), min_size=1, max_size=4)},
+            optional={"strength": st.floats(0, 200)},
+        ),
+        max_size=3,
+    ),
+    "dry_sequence_breakers": st.lists(st.integers(-3, 30), max_size=4),
+    "sampler_order": st.sampled_from(sorted(ORDERS))
+    | st.lists(st.sampled_from(ORDERS["canonical"]), unique=True),
     "nar_level_temperatures": st.lists(st.floats(-1, 3), max_size=3),
 }
 """Knobs whose values cannot be read off a type and bounds."""
@@ -22,7 +33,9 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     low = schema.get("minimum", schema.get("exclusiveMinimum", -10))
     high = schema.get("maximum", schema.get("exclusiveMaximum", max(20, low)))
-    match schema.get("type"):
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    match schema["type"]:
         case "boolean":
             return st.booleans()
         case "integer":
@@ -32,7 +45,7 @@ def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
                 low, high,
                 exclude_min="exclusiveMinimum" in schema, exclude_max="exclusiveMaximum" in schema,
             )  # fmt: skip
-    return st.sampled_from(schema["enum"])
+    raise AssertionError(f"no strategy for {schema}")
 
 
 def knob_values() -> dict[str, st.SearchStrategy[Any]]:

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers import filters
+from samplers.order import StepName
 from samplers.params import SamplingParams
 from tests.samplers.harness import Case, assert_probs, kept, load, run, stack
 
-FAMILIES: dict[str, tuple[str, dict[str, str]]] = {
+FAMILIES: dict[str, tuple[StepName, dict[str, str]]] = {
     "top_k": ("top_k", {}),
     "top_p": ("top_p", {}),
     "min_p": ("min_p", {}),
+    "typical": ("typical_p", {}),
+    "epsilon_cutoff": ("epsilon_cutoff", {}),
+    "eta_cutoff": ("eta_cutoff", {}),
+    "top_n_sigma": ("top_n_sigma", {}),
 }
 
 
@@ -80,7 +85,7 @@ def test_a_min_p_above_one_keeps_the_best() -> None:
 @pytest.mark.parametrize("tag", ["single_survivor_all_filters", "top_k_over_vocab", "top_p_zero"])
 def test_golden_edge_cases(golden: Path, tag: str) -> None:
     (case,) = (case for case in load(golden, "edge_policy") if tag in case["tags"])
-    names = ["top_k", "top_p", "min_p"]
+    names: list[StepName] = ["top_n_sigma", "temperature", "top_k", "top_p", "min_p", "typical_p"]
     params = SamplingParams(**{
         name: case["params"][name] for name in names if name in case["params"]
     })
@@ -111,3 +116,39 @@ def test_golden_sanitising_turns_nan_and_infinities_into_numbers(golden: Path) -
         (case,) = _cases_with(cases, tag)
         clean = filters.sanitise(stack([case["logits"]]))
         assert_probs(clean, [case["expected"]["probs"]])
+
+
+def test_golden_xtc_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "xtc")
+    logits = stack([case["logits"] for case in cases])
+    protected = torch.zeros_like(logits, dtype=torch.bool)
+    for row, case in enumerate(cases):
+        protected[row, case["params"]["protected_tokens"]] = True
+    threshold = torch.tensor([[case["params"]["xtc_threshold"]] for case in cases])
+    filtered = filters.xtc(logits, threshold, torch.ones(len(cases), 1) > 0, protected)
+    assert_probs(filtered, [case["expected"]["probs"] for case in cases])
+    removed = [
+        [code for code, z in enumerate(row) if z > -math.inf and after[code] == -math.inf]
+        for row, after in zip(logits.tolist(), filtered.tolist(), strict=True)
+    ]
+    assert removed == [case["expected"]["removed"] for case in cases]
+
+
+def test_xtc_leaves_a_row_alone_whose_coin_does_not_fall_or_whose_stop_it_would_remove() -> None:
+    logits = torch.tensor([[2.0, 1.9, 0.0]]).repeat(3, 1)
+    always = {"xtc_probability": 1.0, "xtc_threshold": 0.2}
+    params = [
+        SamplingParams(**always, protect_stop=False),
+        SamplingParams(**always),
+        SamplingParams(xtc_probability=1e-9, xtc_threshold=0.2),
+    ]
+    assert kept(run(["xtc"], params, logits, stop_token=0)) == [[1, 2], [0, 1, 2], [0, 1, 2]]
+
+
+def test_typical_may_remove_the_best_code_but_not_a_protected_stop() -> None:
+    logits = torch.tensor([[3.0, *[1.0] * 12, -5.0]]).repeat(2, 1)
+    params = [SamplingParams(typical_p=0.3), SamplingParams(typical_p=0.3, protect_stop=False)]
+    first, second = kept(run(["typical_p"], params, logits, stop_token=13))
+    assert 0 not in first
+    assert 13 in first
+    assert second == first[:-1]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.params import SamplingParams
-from samplers.steps import FIXED, Rows
+from samplers.rows import Rows
+from samplers.steps import FIXED
 from tests.samplers.harness import (
     Case,
     assert_logits,
     load,
     make_scores,
-    newest_first,
     run,
     stack,
 )
@@ -56,6 +56,38 @@ def test_golden_repetition_penalty_as_transformers_has_it(golden: Path) -> None:
     assert_logits(_repeated(cases, **once), [case["expected"]["logits"] for case in cases])
 
 
+def test_golden_frequency_and_presence_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "freq_presence")
+    params = [
+        SamplingParams(
+            frequency_penalty=case["params"]["frequency_penalty"],
+            presence_penalty=case["params"]["presence_penalty"],
+            repetition_penalty_window=case["params"]["window"],
+        )
+        for case in cases
+    ]
+    logits = stack([case["logits"] for case in cases])
+    after = run(["repetition_penalty"], params, logits, [case["history"] for case in cases])
+    assert_logits(after, [case["expected"]["logits"] for case in cases])
+
+
+def test_golden_exponential_decay_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "exp_decay_length_penalty")
+    knobs = [case["params"] for case in cases]
+    params = [
+        SamplingParams(
+            exponential_decay_factor=knob["factor"], exponential_decay_start=knob["start"]
+        )
+        for knob in knobs
+    ]
+    stops = [float(c["logits"][knob["eos"]]) for c, knob in zip(cases, knobs, strict=True)]
+    moved = run(
+        ["length_penalty"], params, torch.tensor(stops)[:, None],
+        lengths=[knob["cur_len"] - knob["prompt_len"] for knob in knobs], stop_token=0,
+    )  # fmt: skip
+    assert_logits(moved, [[case["expected"]["eos_logit"]] for case in cases])
+
+
 @pytest.mark.parametrize("mode", ["signed", "additive", "raw"])
 def test_golden_length_penalty_in_each_mode(golden: Path, mode: Any) -> None:
     cases = load(golden, "length_penalty")
@@ -80,7 +112,7 @@ def test_golden_bans_in_one_batch(golden: Path) -> None:
     logits = stack([case["logits"] for case in cases])
     step = FIXED[0](Rows(params, logits.shape[1], None, torch.device("cpu")))
     assert step is not None
-    scores = make_scores(logits, newest_first([[]] * len(cases)), [0] * len(cases))
+    scores = make_scores(logits, [[]] * len(cases), [0] * len(cases))
     step(scores)
     assert_logits(scores.logits, [case["expected"]["logits"] for case in cases])
 
@@ -139,10 +171,10 @@ def test_a_positive_length_penalty_makes_the_stop_less_likely_for_either_sign(
 
 def test_the_stop_waits_for_the_least_number_of_frames() -> None:
     params = [SamplingParams(min_frames=10), SamplingParams()]
-    step = FIXED[1](Rows(params, 3, 2, torch.device("cpu")))
+    step = FIXED[2](Rows(params, 3, 2, torch.device("cpu")))
     assert step is not None
     for length, held in ((9, True), (10, False)):
-        scores = make_scores(torch.zeros(2, 3), newest_first([[], []]), [length, length])
+        scores = make_scores(torch.zeros(2, 3), [[], []], [length, length])
         step(scores)
         assert (scores.logits[0, 2] == -torch.inf) == held
         assert torch.equal(scores.logits[1], torch.zeros(3))

@@ -1,0 +1,89 @@
+"""Mirostat: keep so many codes that the surprise of what is drawn stays near a target.
+
+Its state, mu, is the largest surprise allowed, in bits; it starts at twice the target.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_RATIOS = 100  # how many of the likeliest codes the Zipf exponent is estimated from
+
+
+def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
+    """The logit of the k-th code, where k makes a Zipf law's surprise equal to mu.
+
+    Args:
+        ordered: ``(B, V)`` float32 logits, largest first.
+        mu: ``(B, 1)`` float32 bits.
+        vocab_size: The number of codes in the formula.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: Basu et al. 2020, arXiv:2007.14966, and the author's script for the rounding of k. Where
+    the estimate means nothing (a flat row) all codes stay.
+    """
+    alive = (ordered > -torch.inf).sum(-1, keepdim=True)
+    head = ordered[:, : _RATIOS + 1]
+    ranks = torch.arange(1, head.shape[1], device=ordered.device)
+    t = ((ranks + 1) / ranks).log()
+    counts = ranks < alive
+    b = torch.where(counts, head[:, :-1] - head[:, 1:], 0.0).nan_to_num_(nan=0.0)
+    weight = torch.where(counts, t, 0.0)
+    s = (weight * b).sum(-1, keepdim=True) / weight.square().sum(-1, keepdim=True).clamp(min=1e-9)
+    ln_k = log_k(s, mu, vocab_size)
+    k = (ln_k.exp().round() + 1).to(torch.int64)
+    k = torch.where(s <= 1e-3, alive, k)
+    return ordered.gather(-1, torch.minimum(k, alive).clamp_(min=1) - 1)
+
+
+def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
+    """The natural logarithm of k = (eps * 2^mu / (1 - N^-eps))^(1/s), where eps = s - 1.
+
+    Args:
+        s: ``(B, 1)`` float32 Zipf exponent.
+        mu: ``(B, 1)`` float32 bits.
+        vocab_size: N.
+
+    Returns:
+        ``(B, 1)``, at most ln N.
+    """
+    log_n = math.log(max(vocab_size, 2))
+    eps = s - 1
+    near = eps.abs() < 1e-4
+    safe = torch.where(near, 1.0, eps)
+    ratio = torch.where(near, 1 / log_n, safe / -torch.expm1(-safe * log_n))
+    return ((ratio.log() + mu * math.log(2)) / s.clamp(min=1e-3)).clamp_(max=log_n)
+
+
+def version_2_floor(ordered: Tensor, mu: Tensor) -> Tensor:
+    """The logit of a code whose surprise is mu, or the best if none is that likely.
+
+    Args:
+        ordered: ``(B, V)`` float32 logits, largest first.
+        mu: ``(B, 1)`` float32 bits.
+
+    Returns:
+        ``(B, 1)``.
+
+    Source: the author's notebook, basusourya/mirostat.
+    """
+    floor = ordered.logsumexp(-1, keepdim=True) - mu * math.log(2)
+    return torch.minimum(floor, ordered[:, :1])
+
+
+def update(mu: Tensor, log_prob: Tensor, tau: Tensor, eta: Tensor) -> Tensor:
+    """Move mu against the error of the surprise of what was drawn.
+
+    Args:
+        mu: ``(B, 1)`` float32 bits.
+        log_prob: ``(B, 1)`` float32 nats, of the code that was drawn.
+        tau: ``(B, 1)`` float32 bits aimed at.
+        eta: ``(B, 1)`` float32 rate.
+
+    Returns:
+        ``(B, 1)``.
+    """
+    return mu - eta * (-log_prob / math.log(2) - tau)

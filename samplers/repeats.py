@@ -1,0 +1,138 @@
+"""Repeated sequences: how far the newest codes match an earlier place, and what follows from it.
+
+Everything here reads one table, *runs*: for each lag, how many of the newest codes equal the codes
+that far back. `History` carries it from step to step, so that a step costs O(B * T) and looks at no
+history twice. Histories are `(B, L)` int64, newest first, -1 before their beginning.
+"""
+
+import torch
+from torch import Tensor
+
+# e^88.7 is the largest power that float32 holds.
+_LARGEST_LN = 88.7228391
+
+
+def count_runs(recent: Tensor) -> Tensor:
+    """Count, for every lag, the newest codes that equal the codes that far back.
+
+    Args:
+        recent: ``(B, L)`` int64, newest first, -1 before the beginning.
+
+    Returns:
+        ``(B, L)`` int64; column j is for lag j + 1, the last column always 0. Memory is
+        B * L * L bytes: `next_runs` does the same from step to step.
+    """
+    rows, length = recent.shape
+    if not length:
+        return recent.clone()
+    beyond = torch.full((rows, length), -1, dtype=torch.int64, device=recent.device)
+    shifted = torch.cat((recent, beyond), 1).unfold(1, length, 1)[:, 1 : length + 1]
+    differs = (shifted != recent[:, None]) | (shifted < 0)
+    # The first difference; every row of the table has one, before its beginning at the latest.
+    return differs.to(torch.uint8).argmax(-1)
+
+
+def next_runs(runs: Tensor, recent: Tensor) -> Tensor:
+    """Carry the table of `count_runs` over one new code.
+
+    Args:
+        runs: ``(B, L)`` int64, the table before the code, or with more columns than codes.
+        recent: ``(B, L)`` int64, newest first, the new code included.
+
+    Returns:
+        ``(B, L)`` int64, the table for ``recent``.
+    """
+    following = torch.zeros_like(runs)
+    same = (recent[:, 1:] == recent[:, :1]) & (recent[:, 1:] >= 0)
+    following[:, :-1] = torch.where(same, runs[:, :-1] + 1, 0)
+    return following
+
+
+def dry(
+    logits: Tensor,
+    recent: Tensor,
+    runs: Tensor,
+    *,
+    multiplier: Tensor,
+    base: Tensor,
+    allowed_length: Tensor,
+    span: Tensor,
+    breakers: Tensor | None = None,
+) -> Tensor:
+    """Lower each code that would prolong a repeated sequence, the more the longer it is.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        recent: ``(B, L)`` int64, newest first.
+        runs: ``(B, L)`` int64, of `count_runs`.
+        multiplier: ``(B, 1)`` float32 nats; 0 is off.
+        base: ``(B, 1)`` float64, at least 1: a high power magnifies its rounding.
+        allowed_length: ``(B, 1)`` int64; shorter sequences may repeat.
+        span: ``(B, 1)`` int64, how many of the newest codes to look at.
+        breakers: ``(B, V)`` bool, codes that no sequence crosses and that are never punished.
+
+    Returns:
+        ``(B, V)``; a code after a match of n codes lost multiplier * base^(n - allowed_length).
+
+    Source: p-e-w, text-generation-webui PR 5677; the clamp of the exponent is llama.cpp's.
+    """
+    length = recent.shape[1]
+    lags = torch.arange(1, length + 1, device=recent.device)
+    seen = torch.minimum(span, (recent >= 0).sum(-1, keepdim=True))
+    matched = torch.minimum(runs, seen - lags)
+    following = recent.clamp(min=0)
+    if breakers is not None:
+        breaks = breakers.gather(1, following)
+        unbroken = (breaks.cumsum(-1) == 0).sum(-1, keepdim=True)
+        matched = torch.minimum(matched, unbroken).masked_fill_(breaks, 0)
+    longest = torch.zeros(logits.shape, dtype=torch.int64, device=logits.device)
+    longest.scatter_reduce_(1, following, matched.clamp_(min=0), "amax")
+    ceiling = (_LARGEST_LN / base.log()).floor()
+    exponent = torch.minimum(longest - allowed_length, ceiling)
+    penalty = (multiplier * base.pow(exponent)).to(torch.float32)
+    return logits - torch.where((longest >= allowed_length) & (multiplier > 0), penalty, 0.0)
+
+
+def no_repeat_ngram(logits: Tensor, recent: Tensor, runs: Tensor, size: Tensor) -> Tensor:
+    """Forbid every code that would complete a sequence of ``size`` codes for a second time.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        recent: ``(B, L)`` int64, newest first.
+        runs: ``(B, L)`` int64, of `count_runs`.
+        size: ``(B, 1)`` int64; 0 is off, 1 forbids every code drawn before.
+
+    Returns:
+        ``(B, V)``.
+
+    Source: `transformers` NoRepeatNGramLogitsProcessor.
+    """
+    completes = (runs >= size - 1) & (recent >= 0) & (size > 0)
+    banned = torch.zeros(logits.shape, dtype=torch.int64, device=logits.device)
+    banned.scatter_reduce_(1, recent.clamp(min=0), completes.to(torch.int64), "amax")
+    return logits.masked_fill(banned > 0, -torch.inf)
+
+
+def ban_sequences(
+    logits: Tensor, recent: Tensor, prefixes: Tensor, last: Tensor, strength: Tensor
+) -> Tensor:
+    """Lower the code that would complete a listed sequence.
+
+    Args:
+        logits: ``(B, V)`` float32.
+        recent: ``(B, L)`` int64, newest first.
+        prefixes: ``(B, Q, M)`` int64: all but the last code of each sequence, newest first; -2
+            matches anything.
+        last: ``(B, Q)`` int64, the last code of each sequence.
+        strength: ``(B, Q)`` float32 nats taken from it; 100 or more forbids it, 0 pads.
+
+    Returns:
+        ``(B, V)``; of several sequences with the same last code the strongest counts.
+    """
+    width = prefixes.shape[-1]
+    padded = torch.nn.functional.pad(
+        recent[:, :width], (0, max(0, width - recent.shape[1])), value=-1
+    )
+    matches = ((prefixes == padded[:, None]) | (prefixes == -2)).all(-1)
+    nats = torch.zeros_like(logits).scatter_reduce_(1, last, strength * matches, "amax")
+    return (logits - nats).masked_fill_(nats >= 100, -torch.inf)

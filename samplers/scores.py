@@ -1,0 +1,76 @@
+"""The scores of a group of rows on their way through the chain."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from samplers import filters
+from samplers.draw import Draw, uniform
+
+
+@dataclass
+class Scores:
+    """What the steps read and change.
+
+    Attributes:
+        logits: ``(B, V)`` float32, what is left so far.
+        lengths: ``(B, 1)`` int64, frames drawn.
+        recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
+        runs: ``(B, W)`` int64 of `samplers.repeats.count_runs`, if a step needs it.
+        keys: ``(B, 1)`` int64, each row's stream of noise.
+        attempts: ``(B, 1)`` int64, how often each row was rewound.
+        divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
+    """
+
+    logits: Tensor
+    lengths: Tensor
+    recent: Tensor
+    runs: Tensor
+    keys: Tensor
+    attempts: Tensor
+    divisor: Tensor | None = None
+    _ordered: Tensor | None = field(default=None, init=False, repr=False)
+
+    @property
+    def ordered(self) -> Tensor:
+        """The logits, largest first; sorted once for filters that follow one another."""
+        if self._ordered is None:
+            self._ordered = filters.descending(self.logits)
+        return self._ordered
+
+    @property
+    def best(self) -> Tensor:
+        """The largest logit of each row, ``(B, 1)``."""
+        if self._ordered is None:
+            return self.logits.amax(-1, keepdim=True)
+        return self._ordered[:, :1]
+
+    def replace(self, logits: Tensor) -> None:
+        """Go on with other logits."""
+        self.logits, self._ordered = logits, None
+
+    def keep_from(self, floor: Tensor) -> None:
+        """Remove what is below a ``(B, 1)`` floor; the sort stays valid."""
+        self.logits = filters.keep_from(self.logits, floor)
+        if self._ordered is not None:
+            self._ordered = filters.keep_from(self._ordered, floor)
+
+    def noise(self, draw: Draw, width: int) -> Tensor:
+        """Uniform noise of this place, ``(B, width)``, another for each kind of draw."""
+        return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
+
+    def take(self, rows: Tensor) -> "Scores":
+        """The scores of some rows, by an ``(n,)`` int64 index."""
+        return Scores(
+            *(
+                table.index_select(0, rows)
+                for table in (
+                    self.logits, self.lengths, self.recent, self.runs, self.keys, self.attempts,
+                )
+            )
+        )  # fmt: skip
+
+    def ones(self) -> Tensor:
+        """A ``(B, 1)`` float32 of ones on the scores' device."""
+        return torch.ones(self.lengths.shape, dtype=torch.float32, device=self.logits.device)

@@ -1,0 +1,143 @@
+"""The last word: how a code is drawn from the scores that the steps left.
+
+Greedy, categorical, mirostat (which truncates by itself and keeps a state) or repetition-aware,
+each row its own way.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from samplers import mirostat, ras
+from samplers.draw import Draw, categorical, greedy
+from samplers.rows import Rows
+from samplers.scores import Scores
+
+
+@dataclass
+class Drawn:
+    """What came of a draw.
+
+    Attributes:
+        codes: ``(B,)`` int64.
+        logits: ``(B, V)`` float32, the scores that each code was drawn from.
+        repeated: ``(B, 1)`` bool: repetition-aware sampling drew anew; None if it is off.
+    """
+
+    codes: Tensor
+    logits: Tensor
+    repeated: Tensor | None = None
+
+
+class Terminal:
+    """The draw of a batch, with the state that mirostat keeps a row."""
+
+    def __init__(self, rows: Rows, max_frames: int) -> None:
+        """Read the rows' params.
+
+        Args:
+            rows: The rows.
+            max_frames: The longest history of any row.
+        """
+        self._greedy = rows.flags([p.temperature <= 0 for p in rows.params])
+        self._all_greedy = all(params.temperature <= 0 for params in rows.params)
+        self._mirostat = Mirostat(rows, max_frames) if rows.any("mirostat") else None
+        self._ras = RepetitionAware(rows) if rows.any("ras") else None
+
+    @property
+    def mu(self) -> Tensor | None:
+        """Mirostat's state, ``(B, 1)`` float32 bits; None if no row uses it."""
+        return self._mirostat.mu if self._mirostat else None
+
+    def draw(self, scores: Scores) -> Drawn:
+        """Draw one code a row; a row that is all -inf gives any code."""
+        if self._mirostat:
+            self._mirostat.truncate(scores)
+        if self._all_greedy:
+            drawn = Drawn(greedy(scores.logits), scores.logits)
+        elif self._ras:
+            drawn = self._ras.draw(scores)
+        else:
+            noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
+            drawn = Drawn(categorical(scores.logits, noise), scores.logits)
+        if self._greedy is not None and not self._all_greedy:
+            best = greedy(scores.logits)
+            drawn.codes = torch.where(self._greedy[:, 0], best, drawn.codes)
+        if self._mirostat:
+            self._mirostat.update(scores, drawn.codes[:, None])
+        return drawn
+
+    def rewind(self, row: int, length: int) -> None:
+        """Put a row's state back to what it was at a length."""
+        if self._mirostat:
+            self._mirostat.rewind(row, length)
+
+
+class Mirostat:
+    """Mirostat for the rows that have it on; the others keep all codes."""
+
+    def __init__(self, rows: Rows, max_frames: int) -> None:
+        self._vocab_size = rows.vocab_size
+        self._active = rows.column([rows.on("mirostat", p) for p in rows.params])
+        self._version_1 = rows.flags([p.mirostat_mode == 1 for p in rows.params])
+        self._version_2 = rows.flags([p.mirostat_mode == 2 for p in rows.params])
+        self._truncated = rows.column([p.mirostat_surprise == "truncated" for p in rows.params])
+        self._tau = rows.column([p.mirostat_tau for p in rows.params])
+        self._eta = rows.column([p.mirostat_eta for p in rows.params])
+        self.mu = 2 * self._tau
+        # What mu was at each length, for a rewind; the stop, too, moves mu past the last length.
+        self._trail = self.mu.repeat(1, max_frames + 2)
+        self._full = self.mu
+
+    def truncate(self, scores: Scores) -> None:
+        """Remove what is too surprising."""
+        self._full, ordered = scores.logits, scores.ordered
+        floor = torch.full_like(self.mu, -torch.inf)
+        if self._version_1 is not None:
+            lowest = mirostat.version_1_floor(ordered, self.mu, self._vocab_size)
+            floor = torch.where(self._version_1 & self._active, lowest, floor)
+        if self._version_2 is not None:
+            lowest = mirostat.version_2_floor(ordered, self.mu)
+            floor = torch.where(self._version_2 & self._active, lowest, floor)
+        scores.keep_from(floor)
+
+    def update(self, scores: Scores, codes: Tensor) -> None:
+        """Correct mu by the surprise of what was drawn, ``(B, 1)`` int64."""
+        full = self._full.log_softmax(-1).gather(-1, codes)
+        kept = scores.logits.log_softmax(-1).gather(-1, codes)
+        log_prob = torch.where(self._truncated, kept, full)
+        # A row from which nothing could be drawn has no surprise to learn from.
+        log_prob = torch.where(log_prob.isfinite(), log_prob, -self._tau * math.log(2))
+        moved = mirostat.update(self.mu, log_prob, self._tau, self._eta)
+        self.mu.copy_(torch.where(self._active, moved, self.mu))
+        self._trail.scatter_(1, scores.lengths + 1, self.mu)
+
+    def rewind(self, row: int, length: int) -> None:
+        """Put a row's mu back to what it was at a length."""
+        self.mu[row] = self._trail[row, length]
+
+
+class RepetitionAware:
+    """Repetition-aware sampling for the rows that have it on; the others draw as they are."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._active = rows.column([rows.on("ras", p) for p in rows.params])
+        self._top_p = rows.column([p.ras_top_p for p in rows.params])
+        self._top_k = rows.column([p.ras_top_k for p in rows.params])
+        self._window = rows.column([p.ras_window for p in rows.params])
+        self._tau = rows.column([p.ras_tau for p in rows.params])
+        self._mask_first = rows.column([p.ras_mask_first for p in rows.params])
+
+    def draw(self, scores: Scores) -> Drawn:
+        """Draw from the nucleus, and anew from all codes where that repeats too soon."""
+        logits, width = scores.logits, scores.logits.shape[-1]
+        nucleus = ras.nucleus(logits, self._top_p, self._top_k)
+        narrow = torch.where(self._active, nucleus, logits)
+        first = categorical(narrow, scores.noise(Draw.CODE, width))[:, None]
+        again = ras.repeats(first, scores.recent, self._window, self._tau) & self._active
+        wide = ras.fallback(logits, first, self._mask_first)
+        second = categorical(wide, scores.noise(Draw.SECOND, width))[:, None]
+        codes = torch.where(again, second, first)[:, 0]
+        return Drawn(codes, torch.where(again, wide, narrow), again)
