@@ -149,3 +149,8 @@ def test_voices_of_two_owners_may_share_a_name(tmp_path):
     for owner in ("one", "two"):
         prompts.of(Voice(name="a", audio=audio, owner=owner))
     assert codec.calls == 2
+
+
+def test_audio_without_samples_is_an_error_that_names_the_file(tmp_path):
+    with pytest.raises(VoiceError, match=r"a\.wav: no samples"):
+        read_mono(write(tmp_path / "a.wav", 0.0), 24_000)

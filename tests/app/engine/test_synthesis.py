@@ -11,6 +11,7 @@ from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.synthesis import Synthesizer, longest
 from models.checkpoints import CheckpointError
+from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams
 
 
@@ -176,3 +177,13 @@ def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
     (folder / "lm.json").write_text(card)
     with pytest.raises(CheckpointError, match="loud"):
         Synthesizer.load(folder, "cpu", threads=1, max_text_chars=200)
+
+
+def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
+    def resolve(params, preset):
+        raise ConflictError(("top_k", "min_p"), "a test says so")
+
+    monkeypatch.setattr(synthesis, "resolve", resolve)
+    with pytest.raises(InvalidRequest, match="top_k and min_p: a test says so") as refusal:
+        synthesizer.plan(job(params=SamplingParams(top_k=5, min_p=0.1)))
+    assert refusal.value.param == "top_k"
