@@ -21,6 +21,7 @@ class _Shape(BaseModel):
 class ModelConfig(_Shape):
     """An AR+NAR language model over codec codes."""
 
+    name: str = Field("unnamed", min_length=1, description="What requests call the model.")
     width: int = Field(gt=0, description="D, the width of the residual stream.")
     layers: int = Field(gt=0)
     heads: int = Field(gt=0, description="Query heads; head_dim is width / heads.")

@@ -21,6 +21,7 @@ def sample_nar(
     level: int,
     position: int = 0,
     stop_token: int | None = None,
+    codebook: Tensor | None = None,
 ) -> Tensor:
     """Draw one code a frame; greedy by default.
 
@@ -35,9 +36,13 @@ def sample_nar(
         level: The RVQ codebook, from 1.
         position: The frame index of the first row.
         stop_token: An id of the vocabulary that is not a code and must not be drawn.
+        codebook: ``(V, D)`` vectors of this level's codes; `nar_decision` `mean` needs them.
 
     Returns:
         ``(T,)`` int64. A row without a finite logit gives the lowest id that is not the stop.
+
+    Raises:
+        ValueError: `nar_decision` is `mean` and there is no codebook.
     """
     scores = filters.sanitise(logits)
     if stop_token is not None:
@@ -45,7 +50,11 @@ def sample_nar(
     levels = params.nar_level_temperatures
     temperature = levels[level - 1] if level <= len(levels) else params.nar_temperature
     if temperature <= 0:
-        return greedy(scores)
+        if params.nar_decision == "likeliest":
+            return greedy(scores)
+        if codebook is None:
+            raise ValueError("nar_decision 'mean' needs the codebook of the level")
+        return _nearest_to_mean(_truncate(scores, params), codebook)
     if temperature != 1:
         scores = temperatures.scale(scores, scores.new_tensor(temperature))
     scores = _truncate(scores, params)
@@ -56,6 +65,22 @@ def sample_nar(
     codes = categorical(scores, uniform(keys, vocab_size, position=positions))
     empty = scores.amax(-1) == -torch.inf
     return torch.where(empty, greedy(scores), codes)
+
+
+def _nearest_to_mean(scores: Tensor, codebook: Tensor) -> Tensor:
+    """Return the code ``(T,)`` nearest the expected vector under ``(T, V)`` scores.
+
+    It is the code of least expected squared error: of E|e - c|^2 = |c - E e|^2 + const, only the
+    first term depends on the choice c. Where the model is sure this is the likeliest code, where it
+    knows nothing the one nearest the codebook's middle. Minimum Bayes risk, squared loss (Bishop
+    2006, section 1.5.5).
+    """
+    empty = scores.amax(-1) == -torch.inf
+    mean = scores.softmax(-1) @ codebook
+    distance = codebook.pow(2).sum(-1) - 2 * mean @ codebook.T
+    # A masked code must not be chosen for lying near the mean.
+    distance = distance.masked_fill(scores == -torch.inf, torch.inf)
+    return torch.where(empty, greedy(scores), greedy(-distance))
 
 
 def _truncate(scores: Tensor, params: SamplingParams) -> Tensor:

@@ -19,6 +19,7 @@ from samplers.order import OrderName, StepName
 from samplers.presets import PRESETS
 
 PenaltyMode = Literal["signed", "additive", "raw"]
+NarDecision = Literal["likeliest", "mean"]
 
 
 class BannedSequence(BaseModel):
@@ -70,6 +71,15 @@ class SamplingParams(BaseModel):
         group="request", ge=0, le=2**63 - 1,
     )
 
+    cfg_strength: float = _knob(
+        1.0, "Guidance: how far to go from what the model says without the words towards what it "
+        "says with them, and beyond; doubles the work.",
+        group="guidance", off=1.0, step=0.1, top=4.0, ge=1.0,
+    )
+    cfg_rescale: float = _knob(
+        0.7, "How much of the guided logits' spread is set back to that without guidance.",
+        group="guidance", off=0.0, step=0.05, ge=0.0, le=1.0,
+    )
     logit_bias: dict[int, float] = _knob(
         {}, "Code id to a value added to its logit; -100 as good as bans it.",
         group="bans", off={}, unit="nats",
@@ -284,6 +294,16 @@ class SamplingParams(BaseModel):
         group="order", off=False,
     )
 
+    nar_levels: int = _knob(
+        7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
+        group="nar", off=7, unit="levels", step=1, ge=0, le=31,
+    )
+    nar_decision: NarDecision = _knob(
+        "likeliest",
+        "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
+        "the codebook by its odds, which blurs what it does not know instead of guessing.",
+        group="nar", off="likeliest",
+    )
     nar_temperature: float = _knob(
         0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
         group="nar", off=0.0, step=0.05, top=2.0, ge=-1.0,

@@ -12,118 +12,140 @@ import torch
 from torch import Tensor
 
 from models.cache import KVCache
-from models.valle import Valle
-from samplers.chain import ArSampler, sample_nar
+from models.valle import Prefix, Valle
+from samplers.chain import ArSampler
+from samplers.guidance import guide
+from samplers.nar import sample_nar
 from samplers.params import SamplingParams
+
+FinishReason = Literal["stop", "length", "cancelled"]
 
 OnFrame = Callable[[int], bool]
 """Called with the count after every frame; False stops."""
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """One utterance that is to be decoded.
+
+    Args:
+        phoneme_ids: With the begin and end marks.
+        params: Resolved: every knob has its value.
+        seed: Of every draw.
+        utterance: Its number within the job; the noise depends on it.
+        max_frames: Where the AR is stopped if it does not stop by itself.
+        prompt: ``[Tp, K]`` codes of the voice, or None.
+        language: Its index in the model's languages.
+    """
+
+    phoneme_ids: Sequence[int]
+    params: SamplingParams
+    seed: int
+    utterance: int
+    max_frames: int
+    prompt: Tensor | None = None
+    language: int = 0
+
+    def prefix(self, model: Valle, level: int) -> Prefix:
+        """Assemble what stands before the response."""
+        return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
-    """One utterance as codes ``[T, K]`` int64, why it ended, and where the seconds went."""
+    """One utterance as codes ``[T, K]`` int64, why it ended, and where the seconds went.
+
+    K is fewer than the model's levels if `nar_levels` asks for fewer, or the job was cancelled.
+    """
 
     codes: Tensor
-    finish_reason: Literal["stop", "length", "cancelled"]
+    finish_reason: FinishReason
     ar_s: float
     nar_s: float
 
 
 @torch.inference_mode()
-def decode_utterance(
-    model: Valle,
-    phoneme_ids: Sequence[int],
-    prompt: Tensor | None,
-    params: SamplingParams,
-    *,
-    seed: int,
-    utterance: int,
-    max_frames: int,
-    on_frame: OnFrame,
-) -> Decoded:
+def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: OnFrame) -> Decoded:
     """Decode one utterance.
 
     Args:
         model: On the device to use.
-        phoneme_ids: With the begin and end marks.
-        prompt: ``[Tp, K]`` codes of the voice, or None.
-        params: Resolved: every knob has its value.
-        seed: Of every draw.
-        utterance: Its number within the job; the noise depends on it.
-        max_frames: Where the AR is stopped if it does not stop by itself.
-        on_frame: Told of every frame.
+        codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
+        piece: What to speak.
+        on_frame: Told of every frame of the AR.
 
     Returns:
-        The codes so far; all levels unless it was cancelled.
+        The codes; level 0 alone if it was cancelled.
     """
     started_s = perf_counter()
-    level_0, finish_reason = _decode_ar(
-        model, phoneme_ids, prompt, params, seed, utterance, max_frames, on_frame
-    )
+    level_0, finish_reason = _decode_ar(model, piece, on_frame)
     ar_s = perf_counter() - started_s
     codes = level_0[:, None]
     if len(codes) and finish_reason != "cancelled":
-        codes = _decode_nar(model, phoneme_ids, prompt, params, seed, utterance, codes)
+        codes = _decode_nar(model, codebooks, piece, codes)
     return Decoded(codes, finish_reason, ar_s, perf_counter() - started_s - ar_s)
 
 
-def _decode_ar(
-    model: Valle,
-    phoneme_ids: Sequence[int],
-    prompt: Tensor | None,
-    params: SamplingParams,
-    seed: int,
-    utterance: int,
-    max_frames: int,
-    on_frame: OnFrame,
-) -> tuple[Tensor, Literal["stop", "length", "cancelled"]]:
-    """Return level 0 ``[T]`` and why it ended."""
-    config, device = model.config, model.separator.device
-    prefix = model.prefix(phoneme_ids, 0, prompt=prompt)
-    cache = KVCache(config, slots=1, max_length=len(prefix) + max_frames, device=device)
+def _decode_ar(model: Valle, piece: Piece, on_frame: OnFrame) -> tuple[Tensor, FinishReason]:
+    """Return level 0 ``[T]`` and why it ended.
+
+    A guided utterance takes two slots, the second without its words; both are fed what was drawn.
+    """
+    config, params, device = model.config, piece.params, model.separator.device
+    prefixes = [piece.prefix(model, 0)]
+    if params.cfg_strength > 1:
+        prefixes.append(model.null_prefix(0, language=piece.language))
+    slots = range(len(prefixes))
+    max_length = max(map(len, prefixes)) + piece.max_frames
+    cache = KVCache(config, slots=len(slots), max_length=max_length, device=device)
     sampler = ArSampler(
         [params],
-        [seed],
+        [piece.seed],
         stop_token=config.stop_token,
         vocab_size=config.codes + 1,
-        max_frames=max_frames,
-        utterances=[utterance],
+        max_frames=piece.max_frames,
+        utterances=[piece.utterance],
         device=device,
     )
-    hidden = model.transformer.extend(
-        prefix.embeddings, prefix.positions, cache, 0, model.ranks(0, prefix.blocks)
-    )[-1:]
-    frames = torch.arange(max_frames, device=device)
+    strength, rescale = torch.tensor(
+        [[params.cfg_strength], [params.cfg_rescale]], device=device
+    ).unbind()
+    last = [
+        model.transformer.extend(
+            prefix.embeddings, prefix.positions, cache, slot, model.ranks(0, prefix.blocks)
+        )[-1:]
+        for slot, prefix in enumerate(prefixes)
+    ]
+    hidden = torch.cat(last)
+    positions = torch.arange(piece.max_frames, device=device)[:, None].expand(-1, len(slots))
     drawn: list[Tensor] = []
     while True:
-        token = sampler.step(model.logits(hidden, 0))
+        logits = model.logits(hidden, 0)
+        if len(slots) > 1:
+            logits = guide(logits[:1, None], logits[1:, None], strength, rescale)[:, 0]
+        token = sampler.step(logits)
         if int(token) == config.stop_token:
             return _joined(drawn, device), "stop"
         drawn.append(token)
         if not on_frame(len(drawn)):
             return _joined(drawn, device), "cancelled"
-        if len(drawn) == max_frames:
+        if len(drawn) == piece.max_frames:
             return _joined(drawn, device), "length"
-        embedding = model.embed_response(token[:, None], 0)
-        position = frames[len(drawn) - 1, None]
-        hidden = model.transformer.step(embedding, position, cache, [0])
+        embedding = model.embed_response(token[:, None], 0).expand(len(slots), -1)
+        hidden = model.transformer.step(embedding, positions[len(drawn) - 1], cache, slots)
 
 
-def _decode_nar(
-    model: Valle,
-    phoneme_ids: Sequence[int],
-    prompt: Tensor | None,
-    params: SamplingParams,
-    seed: int,
-    utterance: int,
-    codes: Tensor,
-) -> Tensor:
-    """Return ``[T, K]``, levels 1 and up added to level 0 ``[T, 1]``."""
-    for level in range(1, model.config.levels):
-        prefix = model.prefix(phoneme_ids, level, prompt=prompt)
-        logits = model.nar_logits(prefix, codes, level)
-        drawn = sample_nar(logits, params, seed=seed, utterance=utterance, level=level)
+def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) -> Tensor:
+    """Return ``[T, 1 + levels]``, the finer levels added to level 0 ``[T, 1]``."""
+    for level in range(1, 1 + min(piece.params.nar_levels, model.config.levels - 1)):
+        drawn = sample_nar(
+            model.nar_logits(piece.prefix(model, level), codes, level),
+            piece.params,
+            seed=piece.seed,
+            utterance=piece.utterance,
+            level=level,
+            codebook=codebooks[level],
+        )
         codes = torch.cat([codes, drawn[:, None]], 1)
     return codes
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.decode import decode_utterance
+from app.engine.decode import Piece, decode_utterance
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import (
     AudioChunk,
@@ -115,6 +115,11 @@ class Synthesizer:
             params = resolve(job.params, self._speech.model.config.preset)
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
+        if params.cfg_strength > 1 and not self._speech.model.config.has_null_condition:
+            raise InvalidRequest(
+                "the model was not trained for guidance: cfg_strength must be 1",
+                param="cfg_strength",
+            )
         assert params.seed is not None
         return Plan(job, params, params.seed, voice, language)
 
@@ -246,16 +251,18 @@ class _Run:
             return going
 
         ids = encode_phonemes(utterance.phonemes, config.phoneme_ids)
-        decoded = decode_utterance(
-            self._speech.model,
+        plan = self._plan
+        piece = Piece(
             ids,
-            self._prompt,
-            self._plan.params,
-            seed=self._plan.seed,
-            utterance=number,
+            plan.params,
+            plan.seed,
+            number,
             max_frames=min(self.frames_left, longest(len(ids), self._frame_rate_hz)),
-            on_frame=on_frame,
+            prompt=self._prompt,
+            language=config.languages.index(plan.language),
         )
+        codebooks = self._speech.codec.quantizer.codebooks
+        decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)
         self._ar_s += decoded.ar_s
         self._nar_s += decoded.nar_s
         self.note(decoded.finish_reason)

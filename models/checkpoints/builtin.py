@@ -58,7 +58,7 @@ def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
             f" codes, the codec {codec.config.levels} of {codec.config.codes}"
         )
     digest = sha256_of([*_lm_files(folder), folder / "codec.safetensors"])
-    return SpeechModel(folder.name, digest, folder, model.to(device), codec.to(device))
+    return SpeechModel(model.config.name, digest, folder, model.to(device), codec.to(device))
 
 
 def load_lm(folder: Path) -> Valle:

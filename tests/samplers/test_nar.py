@@ -50,6 +50,41 @@ def test_levels_may_have_their_own_temperatures() -> None:
     assert _draw(params, level=3) == _draw(WARM, level=3)
 
 
+BOOK = torch.randn(32, 6, generator=torch.Generator().manual_seed(4))
+MEAN = SamplingParams(nar_decision="mean")
+
+
+def _nearest(logits: torch.Tensor) -> torch.Tensor:
+    """Return the code of least expected squared error, by trying all of them."""
+    apart = torch.cdist(BOOK.double(), BOOK.double()).pow(2)
+    return (logits.double().softmax(-1) @ apart).argmin(-1)
+
+
+def test_the_mean_decision_has_the_least_expected_squared_error() -> None:
+    drawn = sample_nar(LOGITS, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert torch.equal(drawn, _nearest(LOGITS))
+    assert drawn.tolist() != LOGITS.argmax(-1).tolist()
+
+
+def test_where_the_model_is_sure_the_mean_decision_is_the_likeliest_code() -> None:
+    drawn = sample_nar(LOGITS * 100, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert drawn.tolist() == LOGITS.argmax(-1).tolist()
+
+
+def test_the_mean_decision_never_takes_what_is_masked() -> None:
+    masked = LOGITS.clone().masked_fill(torch.arange(32) % 4 > 0, -torch.inf)
+    drawn = sample_nar(masked, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert not (drawn % 4).any()
+    kept = SamplingParams(nar_decision="mean", nar_top_k=1)
+    drawn = sample_nar(LOGITS, kept, seed=1, utterance=0, level=1, codebook=BOOK)
+    assert drawn.tolist() == LOGITS.argmax(-1).tolist()
+
+
+def test_the_mean_decision_needs_a_codebook() -> None:
+    with pytest.raises(ValueError, match="needs the codebook"):
+        sample_nar(LOGITS, MEAN, seed=1, utterance=0, level=1)
+
+
 @pytest.mark.parametrize("knob", [{"nar_top_k": 1}, {"nar_top_p": 0.0}, {"nar_min_p": 1.0}])
 def test_a_filter_that_keeps_one_code_is_greedy(knob: dict[str, float]) -> None:
     assert _draw(SamplingParams(nar_temperature=1.0, **knob)) == _draw(SamplingParams())

@@ -21,6 +21,7 @@ from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 
 MODEL = ModelConfig(
+    name="toy",
     codes=512,
     width=16,
     layers=2,

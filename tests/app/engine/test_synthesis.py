@@ -1,12 +1,12 @@
 import hashlib
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
 from app.engine import synthesis
-from app.engine.decode import Decoded
+from app.engine.decode import Decoded, Piece
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.synthesis import Synthesizer, longest
@@ -32,17 +32,15 @@ def spoken(synthesizer: Synthesizer, wanted: SpeechJob) -> tuple[list[AudioChunk
     return chunks, result
 
 
-def scripted(
-    monkeypatch, *codes: int, reason: Literal["stop", "length"] = "stop"
-) -> list[dict[str, Any]]:
+def scripted(monkeypatch, *codes: int, reason: Literal["stop", "length"] = "stop") -> list[Piece]:
     """Decode so many frames an utterance instead of asking the model; note each call."""
-    calls: list[dict[str, Any]] = []
+    calls: list[Piece] = []
 
-    def decode(model, phoneme_ids, prompt, params, **rest):
-        frames = min(codes[len(calls)], rest["max_frames"])
-        calls.append({"ids": phoneme_ids, "prompt": prompt, "params": params} | rest)
+    def decode(model, codebooks, piece, on_frame):
+        frames = min(codes[len(calls)], piece.max_frames)
+        calls.append(piece)
         for frame in range(frames):
-            if not rest["on_frame"](frame + 1):
+            if not on_frame(frame + 1):
                 return Decoded(torch.zeros(frame + 1, 1).long(), "cancelled", 0.0, 0.0)
         return Decoded(torch.full((frames, 8), len(calls)), reason, 0.25, 0.125)
 
@@ -59,8 +57,8 @@ def test_it_gives_a_chunk_an_utterance_and_the_account_with_the_last(synthesizer
     assert result.audio_s == sum(len(chunk.samples) for chunk in chunks) / 24_000
     assert (result.timings.queue_s, result.timings.ar_s, result.timings.nar_s) == (0.5, 0.5, 0.25)
     assert result.timings.total_s > 0.5
-    assert [call["utterance"] for call in calls] == [0, 1]
-    assert all(len(call["prompt"]) == 38 for call in calls)
+    assert [call.utterance for call in calls] == [0, 1]
+    assert all(len(call.prompt) == 38 for call in calls)
 
 
 def test_the_hash_is_of_all_codes_in_order_as_int16(synthesizer, monkeypatch):
@@ -81,7 +79,7 @@ def test_a_bound_on_the_duration_ends_the_job_between_and_inside_utterances(
     calls = scripted(monkeypatch, 10, 10, 10)
     chunks, result = spoken(synthesizer, job("One. Two. Three.", max_duration_s=15 / 75))
     assert result.frames == 15
-    assert [call["max_frames"] for call in calls][1] == 5
+    assert [call.max_frames for call in calls][1] == 5
     assert len(chunks) == 2
     assert result.finish_reason == "length"
 
@@ -89,7 +87,7 @@ def test_a_bound_on_the_duration_ends_the_job_between_and_inside_utterances(
 def test_without_a_bound_the_text_bounds_the_frames(synthesizer, monkeypatch):
     calls = scripted(monkeypatch, 1)
     spoken(synthesizer, job("Hello."))
-    assert calls[0]["max_frames"] == longest(len(calls[0]["ids"]), 75)
+    assert calls[0].max_frames == longest(len(calls[0].phoneme_ids), 75)
 
 
 def test_longest_grows_with_the_text_up_to_a_minute():
@@ -143,8 +141,8 @@ def test_the_params_are_resolved_and_reported(synthesizer, monkeypatch):
     _, result = spoken(synthesizer, job(params=SamplingParams(preset="stable", top_p=0.5)))
     assert (result.params.preset, result.params.top_p) == ("stable", 0.5)
     assert result.params.temperature != SamplingParams().temperature
-    assert result.params.seed == result.seed == calls[0]["seed"]
-    assert calls[0]["params"] is result.params
+    assert result.params.seed == result.seed == calls[0].seed
+    assert calls[0].params is result.params
 
 
 def test_a_text_is_bounded_before_any_work(synthesizer):
