@@ -1,0 +1,27 @@
+"""The voice that ships: one sentence, from text to samples."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.engine.job import SpeechJob
+from app.engine.synthesis import Synthesizer
+from samplers.params import SamplingParams
+
+WEIGHTS = Path(__file__).parents[2] / "weights"
+
+
+@pytest.mark.weights
+def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
+    synthesizer = Synthesizer.load(WEIGHTS, "cpu", threads=1, max_text_chars=200)
+    job = SpeechJob("id", "Rice is often served in round bowls.", SamplingParams(seed=1))
+    chunks = list(
+        synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
+    )
+    result, samples = chunks[-1].result, np.concatenate([chunk.samples for chunk in chunks])
+    assert result is not None
+    assert result.finish_reason == "stop"
+    assert 1.2 < result.audio_s < 5.0  # the teacher takes 2.4 s, without silence at the ends
+    assert 0.01 < float(np.sqrt((samples**2).mean())) < 0.2
+    assert float(np.abs(samples).max()) < 1.0
