@@ -22,13 +22,13 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
 
+from app.settings import BUILTIN_MODEL
 from models.cache import KVCache
 from models.checkpoints import load_lm
 from models.valle import Valle
 from samplers.chain import ArSampler
 from samplers.params import SamplingParams
 
-WEIGHTS = Path(__file__).parent.parent / "weights"
 PREFIX = 100
 MARKS = (250, 500, 700, 1000)
 GATE = 200
@@ -242,7 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--model", type=Path, default=WEIGHTS)
+    parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from app.settings import BUILTIN_MODEL
 from models.cache import KVCache
 from models.checkpoints import load_codec, load_lm
 from models.codec import Codec
 from models.config import BOS_ID, EOS_ID
 from models.valle import Valle
 
-WEIGHTS = Path(__file__).parent.parent / "weights"
 STEPS = 300
 PHONEMES = (10, 25, 40, 60)  # of the four slots' texts
 REWINDS = (1, 40, 299)
@@ -109,7 +109,7 @@ def stream_differences(model: Valle, codec: Codec) -> Iterator[tuple[str, float]
 def main() -> None:
     """Print one table."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--model", type=Path, default=WEIGHTS)
+    parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     folder: Path = parser.parse_args().model
     torch.set_num_threads(1)
     model, codec = load_lm(folder), load_codec(folder)

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_lm
 from models.valle import Valle
 from training.cache import cache_folder
 from training.codes import CodedUtterance, load_codes
-from training.export import WEIGHTS
 
 
 @torch.inference_mode()
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True)
     args = parser.parse_args()
     utterance = load_codes(cache_folder())[1][args.utterance]
-    weights = frame_attention(load_lm(WEIGHTS), utterance)
+    weights = frame_attention(load_lm(BUILTIN_MODEL), utterance)
     phonemes = np.array(["<", *utterance.phonemes, ">"])
     np.savez(args.out, weights=weights.numpy(), phonemes=phonemes)
     print(utterance.text)

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_codec
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize_many
 from training.cache import cache_folder
 from training.data import SAMPLE_RATE_HZ, Corpus
-from training.export import WEIGHTS
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
 # for the first, a model would learn to draw both: only this much is kept.
@@ -53,7 +53,7 @@ class CodedUtterance:
 def _code_shard(task: tuple[Path, int]) -> None:
     cache, number = task
     torch.set_num_threads(1)
-    corpus, codec = Corpus(cache), load_codec(WEIGHTS)
+    corpus, codec = Corpus(cache), load_codec(BUILTIN_MODEL)
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
     phonemes = phonemize_many([utterance.text for utterance in utterances])
     codes = [

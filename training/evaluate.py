@@ -27,6 +27,7 @@ import soundfile
 import torch
 from tqdm import tqdm
 
+from app.settings import BUILTIN_MODEL
 from training.cache import cache_folder
 from training.data import SAMPLE_RATE_HZ
 from training.judges import (
@@ -53,7 +54,6 @@ from training.speakers import (
 )
 
 SENTENCES = Path("../shared/data/harvard_dev.txt")
-WEIGHTS = Path(__file__).parent.parent / "weights"
 # What the similarity to the teacher's voice is measured against; none of the sentences judged.
 PROMPT = "Good evening, and welcome. We are going to begin in a minute, so please take your seats."
 
@@ -190,7 +190,9 @@ def _parse() -> argparse.Namespace:
     who.add_argument("--codec", action="store_true", help="codec round trip of the teacher")
     who.add_argument("--levels", type=int, nargs="+", metavar="N", help="decode from the first N")
     who.add_argument("--model", action="store_true", help="the built-in model, by the engine")
-    who.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of codec and model")
+    who.add_argument(
+        "--weights", type=Path, default=BUILTIN_MODEL, help="folder of codec and model"
+    )
     who.add_argument("--url", action="append", default=[], help="a running server")
     who.add_argument("--wav-dir", action="append", type=Path, default=[], help="recorded WAVs")
     parser.add_argument("--sentences", type=Path, default=SENTENCES, help="one a line")

@@ -5,14 +5,12 @@ python -m training.export lm
 """
 
 import argparse
-from pathlib import Path
 
 import torch
 
+from app.settings import BUILTIN_MODEL
 from models.checkpoints import save_codec, save_lm
 from training.cache import cache_folder
-
-WEIGHTS = Path(__file__).parent.parent / "weights"
 
 
 def export_codec() -> None:
@@ -22,7 +20,7 @@ def export_codec() -> None:
 
     trainer = CodecTrainer(Clips(Corpus(cache_folder()), 0), minutes=0.0)
     trainer.load(cache_folder() / "codec" / "checkpoint.pt")
-    save_codec(WEIGHTS, trainer.trained())
+    save_codec(BUILTIN_MODEL, trainer.trained())
 
 
 def export_lm() -> None:
@@ -32,7 +30,7 @@ def export_lm() -> None:
     saved = torch.load(
         cache_folder() / "lm" / "checkpoint.pt", map_location="cpu", weights_only=True
     )
-    save_lm(WEIGHTS, CONFIG, saved["average"])
+    save_lm(BUILTIN_MODEL, CONFIG, saved["average"])
 
 
 def main() -> None:
