@@ -34,6 +34,9 @@ class ModelConfig(_Shape):
     levels: int = Field(8, gt=0, description="K, the RVQ levels; 0 is autoregressive.")
     codes: int = Field(1024, gt=0, description="V, codes a level; the stop token is this number.")
     phonemes: tuple[str, ...] = Field(description="Symbols, in the order of their ids from 3 on.")
+    max_phonemes: int = Field(
+        250, gt=0, description="Longest utterance it was trained on; longer sentences are split."
+    )
     languages: tuple[str, ...] = Field(("en",), description="In the order of their ids.")
     segments: tuple[Segment, ...] = ("lang", "level", "prom", "phn", "resp")
     nar_mask: MaskKind = "block_causal"

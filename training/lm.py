@@ -40,6 +40,7 @@ CONFIG = ModelConfig(
     kv_heads=2,
     ffn=896,
     phonemes=ENGLISH_SYMBOLS,
+    max_phonemes=100,  # 99 of 100 sentences of the corpus
     max_prompt_frames=0,  # one voice: there is nothing to hear in a prompt
     has_null_condition=True,
 )
