@@ -62,7 +62,7 @@ class Serve(Settings):
 
 
 class Speak(SpeechRequest):
-    """Speak a text into a WAV file."""
+    """Speak a text into a WAV file; with --trace its account goes to a .json beside it."""
 
     input: CliPositionalArg[str] = Field(description="What to say; - reads it from stdin.")
     model: str | None = Field(None, description="Model folder; none is what TTS_MODEL names.")
@@ -80,8 +80,8 @@ class Speak(SpeechRequest):
             raise CommandError(f"out: {self.out.parent} is no folder")
         settings = Settings() if self.model is None else Settings(model=self.model)
         text = sys.stdin.read() if self.input == "-" else self.input
-        chunks = asyncio.run(_speak(settings, self.model_copy(update={"input": text})))
-        _write(self.out, chunks)
+        request = self.model_copy(update={"input": text})
+        _write(self.out, request, asyncio.run(_speak(settings, request)))
 
 
 class Doctor(Settings):
@@ -211,30 +211,38 @@ async def _watched(stream: "SpeechStream") -> list[AudioChunk]:
     return chunks
 
 
-def _write(out: Path, chunks: Sequence[AudioChunk]) -> None:
-    """Write the sound, whole or not at all, and say what it is on stderr.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
+def _write(out: Path, request: SpeechRequest, chunks: Sequence[AudioChunk]) -> None:
+    """Write the sound, and with `trace` its account beside it; say what it is on stderr."""
     import numpy as np
 
     from app.api.audio import wav
+    from app.api.recent import report_json
 
     result = chunks[-1].result
     assert result is not None
-    sound = wav(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].sample_rate_hz)
-    partial = out.with_name(out.name + ".partial")
-    try:
-        partial.write_bytes(sound)
-        partial.replace(out)
-    except OSError as error:
-        raise CommandError(f"out: {out}: {error.strerror}") from error
+    if request.trace:
+        report = report_json(request.job(result.job_id), result)
+        _put(out.with_name(out.name + ".json"), report.encode())
+    _put(out, wav(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].sample_rate_hz))
     print(
         f"{out}: {result.audio_s:.2f} s of speech in {result.timings.total_s:.2f} s,"
         f" voice {result.voice}, seed {result.seed}, ended by {result.finish_reason}",
         file=sys.stderr,
     )
+
+
+def _put(out: Path, content: bytes) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    partial = out.with_name(out.name + ".partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(out)
+    except OSError as error:
+        raise CommandError(f"out: {out}: {error.strerror}") from error
 
 
 def _check_device(settings: Settings) -> str:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from app.api import errors
+from app.api.recent import RecentSpeeches
 from app.api.request_id import RequestIdMiddleware
 from app.api.routes import health_router, speech_router
 from app.engine.engine import SpeechEngine
@@ -59,6 +60,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     )
     app.state.engine = engine
     app.state.settings = settings
+    app.state.recent = RecentSpeeches(settings.keep)
     app.add_middleware(RequestIdMiddleware)
     errors.install(app)
     app.include_router(speech_router)

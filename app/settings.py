@@ -45,6 +45,11 @@ class Settings(BaseSettings):
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."
     )
+    keep: int = Field(
+        64,
+        ge=0,
+        description="Latest responses that GET /v1/audio/speech/{id} tells about; 0 keeps none.",
+    )
     request_timeout_s: float = Field(
         300.0,
         gt=0,

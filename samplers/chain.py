@@ -5,7 +5,7 @@ the model nor the audio, and holds all state of sampling: histories, attempts, w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -112,12 +112,14 @@ class ArSampler:
         return self._stopped
 
     @torch.inference_mode()
-    def step(self, logits: Tensor, trace: Trace | None = None) -> Tensor:
+    def step(self, logits: Tensor, trace: Trace | None = None, own: Tensor | None = None) -> Tensor:
         """Draw the next code of every row.
 
         Args:
             logits: ``(B, V)``, any float dtype, on this sampler's device; not changed.
             trace: Where to record what was seen and done; it costs a little and changes no code.
+            own: ``(B, V)``, for the trace: the model's own logits, where ``logits`` are guided or
+                otherwise changed.
 
         Returns:
             ``(B,)`` int64; the stop where a row has ended.
@@ -131,7 +133,10 @@ class ArSampler:
         stopped = self._stopped | ended | (self._history.lengths >= self._max_frames)
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
         if trace is not None and weighed is not None:
-            trace.records.append(self._record(logits, clean, weighed, scores, drawn, codes, empty))
+            record = self._record(logits, clean, weighed, scores, drawn, codes, empty)
+            if own is not None:
+                record = replace(record, logprob=log_prob_of(filters.sanitise(own), codes))
+            trace.records.append(record)
         self._stopped.copy_(stopped)
         self._history.append(codes, ~stopped)
         return codes
@@ -187,14 +192,15 @@ class ArSampler:
     ) -> Record:
         greedy_score = torch.zeros_like(clean[:, 0])
         temperature = scores.divisor if scores.divisor is not None else scores.ones()
-        score = log_prob_of(drawn.logits, codes)
+        score, logprob = log_prob_of(drawn.logits, codes), log_prob_of(clean, codes)
         mu = self._terminal.mu
         return Record(
             alive=~self._stopped,
             frame=self._history.lengths.clone(),
             attempt=self._attempts[:, 0].clone(),
             code=codes,
-            logprob=log_prob_of(clean, codes),
+            logprob=logprob,
+            guided_logprob=logprob,
             score=torch.where(temperature[:, 0] <= 0, greedy_score, score),
             **weigh(clean, weighed, self._stop_token),
             kept=(drawn.logits > -torch.inf).sum(-1),

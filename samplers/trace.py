@@ -1,14 +1,16 @@
 """What was seen and done at each token, for those who ask.
 
-A record is made of device tensors, so that tracing makes nobody wait; `Trace.row` brings a row to
-the host when the utterance is over.
+A record is made of device tensors, so that tracing makes nobody wait; `Trace.columns` brings a row
+to the host when the utterance is over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from samplers.entropix import moments
@@ -23,7 +25,9 @@ class Record:
         frame: How many codes the row held.
         attempt: How often the row had been rewound.
         code: What was drawn; the stop included.
-        logprob: Its log-probability under the model's own logits, at temperature 1, nats.
+        logprob: Its log-probability under the model's own logits, at temperature 1, nats; with
+            guidance, under those that heard the words.
+        guided_logprob: The same under the logits that entered the chain, guided or not.
         score: Its log-probability under the scores that it was drawn from, nats; 0 where greedy.
         entropy_bits: Of the scores after bans and penalties, before temperature and filters.
         varentropy_bits2: The variance of that surprise.
@@ -45,6 +49,7 @@ class Record:
     attempt: Tensor
     code: Tensor
     logprob: Tensor
+    guided_logprob: Tensor
     score: Tensor
     entropy_bits: Tensor
     varentropy_bits2: Tensor
@@ -67,22 +72,31 @@ class Trace:
 
     records: list[Record] = field(default_factory=list)
 
-    def row(self, row: int) -> list[dict[str, Any]]:
-        """What happened to one row, one entry a token, as plain numbers; waits for the device."""
+    def columns(self, row: int) -> dict[str, NDArray[Any]]:
+        """What happened to one row: ``[N]`` a field of `Record`, one entry a token.
+
+        Waits for the device. Only tokens of a row that had not ended are in it.
+        """
         table = {
             column.name: _values([getattr(record, column.name)[row] for record in self.records])
             for column in fields(Record)
         }
-        alive = table.pop("alive")
-        return [
-            {name: values[place] for name, values in table.items()}
-            for place, lives in enumerate(alive)
-            if lives
-        ]
+        alive = table.pop("alive").astype(bool)
+        return {name: values[alive] for name, values in table.items()}
+
+    def row(self, row: int) -> list[dict[str, Any]]:
+        """`columns` as one entry a token, in plain numbers."""
+        return entries(self.columns(row))
 
 
-def _values(column: Sequence[Tensor]) -> list[Any]:
-    return torch.stack(list(column)).tolist() if column else []
+def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """Turn columns ``[N]`` into N entries of plain numbers."""
+    values = [column.tolist() for column in columns.values()]
+    return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
+
+
+def _values(column: Sequence[Tensor]) -> NDArray[Any]:
+    return torch.stack(list(column)).cpu().numpy() if column else np.zeros(0)
 
 
 def log_prob_of(logits: Tensor, codes: Tensor) -> Tensor:

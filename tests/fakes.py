@@ -8,7 +8,7 @@ import numpy as np
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownVoice
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, Timings
+from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, SpokenUtterance, Timings
 from app.engine.speaking import ModelInfo, OnProgress, Plan
 from models.voice import BuiltinVoices
 
@@ -66,6 +66,7 @@ class FakeSpeaking:
             frames=len(job.text),
             audio_s=len(samples) / SAMPLE_RATE_HZ,
             timings=Timings(queue_s, 0.0, 0.0, 0.0, 0.0, queue_s + 0.01),
+            utterances=(SpokenUtterance(np.zeros((len(job.text), 1), np.int16), "stop"),),
         )
         yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
 

@@ -20,6 +20,7 @@ from app.engine.errors import (
     SpeechError,
     Unavailable,
     UnknownModel,
+    UnknownSpeech,
     UnknownVoice,
 )
 
@@ -27,6 +28,7 @@ STATUS: Mapping[type[SpeechError], int] = {
     InvalidRequest: 422,
     UnknownVoice: 404,
     UnknownModel: 404,
+    UnknownSpeech: 404,
     Unavailable: 503,
     DeadlineExceeded: 504,
     GenerationFailed: 500,

@@ -6,11 +6,12 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from app.api import audio
+from app.api.recent import RecentSpeeches, SpeechReport, report_json
 from app.api.schemas import (
     OPENAI_MODELS,
     ErrorBody,
@@ -64,6 +65,11 @@ def _engine(request: Request) -> SpeechEngine:
     return engine
 
 
+def _recent(request: Request) -> RecentSpeeches:
+    recent: RecentSpeeches = request.app.state.recent
+    return recent
+
+
 async def _speech_request(request: Request) -> SpeechRequest:
     """Read the body strictly: JSON knows numbers from text, so "0.5" is no number.
 
@@ -95,6 +101,7 @@ async def _body(request: Request) -> bytes:
 
 
 EngineDep = Annotated[SpeechEngine, Depends(_engine)]
+RecentDep = Annotated[RecentSpeeches, Depends(_recent)]
 SpeechDep = Annotated[SpeechRequest, Depends(_speech_request)]
 
 
@@ -104,17 +111,37 @@ health_router = APIRouter(tags=["health"])
 
 @speech_router.post("/tts", responses=SPEECH_ANSWERS, openapi_extra=SPEECH_BODY)
 @speech_router.post("/v1/audio/speech", responses=SPEECH_ANSWERS, openapi_extra=SPEECH_BODY)
-async def speech(request: Request, wanted: SpeechDep, engine: EngineDep) -> Response:
+async def speech(
+    request: Request, wanted: SpeechDep, engine: EngineDep, recent: RecentDep
+) -> Response:
     """Speak a text."""
     _check_model(wanted.model, engine.info.name)
-    chunks = await _unless_client_leaves(request, _whole(engine, wanted.job(request.state.id)))
+    job = wanted.job(request.state.id)
+    chunks = await _unless_client_leaves(request, _whole(engine, job))
     if chunks is None:
         return Response(status_code=CLIENT_CLOSED)
     result = chunks[-1].result
     assert result is not None
+    recent.keep(job, result)
     samples = np.concatenate([chunk.samples for chunk in chunks])
     sound = await asyncio.to_thread(audio.wav, samples, chunks[0].sample_rate_hz)
     return Response(sound, media_type="audio/wav", headers=_headers(result))
+
+
+@speech_router.get(
+    "/v1/audio/speech/{id}",
+    response_model=SpeechReport,
+    responses=_errors(_404="No response of that id is kept."),
+)
+async def recent_speech(
+    speech_id: Annotated[str, Path(alias="id", description="`x-request-id` of the response.")],
+    recent: RecentDep,
+) -> Response:
+    """Tell how a recent speech was made: its knobs, codes, timings and, where asked, its trace."""
+    job, result = recent[speech_id]
+    # A traced minute is megabytes of JSON: not on the event loop.
+    body = await asyncio.to_thread(report_json, job, result)
+    return Response(body, media_type="application/json")
 
 
 @speech_router.get("/v1/audio/voices", responses=NOT_READY)

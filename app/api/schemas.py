@@ -40,6 +40,11 @@ class SpeechRequest(SamplingParams):
         le=3600,
         description="Longest speech in seconds, pauses not counted; none is by the text's length.",
     )
+    trace: bool = Field(
+        False,
+        description="Record what was seen and done at every code of level 0, for "
+        "GET /v1/audio/speech/{id}; changes no code.",
+    )
 
     @field_validator("speed")
     @classmethod
@@ -68,6 +73,7 @@ class SpeechRequest(SamplingParams):
             voice=self.voice,
             language=self.language,
             max_duration_s=self.max_duration_s,
+            trace=self.trace,
         )
 
 

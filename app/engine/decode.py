@@ -11,12 +11,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from app.engine.job import TraceColumns
 from models.cache import KVCache
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
 from samplers.guidance import guide
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
+from samplers.trace import Trace
 
 FinishReason = Literal["stop", "length", "cancelled"]
 
@@ -36,6 +38,7 @@ class Piece:
         max_frames: Where the AR is stopped if it does not stop by itself.
         prompt: ``[Tp, K]`` codes of the voice, or None.
         language: Its index in the model's languages.
+        trace: Whether to record what is seen and done at every token of the AR.
     """
 
     phoneme_ids: Sequence[int]
@@ -45,6 +48,7 @@ class Piece:
     max_frames: int
     prompt: Tensor | None = None
     language: int = 0
+    trace: bool = False
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Assemble what stands before the response."""
@@ -56,12 +60,14 @@ class Decoded:
     """One utterance as codes ``[T, K]`` int64, why it ended, and where the seconds went.
 
     K is fewer than the model's levels if `nar_levels` asks for fewer, or the job was cancelled.
+    The trace is there if the piece asked for it.
     """
 
     codes: Tensor
     finish_reason: FinishReason
     ar_s: float
     nar_s: float
+    trace: TraceColumns | None = None
 
 
 @torch.inference_mode()
@@ -78,15 +84,19 @@ def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: On
         The codes; level 0 alone if it was cancelled.
     """
     started_s = perf_counter()
-    level_0, finish_reason = _decode_ar(model, piece, on_frame)
+    trace = Trace() if piece.trace else None
+    level_0, finish_reason = _decode_ar(model, piece, on_frame, trace)
     ar_s = perf_counter() - started_s
     codes = level_0[:, None]
     if len(codes) and finish_reason != "cancelled":
         codes = _decode_nar(model, codebooks, piece, codes)
-    return Decoded(codes, finish_reason, ar_s, perf_counter() - started_s - ar_s)
+    nar_s = perf_counter() - started_s - ar_s
+    return Decoded(codes, finish_reason, ar_s, nar_s, trace.columns(0) if trace else None)
 
 
-def _decode_ar(model: Valle, piece: Piece, on_frame: OnFrame) -> tuple[Tensor, FinishReason]:
+def _decode_ar(
+    model: Valle, piece: Piece, on_frame: OnFrame, trace: Trace | None
+) -> tuple[Tensor, FinishReason]:
     """Return level 0 ``[T]`` and why it ended.
 
     A guided utterance takes two slots, the second without its words; both are fed what was drawn.
@@ -121,9 +131,10 @@ def _decode_ar(model: Valle, piece: Piece, on_frame: OnFrame) -> tuple[Tensor, F
     drawn: list[Tensor] = []
     while True:
         logits = model.logits(hidden, 0)
+        own = logits[:1]
         if len(slots) > 1:
             logits = guide(logits[:1, None], logits[1:, None], strength, rescale)[:, 0]
-        token = sampler.step(logits)
+        token = sampler.step(logits, trace, own)
         if int(token) == config.stop_token:
             return _joined(drawn, device), "stop"
         drawn.append(token)

@@ -4,6 +4,7 @@ SpeechError
 ├── InvalidRequest      the caller asked for what cannot be done; `param` names the field
 ├── UnknownVoice        no voice of that name
 ├── UnknownModel        another model than the loaded one
+├── UnknownSpeech       no response of that id is kept
 ├── Unavailable         nothing wrong with the request: come back in `retry_after_s`
 │   ├── EngineBusy      the queue is full
 │   └── EngineNotReady  loading, draining, stopped or failed
@@ -49,6 +50,15 @@ class UnknownModel(SpeechError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, param="model")
+
+
+class UnknownSpeech(SpeechError):
+    """No response of that id is kept: it never was, or newer ones took its place."""
+
+    code = "speech_not_found"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="id")
 
 
 class Unavailable(SpeechError):

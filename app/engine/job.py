@@ -1,7 +1,8 @@
 """A request as the engine sees it, and what it gives back. Loads without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,10 @@ FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
 
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
+
+
+TraceColumns = Mapping[str, NDArray[Any]]
+"""``[N]`` a field of `samplers.trace.Record`, one entry a token drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class SpeechJob:
         voice: A voice's name; none is the model's first.
         language: None is the voice's.
         max_duration_s: Longest speech, pauses not counted; None is by the length of the text.
+        trace: Whether to record what was seen and done at every token of the AR.
     """
 
     id: str
@@ -33,6 +39,7 @@ class SpeechJob:
     voice: str | None = None
     language: str | None = None
     max_duration_s: float | None = None
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,21 @@ class Timings:
     nar_s: float
     codec_s: float
     total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenUtterance:
+    """What became of one piece of the text.
+
+    Args:
+        codes: ``[T, K]`` int16.
+        finish_reason: Why its AR ended.
+        trace: Only where the job asked for it; empty for an utterance that is a mere pause.
+    """
+
+    codes: NDArray[np.int16]
+    finish_reason: FinishReason
+    trace: TraceColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +84,7 @@ class SpeechResult:
         frames: T over all utterances.
         audio_s: Seconds of sound given, pauses included.
         timings: Where the time went.
+        utterances: One a piece of the text, in order.
     """
 
     job_id: str
@@ -74,6 +97,7 @@ class SpeechResult:
     frames: int
     audio_s: float
     timings: Timings
+    utterances: tuple[SpokenUtterance, ...] = ()
 
     @property
     def real_time_factor(self) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.decode import Piece, decode_utterance
+from app.engine.decode import Decoded, Piece, decode_utterance
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import (
     AudioChunk,
@@ -25,6 +25,7 @@ from app.engine.job import (
     Samples,
     SpeechJob,
     SpeechResult,
+    SpokenUtterance,
     Timings,
 )
 from app.engine.speaking import ModelInfo, OnProgress, Plan
@@ -157,6 +158,7 @@ class Synthesizer:
             return prepare(
                 plan.job.text,
                 language=plan.language,
+                max_phonemes=self._speech.model.config.max_phonemes,
                 max_chars=self._max_text_chars,
                 symbols=self._speech.model.config.phonemes,
             )
@@ -183,6 +185,7 @@ class _Run:
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._joiner = Joiner(speech.codec.config.sample_rate_hz)
         self._digest = hashlib.sha256()
+        self._spoken: list[SpokenUtterance] = []
         self._finish_reason: FinishReason = "stop"
         self._frames = self._samples = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
@@ -199,11 +202,13 @@ class _Run:
         Raises:
             GenerationFailed: They are no numbers.
         """
-        codes = self._decode(utterance, number, utterances)
+        decoded = self._decode(utterance, number, utterances)
         if self.stopped:
             return np.zeros(0, np.float32)
         started_s = perf_counter()
-        self._digest.update(codes.cpu().numpy().astype("<i2").tobytes())
+        codes, kept = decoded.codes, decoded.codes.cpu().numpy().astype("<i2")
+        self._digest.update(kept.tobytes())
+        self._spoken.append(SpokenUtterance(kept, decoded.finish_reason, decoded.trace))
         self._frames += len(codes)
         self.frames_left -= len(codes)
         sound = np.zeros(0, np.float32)
@@ -237,13 +242,15 @@ class _Run:
             frames=self._frames,
             audio_s=self._samples / self._speech.codec.config.sample_rate_hz,
             timings=Timings(queue_s, self.text_s, self._ar_s, self._nar_s, self._codec_s, total_s),
+            utterances=tuple(self._spoken),
         )
 
-    def _decode(self, utterance: Utterance, number: int, utterances: int) -> Tensor:
-        """Return the codes ``[T, K]`` of an utterance; one without phonemes is a mere pause."""
+    def _decode(self, utterance: Utterance, number: int, utterances: int) -> Decoded:
+        """Decode an utterance; one without phonemes is a mere pause."""
         config = self._speech.model.config
         if not utterance.phonemes:
-            return torch.zeros((0, config.levels), dtype=torch.int64)
+            nothing = torch.zeros((0, config.levels), dtype=torch.int64)
+            return Decoded(nothing, "stop", 0.0, 0.0, {} if self._plan.job.trace else None)
 
         def on_frame(frames: int) -> bool:
             going = self._on_progress(Progress(number, utterances, self._frames + frames))
@@ -260,13 +267,14 @@ class _Run:
             max_frames=min(self.frames_left, longest(len(ids), self._frame_rate_hz)),
             prompt=self._prompt,
             language=config.languages.index(plan.language),
+            trace=plan.job.trace,
         )
         codebooks = self._speech.codec.quantizer.codebooks
         decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)
         self._ar_s += decoded.ar_s
         self._nar_s += decoded.nar_s
         self.note(decoded.finish_reason)
-        return decoded.codes
+        return decoded
 
 
 def longest(phonemes: int, frame_rate_hz: float) -> int:

@@ -1,4 +1,5 @@
 import io
+import json
 import socket
 import subprocess
 import sys
@@ -27,6 +28,15 @@ def test_speak_writes_a_wav_and_says_what_repeats_it(tmp_path, capsys):
     assert "seed 9" in said
     assert "voice toy" in said
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+
+
+def test_speak_with_trace_writes_the_account_beside_the_sound(tmp_path):
+    out = tmp_path / "a.wav"
+    assert main(["speak", "Hello.", "-o", str(out), "--max-duration-s", "0.2", "--trace"]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.wav", "a.wav.json"]
+    report = json.loads((tmp_path / "a.wav.json").read_text())
+    assert report["request"]["input"] == "Hello."
+    assert report["utterances"][0]["tokens"]
 
 
 def test_speak_reads_stdin(tmp_path, monkeypatch):

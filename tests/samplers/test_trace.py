@@ -1,6 +1,7 @@
 """The trace: scores and log-probabilities as defined, and no effect on what is drawn."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 
 from samplers.chain import ArSampler
 from samplers.params import SamplingParams
-from samplers.trace import Trace, log_prob_of
+from samplers.trace import Record, Trace, log_prob_of
+from tests.conftest import ROOT
 from tests.samplers.harness import kept, load, run, stack
 from tests.samplers.test_chain import MIXED, VOCAB, make
 
@@ -57,6 +59,24 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
     assert warm["stop_probability"] == pytest.approx(weighed[2].item())
     assert warm["entropy_bits"] == pytest.approx(-(weighed * weighed.log2()).sum().item(), abs=1e-5)
     assert math.isnan(warm["mirostat_mu"])
+
+
+def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter_the_chain() -> (
+    None
+):
+    own, guided = torch.randn(1, 4), torch.randn(1, 4)
+    sampler = ArSampler([SamplingParams()], [1], stop_token=3, vocab_size=4, max_frames=9)
+    trace = Trace()
+    code = int(sampler.step(guided, trace, own))
+    (record,) = trace.row(0)
+    assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
+    assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())
+
+
+def test_every_field_of_a_record_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "trace.md").read_text()
+    named = {field.name for field in fields(Record)} - {"alive"}
+    assert {name for name in named if f"`{name}`" not in page} == set()
 
 
 def test_a_row_ends_its_trace_with_its_stop() -> None:

@@ -1,0 +1,98 @@
+"""What GET /v1/audio/speech/{id} tells about a response."""
+
+import hashlib
+import math
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.fakes import fake_engine
+
+TEXT = "One. [pause:0.2s] Two."
+STOP = 512  # the toy's
+CFG = {"cfg_strength": 1.5}
+
+
+def ask(client: httpx.Client, **fields) -> tuple[httpx.Headers, dict[str, Any]]:
+    """Speak, then ask how it was done."""
+    answer = client.post("/tts", json={"input": TEXT, "max_duration_s": 0.6} | fields)
+    assert answer.status_code == 200, answer.text
+    report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+    assert report.status_code == 200, report.text
+    return answer.headers, report.json()
+
+
+def test_it_tells_what_was_asked_and_what_came_of_it(toy_server) -> None:
+    headers, report = ask(toy_server, temperature=0.9, preset="stable")
+    assert report["id"] == headers["x-request-id"]
+    request = report["request"]
+    assert (request["input"], request["voice"], request["language"]) == (TEXT, "toy", "en")
+    params = request["params"]
+    assert str(params["seed"]) == headers["x-seed"]
+    assert (params["temperature"], params["preset"], params["top_p"]) == (0.9, "stable", 0.9)
+    assert report["finish_reason"] == headers["x-finish-reason"]
+    assert f"{1000 * report['audio_s']:.0f}" == headers["x-audio-ms"]
+    assert report["timings"]["total_s"] >= report["timings"]["ar_s"] > 0
+
+
+def test_its_codes_have_the_hash_of_the_response(toy_server) -> None:
+    headers, report = ask(toy_server)
+    digest, frames = hashlib.sha256(), 0
+    for utterance in report["utterances"]:
+        codes = np.array(utterance["codes"], "<i2")
+        digest.update(codes.tobytes())
+        frames += len(codes)
+        assert not len(codes) or codes.shape[1] == 8
+    assert digest.hexdigest() == report["codes_sha256"] == headers["x-codes-sha256"]
+    assert str(frames) == headers["x-frames"]
+
+
+def test_what_was_not_traced_has_no_trace(toy_server) -> None:
+    for utterance in ask(toy_server)[1]["utterances"]:
+        assert [utterance[name] for name in ("tokens", "scores", "logprobs")] == [None] * 3
+
+
+@pytest.mark.parametrize("knobs", [{}, CFG, {"mirostat_mode": 2}, {"temperature": 0}])
+def test_a_trace_has_a_record_a_token_and_changes_no_code(toy_server, knobs) -> None:
+    headers, report = ask(toy_server, trace=True, seed=3, **knobs)
+    assert headers["x-codes-sha256"] == ask(toy_server, seed=3, **knobs)[0]["x-codes-sha256"]
+    for utterance in report["utterances"]:
+        tokens, codes = utterance["tokens"], [frame[0] for frame in utterance["codes"]]
+        stop = [STOP] if utterance["finish_reason"] == "stop" and codes else []
+        assert [token["code"] for token in tokens] == codes + stop
+        assert [token["frame"] for token in tokens] == list(range(len(tokens)))
+        assert utterance["scores"] == [token["score"] for token in tokens]
+        assert utterance["logprobs"] == [token["logprob"] for token in tokens]
+        assert all(math.isfinite(score) for score in utterance["scores"])
+        guided = [token["guided_logprob"] for token in tokens]
+        assert (guided == utterance["logprobs"]) == (knobs is not CFG or not codes)
+    no_number = report["utterances"][0]["tokens"][0]["mirostat_mu"] is None
+    assert no_number == ("mirostat_mode" not in knobs)
+
+
+def test_an_unknown_id_is_a_404_in_the_one_body(toy_server) -> None:
+    answer = toy_server.get("/v1/audio/speech/nothing")
+    assert answer.status_code == 404
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("speech_not_found", "id")
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_only_the_latest_are_kept(keep) -> None:
+    with served(create_app(Settings(keep=keep), fake_engine())) as client:
+        ids = [client.post("/tts", json={"input": "Hi."}).headers["x-request-id"] for _ in range(3)]
+        found = [client.get(f"/v1/audio/speech/{id}").status_code == 200 for id in ids]
+    assert found == [place >= 3 - keep for place in range(3)]
+
+
+def test_no_text_reaches_the_log(toy_server, caplog) -> None:
+    with caplog.at_level("DEBUG"):
+        ask(toy_server, trace=True)
+    assert caplog.records
+    assert "Two" not in caplog.text
