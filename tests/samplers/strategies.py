@@ -1,6 +1,7 @@
 """Hypothesis strategies: any legal params, and logits that no sane model gives."""
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     raise AssertionError(f"no strategy for {schema}")
 
 
+@cache
 def knob_values() -> dict[str, st.SearchStrategy[Any]]:
     """A strategy of legal values for each knob, from its declaration."""
     schema = SamplingParams.model_json_schema()["properties"]

@@ -10,9 +10,13 @@ LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
 WARM = SamplingParams(nar_temperature=1.0)
 
 
-def _draw(params: SamplingParams, **where: int) -> list[int]:
-    place = {"seed": 1, "utterance": 0, "level": 1} | where
-    return sample_nar(LOGITS, params, **place).tolist()
+def _draw(
+    params: SamplingParams, seed: int = 1, utterance: int = 0, level: int = 1, position: int = 0
+) -> list[int]:
+    codes: list[int] = sample_nar(
+        LOGITS, params, seed=seed, utterance=utterance, level=level, position=position
+    ).tolist()
+    return codes
 
 
 def test_the_default_is_greedy_whatever_the_seed() -> None:
