@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,7 +93,7 @@ def uncached(model: Valle, prefix: Tensor, frames: int, *, greedy: bool) -> tupl
     return codes, clock.marks
 
 
-class _Ticking(LogitsProcessor):  # type: ignore[misc]
+class _Ticking(LogitsProcessor):
     """Bans the stop and notes the time, at every step of generate."""
 
     def __init__(self, stop: int) -> None:
@@ -108,7 +108,7 @@ class _Ticking(LogitsProcessor):  # type: ignore[misc]
 
 @torch.inference_mode()
 def transformers_generate(
-    llama: LlamaForCausalLM, prefix: Tensor, frames: int, *, greedy: bool
+    llama: Any, prefix: Tensor, frames: int, *, greedy: bool
 ) -> tuple[list[int], Marks]:
     """Decode by `generate` with its DynamicCache."""
     ticking = _Ticking(llama.config.vocab_size - 1)
@@ -128,10 +128,10 @@ def transformers_generate(
     return ids[0].tolist(), ticking.clock.marks
 
 
-def as_llama(model: Valle) -> LlamaForCausalLM:
+def as_llama(model: Valle) -> Any:
     """Return a `LlamaForCausalLM` of the same shape and weights; the head's bias must be zero."""
     config = model.config
-    llama = LlamaForCausalLM(
+    llama: Any = LlamaForCausalLM(
         LlamaConfig(
             hidden_size=config.width,
             intermediate_size=config.ffn,
@@ -147,7 +147,8 @@ def as_llama(model: Valle) -> LlamaForCausalLM:
             eos_token_id=None,
             bos_token_id=None,
         )
-    ).eval()
+    )
+    llama.eval()
     tensors: dict[str, Any] = {
         "model.embed_tokens.weight": model.response[0].weight,
         "lm_head.weight": model.heads[0].weight,
@@ -199,7 +200,7 @@ def measure(model: Valle, rounds: int) -> dict[str, object]:
         SystemExit: The three do not agree, so no time would mean anything.
     """
     torch.manual_seed(0)
-    torch.nn.init.zeros_(cast(Tensor, model.heads[0].bias))  # Llama's head has none
+    torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))  # Llama's head has none
     prefix = torch.randn(PREFIX, model.config.width) * 0.3
     llama = as_llama(model)
     contestants: dict[str, Callable[..., tuple[list[int], Marks]]] = {

@@ -100,7 +100,7 @@ def stream_differences(model: Valle, codec: Codec) -> Iterator[tuple[str, float]
     for frames, chunk in ((200, 1), (200, 2), (200, 5), (200, 15), (200, 77), (1, 1), (6, 1)):
         codes = some_codes(model, frames, chunk)
         whole, stream = codec.decode(codes), codec.stream()
-        pieces = [*(stream.push(piece) for piece in codes.split(chunk)), stream.finish()]
+        pieces = [*(stream.push(piece) for piece in torch.split(codes, chunk)), stream.finish()]
         difference = (torch.cat(pieces) - whole).abs().max() / whole.abs().max()
         yield f"codec: {frames} frames in chunks of {chunk}", float(difference)
 

@@ -16,9 +16,7 @@ WEIGHTS = Path(__file__).parents[2] / "weights"
 def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
     synthesizer = Synthesizer.load(WEIGHTS, "cpu", threads=1, max_text_chars=200)
     job = SpeechJob("id", "Rice is often served in round bowls.", SamplingParams(seed=1))
-    chunks = list(
-        synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
-    )
+    chunks = list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
     result, samples = chunks[-1].result, np.concatenate([chunk.samples for chunk in chunks])
     assert result is not None
     assert result.finish_reason == "stop"

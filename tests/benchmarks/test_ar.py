@@ -17,7 +17,7 @@ def test_our_loop_the_uncached_one_and_transformers_draw_the_same_greedy_codes()
     for parameter in model.parameters():
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.3)
-    model.heads[0].bias.zero_()
+    torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
     prefix = torch.randn(PREFIX, CONFIG.width)
     codes, _ = ours(model, prefix, 60, greedy=True, capacity=256)
     assert len(set(codes)) > 5

@@ -1,10 +1,11 @@
 """The codec: streams equal one piece, and everything equals the package `encodec`."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.checkpoints.encodec import codec_from_encodec
 from models.checkpoints.files import CheckpointError
@@ -18,7 +19,7 @@ OFFICIAL = CodecConfig()
 
 def small_codec(pad_mode: str, gain: float = 1.0) -> Codec:
     torch.manual_seed(0)
-    codec = Codec(CodecConfig(pad_mode=pad_mode, gain=gain, **SMALL))  # type: ignore[arg-type]
+    codec = Codec(CodecConfig(pad_mode=pad_mode, gain=gain, **SMALL))
     codec.quantizer.codebooks.normal_()
     return codec.eval()
 
@@ -111,13 +112,13 @@ def test_samples_of_a_wrong_shape_are_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def oracle() -> nn.Module:
+def oracle() -> Any:
     """Return EnCodec at 24 kHz with the official shapes and random weights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its use of torch's old weight norm
         encodec = import_encodec()
         torch.manual_seed(0)
-        model: nn.Module = encodec.EncodecModel._get_model(
+        model: Any = encodec.EncodecModel._get_model(
             target_bandwidths=[1.5, 3, 6, 12, 24], sample_rate=24_000, channels=1
         )
     model.set_target_bandwidth(6.0)
@@ -128,15 +129,13 @@ def oracle() -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def ported(oracle: nn.Module) -> Codec:
+def ported(oracle: Any) -> Codec:
     return codec_from_encodec(oracle.state_dict(), OFFICIAL)
 
 
 @pytest.mark.parametrize("samples", [320, 2000, 2240, 16_000, 24_001])
 @torch.inference_mode()
-def test_encoding_equals_the_encodec_package(
-    oracle: nn.Module, ported: Codec, samples: int
-) -> None:
+def test_encoding_equals_the_encodec_package(oracle: Any, ported: Codec, samples: int) -> None:
     x = torch.randn(samples, generator=torch.Generator().manual_seed(1)) * 0.1
     assert_close(ported.encoder(x[None, None]), oracle.encoder(x[None, None]), 1e-4)
     expected = oracle.encode(x[None, None])[0][0][0].T
@@ -145,14 +144,14 @@ def test_encoding_equals_the_encodec_package(
 
 @pytest.mark.parametrize("frames", [1, 3, 6, 7, 50])
 @torch.inference_mode()
-def test_decoding_equals_the_encodec_package(oracle: nn.Module, ported: Codec, frames: int) -> None:
+def test_decoding_equals_the_encodec_package(oracle: Any, ported: Codec, frames: int) -> None:
     codes = some_codes(frames, codes=1024)
     expected = oracle.decode([(codes.T[None], None)])[0, 0]
     assert_close(ported.decode(codes), expected)
     assert_close(streamed(ported, codes, [1] * frames), expected)
 
 
-def test_missing_and_misshapen_encodec_tensors_are_named(oracle: nn.Module) -> None:
+def test_missing_and_misshapen_encodec_tensors_are_named(oracle: Any) -> None:
     tensors = dict(oracle.state_dict())
     bias = "decoder.model.0.conv.conv.bias"
     with pytest.raises(CheckpointError, match=r"decoder\.model\.0\.conv\.conv\.bias is missing"):

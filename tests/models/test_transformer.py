@@ -27,7 +27,8 @@ def vectors(count: int, seed: int = 0) -> Tensor:
 
 def uncached(stack: Transformer, x: Tensor, ranks: Tensor | None = None) -> Tensor:
     positions = torch.arange(len(x))[None]
-    return stack(x[None], positions, None if ranks is None else ranks[None])[0]
+    hidden: Tensor = stack(x[None], positions, None if ranks is None else ranks[None])
+    return hidden[0]
 
 
 def test_a_prefill_and_steps_equal_the_uncached_pass(stack: Transformer) -> None:

@@ -51,7 +51,12 @@ def test_an_utterance_may_stop_before_its_first_frame(speech) -> None:
 
 def test_it_stops_when_it_is_told_to(speech) -> None:
     told: list[int] = []
-    decoded = decode(speech, ENDLESS, on_frame=lambda count: told.append(count) or count < 5)
+
+    def on_frame(count: int) -> bool:
+        told.append(count)
+        return count < 5
+
+    decoded = decode(speech, ENDLESS, on_frame)
     assert told == [1, 2, 3, 4, 5]
     assert (decoded.finish_reason, tuple(decoded.codes.shape)) == ("cancelled", (5, 1))
 

@@ -58,7 +58,7 @@ def test_it_gives_a_chunk_an_utterance_and_the_account_with_the_last(synthesizer
     assert (result.timings.queue_s, result.timings.ar_s, result.timings.nar_s) == (0.5, 0.5, 0.25)
     assert result.timings.total_s > 0.5
     assert [call.utterance for call in calls] == [0, 1]
-    assert all(len(call.prompt) == 38 for call in calls)
+    assert all(call.prompt is not None and len(call.prompt) == 38 for call in calls)
 
 
 def test_the_hash_is_of_all_codes_in_order_as_int16(synthesizer, monkeypatch):
