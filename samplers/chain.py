@@ -84,7 +84,9 @@ class ArSampler:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
         place = torch.device(device)
         self._stop_token, self._max_frames = stop_token, max_frames
-        self._tracks_runs = any(p.dry_multiplier > 0 or p.no_repeat_ngram_size > 0 for p in params)
+        self._tracks_runs = any(
+            p.dry_multiplier > 0 or p.no_repeat_ngram_size > 0 or p.backtrack for p in params
+        )
         self._history = History(count, max_frames, place, track_runs=self._tracks_runs)
         self._lookback = max((_lookback(p, max_frames) for p in params), default=0)
         self._stopped = torch.zeros(count, dtype=torch.bool, device=place)
@@ -95,6 +97,11 @@ class ArSampler:
         rows = Rows(params, vocab_size, stop_token, place)
         self._groups = _group(rows)
         self._terminal = Terminal(rows, max_frames)
+
+    @property
+    def history(self) -> History:
+        """What was drawn, with its runs where a row has `backtrack`; to look at only."""
+        return self._history
 
     @property
     def lengths(self) -> Tensor:

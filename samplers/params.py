@@ -89,7 +89,8 @@ class SamplingParams(BaseModel):
         group="bans", off=[],
     )
     ban_sequences: tuple[BannedSequence, ...] = _knob(
-        (), "Sequences of codes whose last code is punished when the others were just drawn.",
+        (), "Sequences of codes whose last code is punished when the others were just drawn; with "
+        "backtrack, one that was completed all the same is taken back to its first code.",
         group="bans", off=[], max_length=64,
     )
     min_frames: int = _knob(
@@ -292,6 +293,45 @@ class SamplingParams(BaseModel):
     temperature_last: bool = _knob(
         False, "Move the temperature behind the filters, so that they see the model's own odds.",
         group="order", off=False,
+    )
+
+    backtrack: bool = _knob(
+        False, "Take back a loop or a long silence while decoding, and go on from where it began.",
+        group="backtrack", off=False,
+    )
+    backtrack_max_period: int = _knob(
+        75, "Longest sequence of codes whose repetition counts as a loop.",
+        group="backtrack", unit="frames", step=1, top=150, ge=1,
+    )
+    backtrack_min_repeats: int = _knob(
+        4, "How many copies of a sequence in a row make a loop.",
+        group="backtrack", step=1, top=16, ge=2,
+    )
+    backtrack_min_frames: int = _knob(
+        30, "How long a loop must be, all copies together.",
+        group="backtrack", unit="frames", step=1, top=150, ge=2,
+    )
+    backtrack_max_silence: int = _knob(
+        150, "Longest silence; a longer one is taken back. 0 allows any.",
+        group="backtrack", off=0, unit="frames", step=1, top=750, ge=0,
+    )
+    backtrack_window: int = _knob(
+        75, "A frame is final once this many newer ones exist; a loop that lies deeper ends the "
+        "utterance as stuck.",
+        group="backtrack", unit="frames", step=1, top=750, ge=1,
+    )
+    backtrack_budget: int = _knob(
+        8, "How often an utterance may be taken back before it is ended as stuck.",
+        group="backtrack", off=0, step=1, top=32, ge=0,
+    )
+    backtrack_factor: float = _knob(
+        0.1, "What the odds of the code that led into a loop are multiplied by in its place, each "
+        "time it does so; the second time it is forbidden there.",
+        group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+    )
+    backtrack_strength: float = _knob(
+        1.0, "Exponent on backtrack_factor; 100 or more forbids the code at once.",
+        group="backtrack", off=0.0, step=0.5, top=100.0, ge=0.0,
     )
 
     nar_levels: int = _knob(

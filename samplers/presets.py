@@ -12,14 +12,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     # The likeliest code at every step: the same speech whatever the seed.
     "greedy": {"temperature": 0.0},
-    # Few surprises: truncated, slightly cooled, and pushed out of loops without touching odds
-    # further than a second back. Starting points, to be measured on the built-in voice.
+    # Few surprises: truncated, slightly cooled, pushed out of loops without touching odds further
+    # than a second back, and taken back out of them where that did not help. Starting points, to
+    # be measured on the built-in voice.
     "stable": {
         "temperature": 0.8,
         "top_p": 0.9,
         "repetition_penalty": 1.05,
         "repetition_penalty_decay": -0.5,
         "repetition_penalty_mode": "additive",
+        "backtrack": True,
     },
     # Livelier prosody: the tail is cut relative to the best code, so heat stays intelligible.
     "expressive": {"temperature": 1.1, "min_p": 0.05},

@@ -4,11 +4,19 @@ Kept in memory and bounded; touched on the event loop alone. Never logged: it ho
 """
 
 from collections import OrderedDict
+from typing import Any
 
 from pydantic import BaseModel, Field
 
 from app.engine.errors import UnknownSpeech
-from app.engine.job import FinishReason, SpeechJob, SpeechResult, SpokenUtterance, Timings
+from app.engine.job import (
+    Backtrack,
+    FinishReason,
+    SpeechJob,
+    SpeechResult,
+    SpokenUtterance,
+    Timings,
+)
 from samplers.params import SamplingParams
 from samplers.trace import entries
 
@@ -24,18 +32,20 @@ class RequestReport(BaseModel):
 
 
 class UtteranceReport(BaseModel):
-    """One piece of the text; the last three only where the request had `trace`."""
+    """One piece of the text; the last three fields only where the request had `trace`."""
 
     codes: list[list[int]] = Field(description="One list a frame, its levels in order.")
     finish_reason: FinishReason
+    backtracks: list[Backtrack] = Field(description="How often it was taken back, and why.")
     tokens: list[dict[str, int | float | bool | None]] | None = Field(
-        description="One record a token, the stop included; see docs/trace.md."
+        description="One record a draw, those taken back and the stop included; see docs/trace.md."
     )
     scores: list[float | None] | None = Field(
-        description="Log-probability of each token under what it was drawn from; 0 where greedy."
+        description="Log-probability of each token that stayed, under what it was drawn from; "
+        "0 where greedy."
     )
     logprobs: list[float | None] | None = Field(
-        description="Log-probability of each token under the model's own logits, temperature 1."
+        description="Log-probability of each token that stayed, under the model's own logits."
     )
 
 
@@ -102,10 +112,21 @@ def report_json(job: SpeechJob, result: SpeechResult) -> str:
 
 def _utterance(spoken: SpokenUtterance) -> UtteranceReport:
     tokens = None if spoken.trace is None else entries(spoken.trace)
+    stayed = None if tokens is None else _stayed(tokens, spoken)
     return UtteranceReport(
         codes=spoken.codes.tolist(),
         finish_reason=spoken.finish_reason,
+        backtracks=list(spoken.backtracks),
         tokens=tokens,
-        scores=None if tokens is None else [token["score"] for token in tokens],
-        logprobs=None if tokens is None else [token["logprob"] for token in tokens],
+        scores=None if stayed is None else [token["score"] for token in stayed],
+        logprobs=None if stayed is None else [token["logprob"] for token in stayed],
     )
+
+
+def _stayed(tokens: list[dict[str, Any]], spoken: SpokenUtterance) -> list[dict[str, Any]]:
+    """Leave out what was taken back: of draws for the same frame the last one stayed."""
+    stayed: list[dict[str, Any]] = []
+    for token in tokens:
+        del stayed[token["frame"] :]
+        stayed.append(token)
+    return stayed[: len(spoken.codes) + (spoken.finish_reason == "stop")]

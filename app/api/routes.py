@@ -239,6 +239,7 @@ def _headers(result: SpeechResult) -> dict[str, str]:
         "X-Preset": result.params.preset,
         "X-Voice": result.voice,
         "X-Finish-Reason": result.finish_reason,
+        "X-Backtracks": str(result.backtracks),
         "X-Codes-SHA256": result.codes_sha256,
         "X-Frames": str(result.frames),
         "X-Audio-Ms": f"{1000 * result.audio_s:.0f}",

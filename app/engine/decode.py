@@ -11,7 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from app.engine.job import TraceColumns
+from app.engine.backtracking import Backtracker
+from app.engine.job import Backtrack, TraceColumns
 from models.cache import KVCache
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
@@ -20,7 +21,7 @@ from samplers.nar import sample_nar
 from samplers.params import SamplingParams
 from samplers.trace import Trace
 
-FinishReason = Literal["stop", "length", "cancelled"]
+FinishReason = Literal["stop", "length", "stuck", "cancelled"]
 
 OnFrame = Callable[[int], bool]
 """Called with the count after every frame; False stops."""
@@ -39,6 +40,7 @@ class Piece:
         prompt: ``[Tp, K]`` codes of the voice, or None.
         language: Its index in the model's languages.
         trace: Whether to record what is seen and done at every token of the AR.
+        silent: ``(V,)`` bool, the codes of silence; None if none are known.
     """
 
     phoneme_ids: Sequence[int]
@@ -49,10 +51,19 @@ class Piece:
     prompt: Tensor | None = None
     language: int = 0
     trace: bool = False
+    silent: Tensor | None = None
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Assemble what stands before the response."""
         return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
+
+    def backtracker(self, model: Valle) -> Backtracker:
+        """Make what notices that this utterance is stuck."""
+        config, device = model.config, model.separator.device
+        silent = self.silent
+        if silent is None:
+            silent = torch.zeros(config.codes, dtype=torch.bool, device=device)
+        return Backtracker(self.params, silent, first_block=config.block_frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class Decoded:
     ar_s: float
     nar_s: float
     trace: TraceColumns | None = None
+    backtracks: tuple[Backtrack, ...] = ()
 
 
 @torch.inference_mode()
@@ -85,65 +97,126 @@ def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: On
     """
     started_s = perf_counter()
     trace = Trace() if piece.trace else None
-    level_0, finish_reason = _decode_ar(model, piece, on_frame, trace)
+    ar = _Ar(model, piece, trace)
+    finish_reason = ar.run(on_frame)
     ar_s = perf_counter() - started_s
-    codes = level_0[:, None]
+    codes = ar.codes[:, None]
     if len(codes) and finish_reason != "cancelled":
         codes = _decode_nar(model, codebooks, piece, codes)
     nar_s = perf_counter() - started_s - ar_s
-    return Decoded(codes, finish_reason, ar_s, nar_s, trace.columns(0) if trace else None)
+    return Decoded(
+        codes,
+        finish_reason,
+        ar_s,
+        nar_s,
+        trace.columns(0) if trace else None,
+        tuple(ar.backtracker.taken) if ar.backtracker else (),
+    )
 
 
-def _decode_ar(
-    model: Valle, piece: Piece, on_frame: OnFrame, trace: Trace | None
-) -> tuple[Tensor, FinishReason]:
-    """Return level 0 ``[T]`` and why it ended.
+class _Ar:
+    """Level 0 of one utterance while it is drawn.
 
     A guided utterance takes two slots, the second without its words; both are fed what was drawn.
     """
-    config, params, device = model.config, piece.params, model.separator.device
-    prefixes = [piece.prefix(model, 0)]
-    if params.cfg_strength > 1:
-        prefixes.append(model.null_prefix(0, language=piece.language))
-    slots = range(len(prefixes))
-    max_length = max(map(len, prefixes)) + piece.max_frames
-    cache = KVCache(config, slots=len(slots), max_length=max_length, device=device)
-    sampler = ArSampler(
-        [params],
-        [piece.seed],
-        stop_token=config.stop_token,
-        vocab_size=config.codes + 1,
-        max_frames=piece.max_frames,
-        utterances=[piece.utterance],
-        device=device,
-    )
-    strength, rescale = torch.tensor(
-        [[params.cfg_strength], [params.cfg_rescale]], device=device
-    ).unbind()
-    last = [
-        model.transformer.extend(
-            prefix.embeddings, prefix.positions, cache, slot, model.ranks(0, prefix.blocks)
-        )[-1:]
-        for slot, prefix in enumerate(prefixes)
-    ]
-    hidden = torch.cat(last)
-    positions = torch.arange(piece.max_frames, device=device)[:, None].expand(-1, len(slots))
-    drawn: list[Tensor] = []
-    while True:
-        logits = model.logits(hidden, 0)
+
+    def __init__(self, model: Valle, piece: Piece, trace: Trace | None) -> None:
+        """Read the prefix, or both."""
+        self._model, self._piece, self._trace = model, piece, trace
+        config, params, device = model.config, piece.params, model.separator.device
+        self._prefixes = [piece.prefix(model, 0)]
+        if params.cfg_strength > 1:
+            self._prefixes.append(model.null_prefix(0, language=piece.language))
+        self._slots = range(len(self._prefixes))
+        max_length = max(map(len, self._prefixes)) + piece.max_frames
+        self._cache = KVCache(config, slots=len(self._slots), max_length=max_length, device=device)
+        self._sampler = ArSampler(
+            [params],
+            [piece.seed],
+            stop_token=config.stop_token,
+            vocab_size=config.codes + 1,
+            max_frames=piece.max_frames,
+            utterances=[piece.utterance],
+            device=device,
+        )
+        self._guidance = torch.tensor(
+            [[params.cfg_strength], [params.cfg_rescale]], device=device
+        ).unbind()
+        self._first = self._hidden = self._read_prefixes()
+        positions = torch.arange(piece.max_frames, device=device)
+        self._positions = positions[:, None].expand(-1, len(self._slots))
+        self._drawn: list[Tensor] = []
+        self.backtracker = piece.backtracker(model) if params.backtrack else None
+
+    @property
+    def codes(self) -> Tensor:
+        """``[T]`` int64: what was drawn and stayed."""
+        nothing = torch.zeros(0, dtype=torch.int64, device=self._hidden.device)
+        return torch.cat([nothing, *self._drawn])
+
+    def run(self, on_frame: OnFrame) -> FinishReason:
+        """Draw until the utterance ends, and return why it did."""
+        while True:
+            token = self._draw()
+            if int(token) == self._model.config.stop_token:
+                return "stop"
+            self._drawn.append(token)
+            if not on_frame(len(self._drawn)):
+                return "cancelled"
+            verdict = self.backtracker.look(self._sampler.history) if self.backtracker else None
+            if verdict is not None:
+                self._rewind(verdict.keep)
+                if verdict.stuck:
+                    return "stuck"
+            if len(self._drawn) == self._piece.max_frames:
+                return "length"
+            self._feed()
+
+    def _read_prefixes(self) -> Tensor:
+        """Return ``[slots, D]``, from which frame 0 is predicted."""
+        model = self._model
+        last = [
+            model.transformer.extend(
+                prefix.embeddings,
+                prefix.positions,
+                self._cache,
+                slot,
+                model.ranks(0, prefix.blocks),
+            )[-1:]
+            for slot, prefix in enumerate(self._prefixes)
+        ]
+        return torch.cat(last)
+
+    def _draw(self) -> Tensor:
+        """Draw the next token ``[1]``."""
+        logits = self._model.logits(self._hidden, 0)
         own = logits[:1]
-        if len(slots) > 1:
-            logits = guide(logits[:1, None], logits[1:, None], strength, rescale)[:, 0]
-        token = sampler.step(logits, trace, own)
-        if int(token) == config.stop_token:
-            return _joined(drawn, device), "stop"
-        drawn.append(token)
-        if not on_frame(len(drawn)):
-            return _joined(drawn, device), "cancelled"
-        if len(drawn) == piece.max_frames:
-            return _joined(drawn, device), "length"
-        embedding = model.embed_response(token[:, None], 0).expand(len(slots), -1)
-        hidden = model.transformer.step(embedding, positions[len(drawn) - 1], cache, slots)
+        if len(self._slots) > 1:
+            logits = guide(own[:, None], logits[1:, None], *self._guidance)[:, 0]
+        if self.backtracker:
+            logits = self.backtracker.discourage(logits, len(self._drawn))
+        return self._sampler.step(logits, self._trace, own)
+
+    def _feed(self) -> None:
+        """Feed the newest frame, so that the next one can be predicted."""
+        frames = len(self._drawn)
+        if not frames:  # all was taken back
+            self._hidden = self._first
+            return
+        embedding = self._model.embed_response(self._drawn[-1][:, None], 0)
+        self._hidden = self._model.transformer.step(
+            embedding.expand(len(self._slots), -1),
+            self._positions[frames - 1],
+            self._cache,
+            self._slots,
+        )
+
+    def _rewind(self, keep: int) -> None:
+        """Take back all frames but the first ``keep``; the last of those is to be fed again."""
+        del self._drawn[keep:]
+        self._sampler.rewind(0, keep)
+        for slot, prefix in enumerate(self._prefixes):
+            self._cache.rewind(slot, len(prefix) + max(0, keep - 1))
 
 
 def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) -> Tensor:
@@ -159,7 +232,3 @@ def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) ->
         )
         codes = torch.cat([codes, drawn[:, None]], 1)
     return codes
-
-
-def _joined(drawn: list[Tensor], device: torch.device) -> Tensor:
-    return torch.cat(drawn) if drawn else torch.zeros(0, dtype=torch.int64, device=device)

@@ -54,6 +54,26 @@ class Timings:
     total_s: float
 
 
+BacktrackCause = Literal["loop", "silence", "sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backtrack:
+    """One time that an utterance was taken back.
+
+    Args:
+        cause: What was found: a loop, too long a silence, or a sequence of `ban_sequences`.
+        frames: How many frames there were.
+        kept: How many of them were kept.
+        code: What had been drawn next, and is now less likely there.
+    """
+
+    cause: BacktrackCause
+    frames: int
+    kept: int
+    code: int
+
+
 @dataclass(frozen=True, slots=True)
 class SpokenUtterance:
     """What became of one piece of the text.
@@ -62,11 +82,13 @@ class SpokenUtterance:
         codes: ``[T, K]`` int16.
         finish_reason: Why its AR ended.
         trace: Only where the job asked for it; empty for an utterance that is a mere pause.
+        backtracks: In order.
     """
 
     codes: NDArray[np.int16]
     finish_reason: FinishReason
     trace: TraceColumns | None = None
+    backtracks: tuple[Backtrack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +120,11 @@ class SpeechResult:
     audio_s: float
     timings: Timings
     utterances: tuple[SpokenUtterance, ...] = ()
+
+    @property
+    def backtracks(self) -> int:
+        """How often an utterance was taken back."""
+        return sum(len(utterance.backtracks) for utterance in self.utterances)
 
     @property
     def real_time_factor(self) -> float:

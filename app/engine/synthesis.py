@@ -31,6 +31,7 @@ from app.engine.job import (
 from app.engine.speaking import ModelInfo, OnProgress, Plan
 from app.engine.stream import Joiner
 from models.checkpoints import CheckpointError, SpeechModel, load_speech_model
+from models.silence import silent_codes
 from models.text import TextError, Utterance, encode_phonemes, prepare
 from models.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
@@ -67,6 +68,7 @@ class Synthesizer:
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
+        self._silent = silent_codes(speech.codec)
         self.info = ModelInfo(
             speech.name,
             speech.sha256,
@@ -138,7 +140,7 @@ class Synthesizer:
         """
         started_s = perf_counter()
         utterances = self._utterances(plan)
-        run = _Run(self._speech, plan, self._prompts.of(plan.voice), on_progress)
+        run = _Run(self._speech, plan, self._prompts.of(plan.voice), self._silent, on_progress)
         run.text_s = perf_counter() - started_s
         for number, utterance in enumerate(utterances):
             samples = run.speak(utterance, number, len(utterances))
@@ -178,9 +180,14 @@ class _Run:
     """A job while it is spoken: what is made so far."""
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, prompt: Tensor | None, on_progress: OnProgress
+        self,
+        speech: SpeechModel,
+        plan: Plan,
+        prompt: Tensor | None,
+        silent: Tensor,
+        on_progress: OnProgress,
     ) -> None:
-        self._speech, self._plan, self._prompt = speech, plan, prompt
+        self._speech, self._plan, self._prompt, self._silent = speech, plan, prompt, silent
         self._on_progress = on_progress
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._joiner = Joiner(speech.codec.config.sample_rate_hz)
@@ -208,7 +215,9 @@ class _Run:
         started_s = perf_counter()
         codes, kept = decoded.codes, decoded.codes.cpu().numpy().astype("<i2")
         self._digest.update(kept.tobytes())
-        self._spoken.append(SpokenUtterance(kept, decoded.finish_reason, decoded.trace))
+        self._spoken.append(
+            SpokenUtterance(kept, decoded.finish_reason, decoded.trace, decoded.backtracks)
+        )
         self._frames += len(codes)
         self.frames_left -= len(codes)
         sound = np.zeros(0, np.float32)
@@ -268,6 +277,7 @@ class _Run:
             prompt=self._prompt,
             language=config.languages.index(plan.language),
             trace=plan.job.trace,
+            silent=self._silent,
         )
         codebooks = self._speech.codec.quantizer.codebooks
         decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)

@@ -75,6 +75,32 @@ def test_a_trace_has_a_record_a_token_and_changes_no_code(toy_server, knobs) -> 
     assert no_number == ("mirostat_mode" not in knobs)
 
 
+def test_what_was_taken_back_is_counted_and_told_and_has_no_score(toy_server) -> None:
+    stuck = {"ban_tokens": [STOP], "temperature": 0, "preset": "stable"}
+    eager = {"backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+    headers, report = ask(toy_server, **stuck, **eager, trace=True, max_duration_s=2)
+    assert int(headers["x-backtracks"]) > 0
+    assert int(headers["x-backtracks"]) == sum(len(u["backtracks"]) for u in report["utterances"])
+    for utterance in report["utterances"]:
+        codes, tokens = utterance["codes"], utterance["tokens"]
+        assert len(codes) == len(utterance["scores"]) == len(utterance["logprobs"])
+        dropped = len(tokens) - len(codes)
+        known = sum(one["frames"] - one["kept"] for one in utterance["backtracks"])
+        assert dropped >= known
+        assert (dropped == known) == (utterance["finish_reason"] != "stuck")
+        for one in utterance["backtracks"]:
+            assert one["cause"] == "loop"
+
+
+def test_the_default_takes_nothing_back(toy_server) -> None:
+    headers, report = ask(toy_server)
+    assert headers["x-backtracks"] == "0"
+    assert report["request"]["params"]["backtrack"] is False
+    assert [utterance["backtracks"] for utterance in report["utterances"]] == [
+        [] for _ in report["utterances"]
+    ]
+
+
 def test_an_unknown_id_is_a_404_in_the_one_body(toy_server) -> None:
     answer = toy_server.get("/v1/audio/speech/nothing")
     assert answer.status_code == 404
