@@ -25,6 +25,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     # Livelier prosody: the tail is cut relative to the best code, so heat stays intelligible.
     "expressive": {"temperature": 1.1, "min_p": 0.05},
+    # What the built-in voice speaks with, chosen on sentences that were kept out of its training:
+    # guided towards the words, and with finer levels that do not guess.
+    "builtin": {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "cfg_strength": 2.0,
+        "cfg_rescale": 0.0,
+        "nar_decision": "mean",
+    },
     # What `transformers` does with `do_sample=True`: generation defaults, penalty once per code
     # over the whole history.
     "hf": {

@@ -43,6 +43,7 @@ CONFIG = ModelConfig(
     max_phonemes=100,  # 99 of 100 sentences of the corpus
     max_prompt_frames=0,  # one voice: there is nothing to hear in a prompt
     has_null_condition=True,
+    preset="builtin",
 )
 POSITIONS = 3600  # of a batch, padding included
 # The words hang on level 0, and more on the coarse levels than on the finest, which are close to
