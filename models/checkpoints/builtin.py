@@ -72,6 +72,7 @@ def load_lm(folder: Path) -> Valle:
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
     fill(model, read_tensors(files), str(folder))
+    model.lay_out_for_steps()
     return model.eval().requires_grad_(False)
 
 
