@@ -6,9 +6,9 @@ Two stages. *Warm*: the decoder inverts, and the encoder regresses, the log-mel 
 same frame as the latent; without it the whole stays on the mean spectrum. *Quantised*: residual
 vector quantisation with a random number of levels, reconstruction losses on log-mel and magnitude
 at five windows. The encoder stays tied to the log-mel latent by a small loss all along: codes that
-follow the spectrum rather than the phase are what a language model can predict.
+follow the spectrum rather than the phase should be easier for a language model to predict.
 
-Checkpoints and the log go to the cache; `--export` writes the folder that the service loads.
+Checkpoints and the log go to the cache; `training.export` writes what the service loads.
 """
 
 import argparse
