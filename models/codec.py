@@ -8,7 +8,6 @@ never an attribute of the shared weights, so any number of streams may use one c
 It knows nothing of language models, containers or voices.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import cast
 
@@ -193,17 +192,20 @@ class Quantizer(nn.Module):
         """Return the codes ``[T, K]`` int64 nearest to ``latent`` ``[T, D]``, level by level."""
         codes, residual = [], latent
         for book in self.codebooks:
-            # argmin |r - e|^2 without the term in |r|^2, which is the same for all e
-            distance = book.pow(2).sum(1) - 2 * residual @ book.T
-            nearest = distance.argmin(1)
-            residual = residual - book[nearest]
-            codes.append(nearest)
+            codes.append(nearest(residual, book))
+            residual = residual - book[codes[-1]]
         return torch.stack(codes, 1)
 
     def decode(self, codes: Tensor) -> Tensor:
         """Return the latent ``[T, D]`` of ``codes`` ``[T, K']``, K' from 1 to all levels."""
         levels = torch.arange(codes.shape[1], device=codes.device)
         return self.codebooks[levels, codes].sum(1)
+
+
+def nearest(vectors: Tensor, book: Tensor) -> Tensor:
+    """Return the index ``[N]`` of the row of ``book`` ``[V, D]`` nearest to each of ``[N, D]``."""
+    # argmin |v - e|^2 without the term in |v|^2, which is the same for all e
+    return (book.pow(2).sum(1) - 2 * vectors @ book.T).argmin(1)
 
 
 class Codec(nn.Module):
@@ -215,15 +217,6 @@ class Codec(nn.Module):
         self.encoder = _Stack(_encoder_layers(config))
         self.decoder = _Stack(_decoder_layers(config))
         self.quantizer = Quantizer(config)
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the weights: codes made with one codec mean nothing to another."""
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().float().cpu().numpy().tobytes())
-        return digest.hexdigest()
 
     @torch.inference_mode()
     def encode(self, samples: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A voice: a few seconds of speech that the model imitates, with its language.
 
-What is kept is the audio. Codes are derived with the loaded codec and cached under its hash, so
+What is kept is the audio. Codes are derived with the loaded codec and live as long as it does, so
 voices survive a change of model. Names come from outside and only ever serve as keys of a
 dictionary, never as a path.
 """

@@ -15,8 +15,9 @@ import json
 import multiprocessing
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -95,13 +96,19 @@ def _tidy(text: str) -> str | None:
     return text if text[-1] in ".?!" else text.rstrip(",-' ") + "."
 
 
-def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
-    """Read one shard's sentences aloud; return the seconds of speech written."""
+@cache
+def _teacher() -> Callable[..., object]:
+    """Load the teacher, once a process."""
     from hibari import Hibari
 
+    return Hibari()
+
+
+def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
+    """Read one shard's sentences aloud; return the seconds of speech written."""
     folder, number, texts = task
     samples_path, index_path = _shard_paths(folder, number)
-    teacher = _speak_shard.__dict__.setdefault("teacher", Hibari())
+    teacher = _teacher()
     position, parts, index = 0, [], []
     for text in texts:
         audio = np.asarray(teacher(text, seed=0), dtype=np.float32)

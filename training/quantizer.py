@@ -7,7 +7,7 @@ gradient; Zeghidour et al. 2021 (arXiv:2107.03312) for the residual levels and l
 import torch
 from torch import Tensor
 
-from models.codec import Quantizer
+from models.codec import Quantizer, nearest
 
 DECAY = 0.99
 # EnCodec's 2 assumes batches of tens of thousands of frames; ours have some hundreds.
@@ -77,8 +77,3 @@ class QuantizerTrainer:
         count = self.books.shape[1]
         sums = torch.zeros(count, vectors.shape[1]).index_add_(0, codes, vectors)
         return sums, torch.bincount(codes, minlength=count).float()
-
-
-def nearest(vectors: Tensor, book: Tensor) -> Tensor:
-    """Return the index ``[N]`` of the row of ``book`` ``[V, D]`` nearest to each of ``[N, D]``."""
-    return (book.pow(2).sum(1) - 2 * vectors @ book.T).argmin(1)
