@@ -10,8 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Segment = Literal["lang", "level", "prom", "phn", "resp"]
 MaskKind = Literal["causal", "block_causal", "full"]
+CodeSums = Literal["inclusive", "exclusive", "none"]
 
 UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
+LENGTH_TOKENS = 11  # of the length task: ten digits and the stop
 
 
 class _Shape(BaseModel):
@@ -37,14 +39,40 @@ class ModelConfig(_Shape):
     max_phonemes: int = Field(
         250, gt=0, description="Longest utterance it was trained on; longer sentences are split."
     )
+    phoneme_vocabulary: dict[str, int] = Field(
+        {},
+        description="Every name and its id, where phonemes are merged by byte pairs and names may "
+        "share an id; empty: each symbol stands for itself.",
+    )
     languages: tuple[str, ...] = Field(("en",), description="In the order of their ids.")
+    language_rows: int = Field(
+        0,
+        ge=0,
+        description="Rows of the language table where fewer; languages past them share "
+        "the last one. 0: a row each.",
+    )
     segments: tuple[Segment, ...] = ("lang", "level", "prom", "phn", "resp")
     nar_mask: MaskKind = "block_causal"
     block_frames: int = Field(15, gt=0, description="Response frames in a block of block_causal.")
+    unified_positions: bool = Field(
+        False, description="Positions count through; otherwise each segment counts from 0."
+    )
+    prompt_sums: CodeSums = Field(
+        "inclusive",
+        description="Which levels of the prompt level q hears: all below q, all but the last of "
+        "those, or that one alone.",
+    )
+    response_sums: CodeSums = Field("inclusive", description="The same, of the response.")
+    masked_level_0: bool = Field(
+        False, description="Can also draw level 0 in masked passes, and tell its length."
+    )
     max_prompt_frames: int = Field(
         225, ge=0, description="Frames of the voice that the model was trained to hear; 0 is none."
     )
     has_null_condition: bool = Field(False, description="Trained for guidance by dropped text.")
+    nar_has_null_condition: bool = Field(
+        False, description="The same of the finer levels: prompt and text dropped together."
+    )
     preset: str = Field("default", description="Sampling preset that `auto` resolves to.")
 
     @model_validator(mode="after")
@@ -68,9 +96,16 @@ class ModelConfig(_Shape):
         return self.codes
 
     @property
+    def mask_token(self) -> int:
+        """The level-0 id of a frame that masked passes have yet to draw."""
+        return self.codes
+
+    @property
     def phoneme_ids(self) -> dict[str, int]:
         """Return each symbol's id."""
-        return {symbol: number for number, symbol in enumerate(self.phonemes, start=EOS_ID + 1)}
+        return self.phoneme_vocabulary or {
+            symbol: number for number, symbol in enumerate(self.phonemes, start=EOS_ID + 1)
+        }
 
 
 class CodecConfig(_Shape):

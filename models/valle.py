@@ -6,7 +6,8 @@ none. Response frame i therefore always has position i, which makes a KV cache e
 
 Level 0 is autoregressive (AR): causal, position i predicts frame i + 1, the last position before
 the response predicts frame 0. Levels 1 and up are not (NAR): position i predicts frame i of its
-level from the codes of all lower levels.
+level from the codes of lower levels. Some models can also draw level 0 in passes over all frames,
+of which those still open are masked, and tell the number of frames beforehand, digit by digit.
 
 It returns logits; it never draws a token.
 """
@@ -18,7 +19,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from models.config import BOS_ID, EOS_ID, ModelConfig
+from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.transformer import Transformer
 
 
@@ -30,11 +31,13 @@ class Prefix:
         embeddings: ``[S, D]``.
         positions: ``[S]`` int64.
         blocks: ``[S]`` int64, 0 up to the prompt, 1 for the phonemes: the ranks of block-causal.
+        response_start: Position of response frame 0; not 0 where positions count through.
     """
 
     embeddings: Tensor
     positions: Tensor
     blocks: Tensor
+    response_start: int = 0
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -48,7 +51,7 @@ class Valle(nn.Module):
         self.config = config
         width, codes, levels = config.width, config.codes, config.levels
         self.phonemes = nn.Embedding(EOS_ID + 1 + len(config.phonemes), width)
-        self.languages = nn.Embedding(len(config.languages), width)
+        self.languages = nn.Embedding(config.language_rows or len(config.languages), width)
         self.level = nn.Embedding(levels, width)
         self.separator = nn.Parameter(torch.zeros(width))
         # Table 0 is the AR's own and holds the stop token; table k + 1 is the NAR's for level k.
@@ -64,6 +67,11 @@ class Valle(nn.Module):
         self.heads = nn.ModuleList(
             nn.Linear(width, codes + (level == 0)) for level in range(levels)
         )
+        if config.masked_level_0:
+            self.masked_response = nn.Embedding(codes + 1, width)  # the last row is the mask
+            self.masked_head = nn.Linear(width, codes)
+            self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
+            self.length_head = nn.Linear(width, LENGTH_TOKENS)
 
     def prefix(
         self,
@@ -86,14 +94,14 @@ class Valle(nn.Module):
         """
         device = self.separator.device
         segments: dict[str, Tensor] = {
-            "lang": self.languages.weight[language, None],
+            "lang": self.languages.weight[min(language, self.languages.num_embeddings - 1), None],
             "level": self.level.weight[level, None],
             "phn": self.phonemes(torch.tensor(phoneme_ids, device=device)),
         }
         if prompt is not None and len(prompt):
             if not self.prompt:
                 raise ValueError("this model takes no voice prompt")
-            segments["prom"] = self._embed(self.prompt, prompt[:, : max(1, level)])
+            segments["prom"] = self._embed(self.prompt, prompt, level, self.config.prompt_sums)
         parts, positions, blocks = [], [], []
         for name in self.config.segments[:-1]:
             if name not in segments:
@@ -102,7 +110,11 @@ class Valle(nn.Module):
             count = len(segments[name]) + 1
             positions.append(torch.arange(count, device=device))
             blocks.append(torch.full((count,), int(name == "phn"), device=device))
-        return Prefix(torch.cat(parts), torch.cat(positions), torch.cat(blocks))
+        counted = torch.cat(positions)
+        if self.config.unified_positions:
+            counted = torch.arange(len(counted), device=device)
+        start = len(counted) if self.config.unified_positions else 0
+        return Prefix(torch.cat(parts), counted, torch.cat(blocks), start)
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
         """Assemble the prefix that says nothing, no words and no prompt, for guidance."""
@@ -112,12 +124,13 @@ class Valle(nn.Module):
         """Return the response's embeddings ``[T, D]`` as the given level sees it.
 
         Args:
-            codes: ``[T, >= max(1, level)]`` int64; level 0 sees level 0, others all lower levels.
+            codes: ``[T, >= max(1, level)]`` int64; level 0 sees level 0, others those lower levels
+                that ``config.response_sums`` says.
             level: The level to be predicted.
         """
         if level == 0:
             return self.response[0](codes[:, 0])
-        return self._embed(self.response[1:], codes[:, :level])
+        return self._embed(self.response[1:], codes, level, self.config.response_sums)
 
     def response_blocks(self, start: int, count: int) -> Tensor:
         """Return the block-causal ranks ``[count]`` of response frames from ``start`` on."""
@@ -131,9 +144,9 @@ class Valle(nn.Module):
             level: 0 is always causal; others as ``config.nar_mask`` says.
             blocks: ``[S]`` of the positions, from `Prefix.blocks` and `response_blocks`.
         """
-        if level == 0 or self.config.nar_mask == "causal":
+        if level == 0:
             return torch.arange(len(blocks), device=blocks.device)
-        return blocks if self.config.nar_mask == "block_causal" else torch.zeros_like(blocks)
+        return self._nar_ranks(blocks)
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
         """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry."""
@@ -150,15 +163,36 @@ class Valle(nn.Module):
         Returns:
             ``[T, V]``.
         """
-        response = self.embed_response(codes, level)
-        frames = torch.arange(len(response), device=response.device)
-        blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(response))])
-        hidden = self.transformer(
-            torch.cat([prefix.embeddings, response])[None],
-            torch.cat([prefix.positions, frames])[None],
-            self.ranks(level, blocks)[None],
-        )
-        return self.logits(hidden[0, len(prefix) :], level)
+        blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
+        hidden = self._run(prefix, self.embed_response(codes, level), self.ranks(level, blocks))
+        return self.logits(hidden[len(prefix) :], level)
+
+    def masked_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
+        """Predict level 0 at all frames from those that are known.
+
+        Args:
+            prefix: Made for level 0.
+            codes: ``[T]`` int64, ``config.mask_token`` where open.
+
+        Returns:
+            ``[T, V]``; there is no stop among them.
+        """
+        blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
+        hidden = self._run(prefix, self.masked_response(codes), self._nar_ranks(blocks))
+        return self.masked_head(hidden[len(prefix) :])
+
+    def length_logits(self, prefix: Prefix, digits: Tensor) -> Tensor:
+        """Predict the next digit of the number of frames.
+
+        Args:
+            prefix: Made for level 0.
+            digits: ``[n]`` int64, those so far; a 0 comes first.
+
+        Returns:
+            ``[LENGTH_TOKENS]``: ten digits and the stop.
+        """
+        hidden = self._run(prefix, self.length_digits(digits), None)
+        return self.length_head(hidden[-1])
 
     def lay_out_for_steps(self) -> None:
         """Store every matrix column by column; shapes and state dict stay as they are.
@@ -170,8 +204,25 @@ class Valle(nn.Module):
             if isinstance(module, nn.Linear):
                 module.weight.data = module.weight.data.t().contiguous().t()
 
+    def _nar_ranks(self, blocks: Tensor) -> Tensor:
+        if self.config.nar_mask == "causal":
+            return torch.arange(len(blocks), device=blocks.device)
+        return blocks if self.config.nar_mask == "block_causal" else torch.zeros_like(blocks)
+
+    def _run(self, prefix: Prefix, response: Tensor, ranks: Tensor | None) -> Tensor:
+        """Return ``[S + T, D]`` of a prefix and a response ``[T, D]``, with no cache."""
+        end = prefix.response_start + len(response)
+        frames = torch.arange(prefix.response_start, end, device=response.device)
+        return self.transformer(
+            torch.cat([prefix.embeddings, response])[None],
+            torch.cat([prefix.positions, frames])[None],
+            None if ranks is None else ranks[None],
+        )[0]
+
     @staticmethod
-    def _embed(tables: Sequence[nn.Embedding], codes: Tensor) -> Tensor:
-        """Sum the embeddings of each frame's codes: ``[T, K']`` to ``[T, D]``."""
-        # zip would hide a missing table
-        return torch.stack([tables[k](codes[:, k]) for k in range(codes.shape[1])]).sum(0)
+    def _embed(tables: Sequence[nn.Embedding], codes: Tensor, level: int, sums: CodeSums) -> Tensor:
+        """Sum the embeddings of the codes that a level hears: ``[T, K]`` to ``[T, D]``."""
+        # Exclusive sums miss the newest level: so the reference trained until March 2025.
+        end = max(1, level - (sums == "exclusive"))
+        heard = range(end - 1 if sums == "none" else 0, end)
+        return torch.stack([tables[k](codes[:, k]) for k in heard]).sum(0)

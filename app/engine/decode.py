@@ -16,7 +16,7 @@ from app.engine.job import Backtrack, TraceColumns
 from models.cache import KVCache
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
-from samplers.guidance import guide
+from samplers.guidance import guide, guide_frames
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
 from samplers.trace import Trace
@@ -143,8 +143,8 @@ class _Ar:
             [[params.cfg_strength], [params.cfg_rescale]], device=device
         ).unbind()
         self._first = self._hidden = self._read_prefixes()
-        positions = torch.arange(piece.max_frames, device=device)
-        self._positions = positions[:, None].expand(-1, len(self._slots))
+        starts = torch.tensor([prefix.response_start for prefix in self._prefixes], device=device)
+        self._positions = torch.arange(piece.max_frames, device=device)[:, None] + starts
         self._drawn: list[Tensor] = []
         self.backtracker = piece.backtracker(model) if params.backtrack else None
 
@@ -223,7 +223,7 @@ def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) ->
     """Return ``[T, 1 + levels]``, the finer levels added to level 0 ``[T, 1]``."""
     for level in range(1, 1 + min(piece.params.nar_levels, model.config.levels - 1)):
         drawn = sample_nar(
-            model.nar_logits(piece.prefix(model, level), codes, level),
+            _nar_logits(model, piece, codes, level),
             piece.params,
             seed=piece.seed,
             utterance=piece.utterance,
@@ -232,3 +232,13 @@ def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) ->
         )
         codes = torch.cat([codes, drawn[:, None]], 1)
     return codes
+
+
+def _nar_logits(model: Valle, piece: Piece, codes: Tensor, level: int) -> Tensor:
+    """Return ``[T, V]`` of a level, guided if the piece asks for it."""
+    own = model.nar_logits(piece.prefix(model, level), codes, level)
+    strength = piece.params.nar_cfg_strength
+    if strength <= 1:
+        return own
+    null = model.nar_logits(model.null_prefix(level, language=piece.language), codes, level)
+    return guide_frames(own, null, strength, piece.params.nar_cfg_rescale)
