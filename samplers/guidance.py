@@ -25,3 +25,23 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
     ratio = positive.flatten(1).std(1)[:, None, None] / spread
     ratio = torch.where(spread > 0, ratio, 1.0)
     return guided * (share * ratio + (1 - share))
+
+
+def guide_frames(positive: Tensor, negative: Tensor, strength: float, rescale: float) -> Tensor:
+    """Guide the frames of a finer level, each by itself.
+
+    The spread to restore is that of the frame's own logits, where the source takes it over all
+    frames: a code then does not depend on later frames, and a stream gives the codes of the whole.
+
+    Args:
+        positive: ``(T, V)`` float32 with the condition.
+        negative: ``(T, V)`` float32 without it.
+        strength: 1 is the conditional row itself.
+        rescale: In [0, 1]: how much of the conditional spread to restore.
+
+    Returns:
+        ``(T, V)``.
+    """
+    frames = len(positive)
+    strengths, rescales = (positive.new_full((frames,), knob) for knob in (strength, rescale))
+    return guide(positive[:, None], negative[:, None], strengths, rescales)[:, 0]

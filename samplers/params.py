@@ -54,7 +54,7 @@ def _knob(
 
 
 class SamplingParams(BaseModel):
-    """How codes are drawn: every knob of the AR stage in the order of use, then the NAR's."""
+    """How codes are drawn and utterances joined: every knob, in the order of use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -127,6 +127,12 @@ class SamplingParams(BaseModel):
         True,
         "Never let the distance turn an occurrence's penalty into a reward; "
         "off only to reproduce the reference.",
+        group="repetition", off=False,
+    )
+    penalty_includes_prompt: bool = _knob(
+        False,
+        "Penalties, DRY and no_repeat_ngram_size count the codes of the voice's prompt as if they "
+        "had been drawn just before.",
         group="repetition", off=False,
     )
     frequency_penalty: float = _knob(
@@ -363,6 +369,20 @@ class SamplingParams(BaseModel):
     nar_min_p: float = _knob(
         0.0, "As min_p, for the finer levels.",
         group="nar", off=0.0, step=0.01, ge=0.0, le=1.0,
+    )
+    nar_cfg_strength: float = _knob(
+        1.0, "As cfg_strength, for the finer levels; doubles their work.",
+        group="nar", off=1.0, step=0.1, top=4.0, ge=1.0,
+    )
+    nar_cfg_rescale: float = _knob(
+        0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
+        group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
+    )
+
+    pause_s: float = _knob(
+        0.25, "Silence between two utterances where the text asks for none in particular; changes "
+        "no code.",
+        group="joining", off=0.0, unit="s", step=0.05, top=2.0, ge=0.0, le=10.0,
     )
     # fmt: on
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from samplers.guidance import guide
+from samplers.guidance import guide, guide_frames
 from tests.samplers.harness import assert_logits, load, stack
 
 
@@ -31,3 +31,12 @@ def test_rows_have_their_own_strength_and_strength_one_is_the_conditional_row() 
 def test_a_guided_row_without_spread_stays_finite() -> None:
     flat = torch.zeros(1, 1, 5)
     assert not guide(flat, flat, torch.tensor([2.0]), torch.tensor([1.0])).any()
+
+
+def test_frames_are_guided_each_by_itself() -> None:
+    positive, negative = torch.randn(2, 6, 9)
+    whole = guide_frames(positive, negative, 2.5, 0.6)
+    for frame in range(6):
+        row = positive[frame, None, None], negative[frame, None, None]
+        alone = guide(*row, torch.tensor([2.5]), torch.tensor([0.6]))[0]
+        torch.testing.assert_close(whole[frame, None], alone)

@@ -31,14 +31,15 @@ MODEL = ModelConfig(
     phonemes=ENGLISH_SYMBOLS,
     max_prompt_frames=38,
     has_null_condition=True,
+    nar_has_null_condition=True,
 )
 CODEC = CodecConfig(codes=512, filters=2, dimension=8, lstm_layers=1, pad_mode="constant")
 
 
-def make(folder: Path, seed: int = 0) -> Path:
-    """Write the toy model into ``folder`` and return it; the same seed gives the same weights."""
+def make(folder: Path, seed: int = 0, config: ModelConfig = MODEL) -> Path:
+    """Write a toy model into ``folder`` and return it; the same seed gives the same weights."""
     generator = torch.Generator().manual_seed(seed)
-    model, codec = Valle(MODEL), Codec(CODEC)
+    model, codec = Valle(config), Codec(CODEC)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *codec.named_parameters()]:
             if tensor.ndim > 1 or name == "separator":
@@ -47,7 +48,7 @@ def make(folder: Path, seed: int = 0) -> Path:
             elif "bias" in name:
                 tensor.zero_()
         codec.quantizer.codebooks.normal_(0, 0.3, generator=generator)
-    save_lm(folder, MODEL, model.state_dict())
+    save_lm(folder, config, model.state_dict())
     save_codec(folder, codec)
     voices = folder / "voices"
     voices.mkdir(exist_ok=True)

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from app.engine.decode import Decoded, OnFrame, Piece, decode_utterance
+from models.cache import KVCache
 from models.checkpoints import SpeechModel, load_speech_model
-from samplers.guidance import guide
+from samplers.guidance import guide, guide_frames
+from samplers.nar import sample_nar
 from samplers.params import SamplingParams
 
 IDS = [1, 10, 20, 30, 2]
@@ -112,3 +114,51 @@ def test_guided_logits_are_those_of_two_uncached_passes(speech) -> None:
     many = torch.ones(len(codes))
     guided = guide(rows[0], rows[1], many * 2.0, many * 0.5)[:, 0, :-1]
     assert torch.equal(guided.argmax(-1), level_0[:, 0])
+
+
+NAR_GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5, "nar_temperature": 0.0}
+
+
+def test_guidance_of_the_finer_levels_leaves_level_0_alone(speech) -> None:
+    plain = decode(speech, ENDLESS | {"nar_temperature": 0.0}).codes
+    guided = decode(speech, ENDLESS | NAR_GUIDED).codes
+    assert torch.equal(plain[:, 0], guided[:, 0])
+    assert all(not torch.equal(plain[:, level], guided[:, level]) for level in range(1, 8))
+    sharper = decode(speech, ENDLESS | NAR_GUIDED | {"nar_cfg_strength": 1.0}).codes
+    assert torch.equal(sharper, plain)
+
+
+@pytest.mark.parametrize("draw", [{}, {"nar_temperature": 1.0}], ids=["greedy", "drawn"])
+def test_a_guided_stream_of_blocks_gives_the_finer_levels_of_the_whole(speech, draw) -> None:
+    knobs, model = ENDLESS | NAR_GUIDED | draw, speech.model
+    prompt = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
+    whole = decode(speech, knobs, prompt=prompt).codes
+    streamed = whole[:, :1]
+    for level in range(1, 8):
+        caches, drawn = [], []
+        for prefix in (model.prefix(IDS, level, prompt=prompt), model.null_prefix(level)):
+            cache = KVCache(model.config, slots=1, max_length=len(prefix) + 40)
+            ranks = model.ranks(level, prefix.blocks)
+            model.transformer.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)
+            caches.append(cache)
+        for start in range(0, 40, model.config.block_frames):
+            piece = streamed[start : start + model.config.block_frames]
+            frames = torch.arange(start, start + len(piece))
+            x = model.embed_response(piece, level)
+            rows = [
+                model.logits(model.transformer.extend(x, frames, cache, 0), level)
+                for cache in caches
+            ]
+            guided = guide_frames(rows[0], rows[1], 2.5, 0.5)
+            drawn.append(
+                sample_nar(
+                    guided,
+                    SamplingParams(**knobs),
+                    seed=1,
+                    utterance=0,
+                    level=level,
+                    position=start,
+                )
+            )
+        streamed = torch.cat([streamed, torch.cat(drawn)[:, None]], 1)
+    assert torch.equal(streamed, whole)
