@@ -1,0 +1,89 @@
+"""The phoneme tokenizer of public VALL-E checkpoints, rebuilt from the vocabulary that they carry.
+
+Byte-pair encoding over the code points of a phoneme string, spaces among them. A checkpoint stores
+names and ids but no merges; they follow from the vocabulary alone, because every merged token was
+made of exactly two older ones.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final
+
+from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
+
+_SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<mask>": 3}
+
+
+class Tokenizer:
+    """Phoneme strings to ids.
+
+    Several names may share an id ("a" and "ä"); merges work on ids, so that a name merges as its
+    twins do.
+
+    Attributes:
+        size: One more than the highest id.
+        symbols: The single code points that have an id.
+    """
+
+    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+        """Rebuild the merges.
+
+        Args:
+            vocabulary: Each name's id, the special names among them.
+
+        Raises:
+            ValueError: Ids are negative, the special names have other ids than 0 to 3, or a name
+                cannot be a merge of two older ones.
+        """
+        for name, number in _SPECIALS.items():
+            if vocabulary.get(name, number) != number:
+                raise ValueError(f"vocabulary: {name} has id {vocabulary[name]}, expected {number}")
+        if any(number < 0 for number in vocabulary.values()):
+            raise ValueError("vocabulary: negative ids")
+        self._ids = {name: number for name, number in vocabulary.items() if len(name) == 1}
+        self._merges: dict[tuple[int, int], int] = {}
+        self._specials = [name for name in _SPECIALS if name in vocabulary]
+        self.symbols = frozenset(self._ids)
+        self.size = max([*vocabulary.values(), *_SPECIALS.values()]) + 1
+        merged = [
+            (number, name)
+            for name, number in vocabulary.items()
+            if len(name) > 1 and name not in _SPECIALS
+        ]
+        for number, name in sorted(merged):
+            pieces = self._merge([self._ids.get(symbol, UNKNOWN_ID) for symbol in name])
+            if pieces == [number]:  # a twin of a name that was merged already
+                continue
+            if len(pieces) != 2 or UNKNOWN_ID in pieces:
+                raise ValueError(
+                    f"vocabulary: {name!r} (id {number}) is no merge of two names with lower ids"
+                )
+            self._merges[pieces[0], pieces[1]] = number
+
+    def encode(self, phonemes: str) -> list[int]:
+        """Return BOS, the ids of the string, EOS.
+
+        A symbol that has no id is UNKNOWN_ID, each for itself; the names of special tokens stand
+        for these.
+        """
+        return [BOS_ID, *self._pieces(phonemes), EOS_ID]
+
+    def _pieces(self, phonemes: str) -> list[int]:
+        for special in self._specials:
+            before, found, after = phonemes.partition(special)
+            if found:
+                return [*self._pieces(before), _SPECIALS[special], *self._pieces(after)]
+        return self._merge([self._ids.get(symbol, UNKNOWN_ID) for symbol in phonemes])
+
+    def _merge(self, ids: list[int]) -> list[int]:
+        """Merge the pair that was learnt first, the leftmost of its kind, until none is left."""
+        while True:
+            found = [
+                (self._merges[pair], place)
+                for place, pair in enumerate(pairwise(ids))
+                if pair in self._merges
+            ]
+            if not found:
+                return ids
+            number, place = min(found)
+            ids = [*ids[:place], number, *ids[place + 2 :]]

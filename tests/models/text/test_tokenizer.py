@@ -1,0 +1,91 @@
+"""The tokenizer equals the reference's on golden strings, from the checkpoint's names alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
+from models.text.tokenizer import Tokenizer
+
+SMALL = {"<unk>": 0, "<bos>": 1, "</eos>": 2, "<mask>": 3, " ": 4, "a": 5, "ä": 5, "b": 6, "c": 7}
+MERGED = SMALL | {"ab": 8, "abc": 9, "ca": 10}
+
+
+def golden_json(golden: Path, name: str) -> Any:
+    return json.loads((golden / "valle" / name).read_text())
+
+
+@pytest.fixture(scope="session", params=["dev", "dev_ar_nar"])
+def published(request: pytest.FixtureRequest, golden: Path) -> Tokenizer:
+    with safe_open(golden / "valle" / request.param / "fp32.sft", framework="pt") as file:
+        return Tokenizer(json.loads(file.metadata()["userdata"])["symmap"])
+
+
+def test_edge_cases_equal_the_reference(published: Tokenizer, golden: Path) -> None:
+    for row in golden_json(golden, "tokenizer_strings.json"):
+        assert published.encode(row["s"]) == row["ids"], row["s"]
+
+
+def test_ids_of_phonemes_equal_the_reference(published: Tokenizer, golden: Path) -> None:
+    rows = golden_json(golden, "phonemes.json")["rows"]
+    assert len(rows) == 27
+    for row in rows:
+        assert published.encode(row["phonemes"]) == row["ids"], row["text"]
+
+
+def test_every_merge_of_the_published_vocabulary_is_found(published: Tokenizer) -> None:
+    assert published.size == 256
+    assert len(published._merges) == 173
+
+
+def test_a_merged_name_is_one_id(golden: Path, published: Tokenizer) -> None:
+    with safe_open(golden / "valle" / "dev" / "fp32.sft", framework="pt") as file:
+        names = json.loads(file.metadata()["userdata"])["symmap"]
+    for name, number in names.items():
+        assert published.encode(name) == [BOS_ID, number, EOS_ID], name
+
+
+def test_the_pair_learnt_first_wins_and_ties_go_left() -> None:
+    encode = Tokenizer(MERGED).encode
+    assert encode("abc") == [1, 9, 2]
+    assert encode("cab") == [1, 7, 8, 2]  # "ab" is older than "ca"
+    assert encode("caca") == [1, 10, 10, 2]
+
+
+def test_twins_merge_alike() -> None:
+    assert Tokenizer(MERGED).encode("äbc") == [1, 9, 2]
+    assert Tokenizer(MERGED | {"äb": 8}).encode("ab äb") == [1, 8, 4, 8, 2]
+
+
+def test_unknown_symbols_stay_apart_and_special_names_are_themselves() -> None:
+    encode = Tokenizer(MERGED).encode
+    assert encode("a??") == [1, 5, UNKNOWN_ID, UNKNOWN_ID, 2]
+    assert encode("a<mask>b</eos>") == [1, 5, 3, 6, 2, 2]
+
+
+@given(st.text(alphabet="abcä ?", max_size=30))
+def test_ids_spell_the_string(text: str) -> None:
+    spelling = {number: name for name, number in MERGED.items() if name != "ä"} | {0: "?"}
+    ids = Tokenizer(MERGED).encode(text)
+    assert (ids[0], ids[-1]) == (BOS_ID, EOS_ID)
+    assert "".join(spelling[number] for number in ids[1:-1]) == text.replace("ä", "a")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"abca": 8}, "'abca' .* no merge of two"),
+        ({"xy": 8}, "'xy' .* no merge of two"),
+        ({"ab": 8, "abcab": 9}, "'abcab' .* no merge of two"),
+        ({"<bos>": 7}, "<bos> has id 7, expected 1"),
+        ({"d": -1}, "negative"),
+    ],
+)
+def test_a_vocabulary_of_another_kind_is_refused(wrong: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Tokenizer(SMALL | wrong)
