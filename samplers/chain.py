@@ -58,6 +58,7 @@ class ArSampler:
         max_frames: int,
         utterances: Sequence[int] | None = None,
         candidates: Sequence[int] | None = None,
+        prompts: Sequence[Tensor | None] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """Admit the rows.
@@ -70,6 +71,8 @@ class ArSampler:
             max_frames: The longest history of any row.
             utterances: Which utterance of its text each row speaks; 0 by default.
             candidates: Which take of its utterance each row is; 0 by default.
+            prompts: The level-0 codes ``(N,)`` int64 of each row's voice, which count where the
+                row has `penalty_includes_prompt`; none by default.
             device: Where the logits will be.
 
         Raises:
@@ -88,7 +91,10 @@ class ArSampler:
             p.dry_multiplier > 0 or p.no_repeat_ngram_size > 0 or p.backtrack for p in params
         )
         self._history = History(count, max_frames, place, track_runs=self._tracks_runs)
-        self._lookback = max((_lookback(p, max_frames) for p in params), default=0)
+        self._prompted = [0] * count  # how many codes of a prompt each row heard
+        self._heard = self._hear(params, prompts) if prompts else self._history
+        longest = self._heard.codes.shape[1]
+        self._lookback = max((_lookback(p, longest) for p in params), default=0)
         self._stopped = torch.zeros(count, dtype=torch.bool, device=place)
         self._attempts = torch.zeros(count, 1, dtype=torch.int64, device=place)
         streams = zip(seeds, utterances, candidates, strict=True)
@@ -146,15 +152,38 @@ class ArSampler:
             trace.records.append(record)
         self._stopped.copy_(stopped)
         self._history.append(codes, ~stopped)
+        if self._heard is not self._history:
+            self._heard.append(codes, ~stopped)
         return codes
 
+    def _hear(self, params: Sequence[SamplingParams], prompts: Sequence[Tensor | None]) -> History:
+        """Return the history that penalties count; rows that want it begin with their prompt."""
+        pairs = list(zip(params, prompts, strict=True))
+        heard = [prompt if p.penalty_includes_prompt else None for p, prompt in pairs]
+        self._prompted = [0 if prompt is None else len(prompt) for prompt in heard]
+        if not any(self._prompted):
+            return self._history
+        history = History(
+            len(params),
+            self._max_frames + max(self._prompted),
+            self._history.codes.device,
+            track_runs=self._tracks_runs,
+        )
+        for row, prompt in enumerate(heard):
+            if prompt is not None:
+                history.preload(row, prompt)
+        return history
+
     def _scores(self, logits: Tensor) -> Scores:
-        recent = self._history.newest_first(self._lookback)
+        recent = heard = self._history.newest_first(self._lookback)
+        if self._heard is not self._history:
+            heard = self._heard.newest_first(self._lookback)
         return Scores(
             logits,
             self._history.lengths[:, None],
             recent,
-            self._history.runs if self._tracks_runs else recent,
+            heard,
+            self._heard.runs if self._tracks_runs else heard,
             self._keys,
             self._attempts,
         )
@@ -230,6 +259,8 @@ class ArSampler:
             length: How many codes to keep; no more than the row holds.
         """
         self._history.rewind(row, length)
+        if self._heard is not self._history:
+            self._heard.rewind(row, self._prompted[row] + length)
         self._terminal.rewind(row, length)
         self._attempts[row] += 1
         self._stopped[row] = False

@@ -43,6 +43,19 @@ class History:
         places = self.lengths[:, None] - back
         return self.codes.gather(1, places.clamp(min=0)).masked_fill_(places < 0, -1)
 
+    def preload(self, row: int, codes: Tensor) -> None:
+        """Begin an empty row with codes that it did not draw: those of a voice's prompt.
+
+        Args:
+            row: Which row.
+            codes: ``(N,)`` int64, oldest first; no more than a row can hold.
+        """
+        self.codes[row, : len(codes)] = codes
+        self.lengths[row] = len(codes)
+        self.longest = max(self.longest, len(codes))
+        if self._runs is not None:
+            self._runs[row : row + 1, : len(codes)] = count_runs(codes[None].flip(1))
+
     def append(self, codes: Tensor, rows: Tensor) -> None:
         """Add one code to some rows.
 

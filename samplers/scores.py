@@ -17,7 +17,9 @@ class Scores:
         logits: ``(B, V)`` float32, what is left so far.
         lengths: ``(B, 1)`` int64, frames drawn.
         recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
-        runs: ``(B, W)`` int64 of `samplers.repeats.count_runs`, if a step needs it.
+        heard: As ``recent``, but what the penalties count: with the voice's prompt before it in
+            rows that say so.
+        runs: ``(B, W)`` int64 of `samplers.repeats.count_runs` over ``heard``, if a step needs it.
         keys: ``(B, 1)`` int64, each row's stream of noise.
         attempts: ``(B, 1)`` int64, how often each row was rewound.
         divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
@@ -26,6 +28,7 @@ class Scores:
     logits: Tensor
     lengths: Tensor
     recent: Tensor
+    heard: Tensor
     runs: Tensor
     keys: Tensor
     attempts: Tensor
@@ -66,7 +69,8 @@ class Scores:
             *(
                 table.index_select(0, rows)
                 for table in (
-                    self.logits, self.lengths, self.recent, self.runs, self.keys, self.attempts,
+                    self.logits, self.lengths, self.recent, self.heard, self.runs, self.keys,
+                    self.attempts,
                 )
             )
         )  # fmt: skip

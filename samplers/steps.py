@@ -93,7 +93,7 @@ def _repetition(rows: Rows) -> Step | None:
 
     def step(scores: Scores) -> None:
         nats = penalties.repetition_nats(
-            scores.recent, rows.vocab_size, log_factor=factor, decay=decay, window=window,
+            scores.heard, rows.vocab_size, log_factor=factor, decay=decay, window=window,
             clamp=clamp, one_time=one_time,
         )  # fmt: skip
         scores.replace(penalties.apply_penalty(scores.logits, nats, mode))
@@ -109,7 +109,7 @@ def _frequency_presence(rows: Rows) -> Step | None:
     window = rows.column([p.repetition_penalty_window or ALL for p in rows.params])
 
     def step(scores: Scores) -> None:
-        counts = penalties.occurrences(scores.recent, rows.vocab_size, window)
+        counts = penalties.occurrences(scores.heard, rows.vocab_size, window)
         scores.replace(penalties.frequency_presence(scores.logits, counts, frequency, presence))
 
     return step
@@ -129,7 +129,7 @@ def _dry(rows: Rows) -> Step | None:
     breakers = table.to(rows.device) if table.any() else None
     return lambda scores: scores.replace(
         repeats.dry(
-            scores.logits, scores.recent, scores.runs, multiplier=multiplier, base=base,
+            scores.logits, scores.heard, scores.runs, multiplier=multiplier, base=base,
             allowed_length=allowed, span=span, breakers=breakers,
         )
     )  # fmt: skip
@@ -140,7 +140,7 @@ def _no_repeat_ngram(rows: Rows) -> Step | None:
         return None
     size = rows.knob("no_repeat_ngram", 0)
     return lambda scores: scores.replace(
-        repeats.no_repeat_ngram(scores.logits, scores.recent, scores.runs, size)
+        repeats.no_repeat_ngram(scores.logits, scores.heard, scores.runs, size)
     )
 
 

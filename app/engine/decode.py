@@ -137,6 +137,7 @@ class _Ar:
             vocab_size=config.codes + 1,
             max_frames=piece.max_frames,
             utterances=[piece.utterance],
+            prompts=None if piece.prompt is None else [piece.prompt[:, 0]],
             device=device,
         )
         self._guidance = torch.tensor(

@@ -73,6 +73,7 @@ def make_scores(
         logits,
         torch.tensor(lengths)[:, None],
         recent,
+        recent,
         count_runs(recent),
         keys,
         torch.zeros_like(keys),

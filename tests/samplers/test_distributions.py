@@ -122,7 +122,7 @@ def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
     for keys in KEYS:
         nothing = torch.zeros_like(keys)
         many = logits.expand(CHUNK, -1)
-        drawn = terminal.draw(Scores(many, nothing, recent, recent, keys, nothing))
+        drawn = terminal.draw(Scores(many, nothing, recent, recent, recent, keys, nothing))
         counts += torch.bincount(drawn.codes, minlength=logits.shape[1])
     return counts
 

@@ -35,3 +35,16 @@ def test_a_full_row_that_does_not_grow_keeps_its_codes() -> None:
 
 def test_an_empty_history_has_no_width() -> None:
     assert History(2, 4, torch.device("cpu")).newest_first(75).shape == (2, 0)
+
+
+def test_a_preloaded_row_is_one_that_drew_those_codes() -> None:
+    drawn = History(2, 8, torch.device("cpu"), track_runs=True)
+    for code in (1, 2, 1, 2):
+        drawn.append(torch.tensor([code, 0]), torch.tensor([True, False]))
+    given = History(2, 8, torch.device("cpu"), track_runs=True)
+    given.preload(0, torch.tensor([1, 2, 1, 2]))
+    for history in (drawn, given):
+        history.append(torch.tensor([1, 7]), torch.tensor([True, True]))
+    assert given.newest_first(8).tolist() == drawn.newest_first(8).tolist()
+    assert given.runs.tolist() == drawn.runs.tolist()
+    assert given.lengths.tolist() == [5, 1]
