@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from samplers.conflicts import settle
 from samplers.order import OrderName, StepName
-from samplers.presets import PRESETS
+from samplers.presets import AUTO, PRESETS, Presets, look_up
 
 PenaltyMode = Literal["signed", "additive", "raw"]
 NarDecision = Literal["likeliest", "mean"]
@@ -60,7 +60,7 @@ class SamplingParams(BaseModel):
 
     # fmt: off
     preset: str = _knob(
-        "auto",
+        AUTO,
         "Named set of knobs to start from; `auto` is the one named in the loaded model's card.",
         group="request",
     )
@@ -386,13 +386,6 @@ class SamplingParams(BaseModel):
     )
     # fmt: on
 
-    @field_validator("preset")
-    @classmethod
-    def _known_preset(cls, name: str) -> str:
-        if name != "auto" and name not in PRESETS:
-            raise ValueError(f"unknown preset {name!r}; known: auto, {', '.join(PRESETS)}")
-        return name
-
     @field_validator("top_k", "nar_top_k", "top_n_sigma")
     @classmethod
     def _one_off_value(cls, value: float) -> float:
@@ -430,7 +423,9 @@ def off_value(knob: str) -> Any:
 
 
 def resolve(
-    params: SamplingParams, card_preset: str | Mapping[str, Any] = "default"
+    params: SamplingParams,
+    card_preset: str | Mapping[str, Any] = "default",
+    presets: Presets = PRESETS,
 ) -> SamplingParams:
     """Give every knob its value: what the caller set > the preset > the declared default.
 
@@ -440,21 +435,21 @@ def resolve(
         params: What the caller sent; a subclass (a request) is accepted, its other fields ignored.
         card_preset: What `preset="auto"` means: the preset that the loaded model's card names, or
             the card's own set of knobs.
+        presets: Those that can be named.
 
     Returns:
         A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
 
     Raises:
         ConflictError: Two knobs that the caller set contradict each other; it names them.
-        ValueError: The card names an unknown preset or an illegal value.
+        UnknownPreset: The caller or the card names a preset that is not there.
+        ValueError: A preset holds an illegal value.
     """
     knobs = SamplingParams.model_fields
     chosen = {name: getattr(params, name) for name in knobs if name in params.model_fields_set}
-    source = card_preset if params.preset == "auto" else params.preset
-    if isinstance(source, str) and source not in PRESETS:
-        raise ValueError(f"unknown preset {source!r}; known: {', '.join(PRESETS)}")
-    base = PRESETS[source] if isinstance(source, str) else source
-    named = source if isinstance(source, str) else "auto"
+    source = card_preset if params.preset == AUTO else params.preset
+    base = look_up(source, presets) if isinstance(source, str) else source
+    named = source if isinstance(source, str) else AUTO
     merged = SamplingParams.model_validate({**base, **chosen, "preset": named})
     values = {name: getattr(merged, name) for name in knobs}
     losers = settle(merged, chosen=chosen.keys())

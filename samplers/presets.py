@@ -1,13 +1,39 @@
 """Named sets of knobs, selected by `preset`. A set names only what differs from the declaration.
 
 A knob set by the caller overrides one of a set. The card of a model may name a set or bring its
-own.
+own; an operator may add sets, but change none of these (`app.preset_files`).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+Presets: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Name of a preset -> the knobs that it sets."""
+
+AUTO = "auto"
+"""Stands for what the card of the loaded model says; the name of no preset."""
+
+
+class UnknownPreset(ValueError):
+    """There is no preset of that name; the message lists those there are."""
+
+
+def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
+    """Return the knobs that a preset sets.
+
+    Args:
+        name: Of the preset.
+        presets: Those there are.
+
+    Raises:
+        UnknownPreset: There is none of that name.
+    """
+    if name not in presets:
+        raise UnknownPreset(f"unknown preset {name!r}; known: {AUTO}, {', '.join(presets)}")
+    return presets[name]
+
+
+PRESETS: Presets = {
     # The declared defaults, untouched.
     "default": {},
     # The likeliest code at every step: the same speech whatever the seed.

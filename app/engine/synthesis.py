@@ -36,6 +36,7 @@ from models.text import TextError, Utterance, encode_phonemes, prepare
 from models.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
+from samplers.presets import PRESETS, Presets, UnknownPreset
 
 # Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.
 SECONDS_A_PHONEME = 0.16
@@ -48,23 +49,32 @@ _GRAVITY: tuple[FinishReason, ...] = ("stop", "length", "stuck", "cancelled", "e
 class Synthesizer:
     """A loaded model that speaks one job at a time."""
 
-    def __init__(self, speech: SpeechModel, device: torch.device, *, max_text_chars: int) -> None:
+    def __init__(
+        self,
+        speech: SpeechModel,
+        device: torch.device,
+        *,
+        max_text_chars: int,
+        presets: Presets = PRESETS,
+    ) -> None:
         """Take a loaded model.
 
         Args:
             speech: On ``device``.
             device: Where the model is.
             max_text_chars: Longer texts are refused.
+            presets: Those that a request may name.
 
         Raises:
             CheckpointError: A voice's files or the model's preset are not valid.
         """
         self._speech = speech
         self._max_text_chars = max_text_chars
+        self._presets = presets
         config = speech.model.config
         try:
             self.voices = BuiltinVoices(speech.folder / "voices")
-            resolve(SamplingParams(), config.preset)
+            resolve(SamplingParams(), config.preset, presets)
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
@@ -85,6 +95,7 @@ class Synthesizer:
         *,
         threads: int,
         max_text_chars: int,
+        presets: Presets = PRESETS,
     ) -> Self:
         """Load a model folder, in the thread that will speak.
 
@@ -93,13 +104,15 @@ class Synthesizer:
         """
         torch.set_num_threads(threads)
         place = choose_device(device)
-        return cls(load_speech_model(model, place), place, max_text_chars=max_text_chars)
+        speech = load_speech_model(model, place)
+        return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
 
     def plan(self, job: SpeechJob) -> Plan:
         """Check what can be checked without work, and fill in what was left open.
 
         Raises:
-            InvalidRequest: The text or language is not for this model, or knobs contradict.
+            InvalidRequest: The text or language is not for this model, there is no such preset,
+                or knobs contradict.
             UnknownVoice: There is no such voice.
         """
         if len(job.text) > self._max_text_chars:
@@ -115,7 +128,9 @@ class Synthesizer:
                 f"the model does not speak {language!r}, only {spoken}", param="language"
             )
         try:
-            params = resolve(job.params, self._speech.model.config.preset)
+            params = resolve(job.params, self._speech.model.config.preset, self._presets)
+        except UnknownPreset as error:
+            raise InvalidRequest(str(error), param="preset") from error
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
         if params.cfg_strength > 1 and not self._speech.model.config.has_null_condition:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from samplers.params import SamplingParams, off_value, resolve
-from samplers.presets import PRESETS
+from samplers.presets import PRESETS, UnknownPreset
 
 KNOBS = SamplingParams.model_fields
 
@@ -68,7 +68,6 @@ def test_no_knob_takes_a_number_that_is_not_finite(knob: str, number: float) -> 
         ("min_frames", -1),
         ("seed", -1),
         ("seed", 2**63),
-        ("preset", "loud"),
         ("logit_bias", {"3": float("nan")}),
         ("nar_level_temperatures", [0.5, -2]),
         ("nar_level_temperatures", [float("inf")]),
@@ -107,9 +106,17 @@ def test_auto_is_the_preset_that_the_card_names_or_brings() -> None:
     assert resolve(SamplingParams(preset="greedy"), {"top_k": 9}).top_k == 0
 
 
-def test_a_card_that_names_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown preset 'loud'"):
-        resolve(SamplingParams(), "loud")
+@pytest.mark.parametrize(("caller", "card"), [("loud", "default"), ("auto", "loud")])
+def test_an_unknown_preset_is_refused_with_those_there_are(caller: str, card: str) -> None:
+    with pytest.raises(UnknownPreset, match=r"preset 'loud'; known: auto, default, .*vall_e"):
+        resolve(SamplingParams(preset=caller), card)
+
+
+def test_a_preset_of_the_operator_is_chosen_by_name_and_resolves_again() -> None:
+    presets = {**PRESETS, "loud": {"top_k": 9, "temperature": 0.7}}
+    resolved = resolve(SamplingParams(preset="loud", top_k=3), presets=presets)
+    assert (resolved.preset, resolved.top_k, resolved.temperature) == ("loud", 3, 0.7)
+    assert resolve(resolved, presets=presets) == resolved
 
 
 def test_resolving_draws_a_missing_seed_once_and_keeps_a_given_one() -> None:

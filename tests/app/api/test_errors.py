@@ -68,7 +68,7 @@ BODIES: dict[str, tuple[str | bytes, int, str | None, str]] = {
         "nar_level_temperatures.0",
         "finite_number",
     ),
-    "unknown preset": (HI + ', "preset": "loud"}', 422, "preset", "value_error"),
+    "unknown preset": (HI + ', "preset": "loud"}', 422, "preset", "invalid_value"),
     "negative seed": (HI + ', "seed": -1}', 422, "seed", "greater_than_equal"),
     "zero duration": (HI + ', "max_duration_s": 0}', 422, "max_duration_s", "greater_than"),
     "unsupported format": (

@@ -178,7 +178,7 @@ def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
 
 
 def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
-    def resolve(params, preset):
+    def resolve(params, preset, presets):
         raise ConflictError(("top_k", "min_p"), "a test says so")
 
     monkeypatch.setattr(synthesis, "resolve", resolve)
