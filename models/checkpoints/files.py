@@ -9,6 +9,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+}
+
 
 class CheckpointError(ValueError):
     """Weights or their description are missing, damaged, or not what was expected."""
@@ -33,6 +43,31 @@ def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
     return tensors
+
+
+def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return a safetensors file's tensors without their contents, and its metadata.
+
+    Returns:
+        Tensors on the device "meta", which have a shape and a dtype only; and name to text.
+
+    Raises:
+        CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist")
+    tensors: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                part = file.get_slice(name)
+                dtype = _DTYPES.get(part.get_dtype())
+                if dtype is None:
+                    raise CheckpointError(f"{path}: tensor {name} is {part.get_dtype()}")
+                tensors[name] = torch.empty(part.get_shape(), dtype=dtype, device="meta")
+            return tensors, dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
@@ -62,11 +97,17 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
         place.copy_(found)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as fp16, whole or not at all."""
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None = torch.float16
+) -> None:
+    """Write tensors in one dtype, or each in its own if None, whole or not at all."""
     partial = path.with_suffix(".partial")
-    save_file({name: value.half().contiguous() for name, value in tensors.items()}, partial)
-    partial.rename(path)
+    stored = {name: value.to(dtype or value.dtype).contiguous() for name, value in tensors.items()}
+    try:
+        save_file(stored, partial)
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def sha256_of(paths: Sequence[Path]) -> str:

@@ -1,0 +1,188 @@
+"""What a published vall-e checkpoint says of itself, in its metadata or beside it.
+
+Field names and defaults are those of e-c-k-e-r/vall-e's exporter, version 5. The file's tensors
+have the last word on sizes; a description that contradicts them is refused by `layouts`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.checkpoints.files import CheckpointError
+
+# The presets of `size`: width, heads, layers.
+SIZES = {
+    "quarter": (256, 4, 12),
+    "half": (512, 8, 12),
+    "full": (1024, 16, 12),
+    "extended": (1024, 16, 16),
+    "double": (1024, 16, 24),
+}
+
+
+class Size(BaseModel):
+    """Sizes where they are written out; None where nothing is said."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    dim: int | None = None
+    heads: int | None = Field(None, gt=0)
+    layers: int | None = None
+    resp_levels: int | None = None
+    audio_tokens: int | None = None
+    phoneme_tokens: int | None = None
+
+
+class Experimental(BaseModel):
+    """Switches of the architecture that change what inference computes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    split_classifiers: bool = False
+    audio_embedding_sums: bool | Literal["prom", "resp"] = False
+    unified_position_ids: bool = True
+    noncausal_masks: bool = False
+    causal_size: int = 1
+    rvq_level_range: tuple[int, ...] = ()
+    # Later inventions that change the output, in no published file: refused where they are on.
+    predict_causally: bool = False
+    logit_normalization: float = 0
+    use_segmented_attention_mask: bool = False
+    use_sliding_attention_mask: bool | int = False
+
+
+class Description(BaseModel):
+    """The `config` of a checkpoint, as far as inference cares."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str = "ar+nar"
+    version: int = 5
+    size: Literal["quarter", "half", "full", "extended", "double"] | Size = "full"
+    arch_type: str = "llama"
+    capabilities: tuple[str, ...] = ("ar", "nar")
+    experimental: Experimental = Experimental()
+
+    @property
+    def sizes(self) -> Size:
+        """The sizes, those of a preset written out."""
+        if isinstance(self.size, Size):
+            return self.size
+        dim, heads, layers = SIZES[self.size]
+        return Size(dim=dim, heads=heads, layers=layers)
+
+
+def published(*, masked_level_0: bool) -> Description:
+    """Return what the published files say, for one that says nothing."""
+    flags = Experimental(
+        split_classifiers=True,
+        audio_embedding_sums=True,
+        unified_position_ids=False,
+        noncausal_masks=masked_level_0,
+    )
+    capabilities = ("ar", "nar", "len") if masked_level_0 else ("ar", "nar")
+    name = "ar+nar-len" if masked_level_0 else "ar+nar"
+    return Description(name=name, size=Size(), capabilities=capabilities, experimental=flags)
+
+
+def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return metadata with JSON read; what is no JSON stays text."""
+    parsed: dict[str, Any] = {}
+    for name, text in metadata.items():
+        try:
+            parsed[name] = json.loads(text)
+        except ValueError:
+            parsed[name] = text
+    return parsed
+
+
+def describe(metadata: Mapping[str, str], source: str) -> Description | None:
+    """Read the description, or None if there is none, and refuse what is not supported.
+
+    Raises:
+        CheckpointError: It is malformed, or of another architecture or version.
+    """
+    found = parse(metadata).get("config")
+    if found is None:
+        return None
+    try:
+        description = Description.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise CheckpointError(f"{source}: metadata config.{field}: {first['msg']}") from error
+    if reason := _refusal(description):
+        raise CheckpointError(f"{source}: metadata: {reason}")
+    return description
+
+
+def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
+    """Return every phoneme name's id: from the metadata, else from a ``tokenizer.json`` beside.
+
+    Args:
+        metadata: Of the file.
+        path: The file.
+
+    Returns:
+        Empty if neither is there.
+
+    Raises:
+        CheckpointError: It is not a mapping of names to ids.
+    """
+    userdata = parse(metadata).get("userdata")
+    found = userdata.get("symmap") if isinstance(userdata, dict) else None
+    if found is None:
+        found = _beside(path.with_name("tokenizer.json"))
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(
+        type(number) is int and number >= 0 for number in found.values()
+    ):
+        raise CheckpointError(f"{path}: the phoneme vocabulary does not map names to ids")
+    return found
+
+
+def _beside(path: Path) -> Any:
+    """Return the vocabulary in a tokenizer file, without the names of other things' rows.
+
+    Raises:
+        CheckpointError: It is no tokenizer file.
+    """
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_bytes())
+        names = {entry["content"]: entry["id"] for entry in stored.get("added_tokens", ())}
+        names |= stored["model"]["vocab"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is no tokenizer: {error!r}") from error
+    return {name: number for name, number in names.items() if not name.startswith("<|")}
+
+
+def _refusal(description: Description) -> str:
+    """Return why this cannot be served, or nothing."""
+    flags = description.experimental
+    on = [
+        name
+        for name in (
+            "predict_causally",
+            "logit_normalization",
+            "use_segmented_attention_mask",
+            "use_sliding_attention_mask",
+        )
+        if getattr(flags, name)
+    ]
+    missing = {"ar", "nar"} - {*description.capabilities}
+    reasons = (
+        (description.version not in {5, 6}, f"version {description.version} is not 5 or 6"),
+        (description.arch_type != "llama", f"arch_type {description.arch_type!r} is not 'llama'"),
+        (bool(missing), f"capabilities lack {', '.join(sorted(missing))}"),
+        (flags.causal_size != 1, f"causal_size {flags.causal_size}: a step must be one token"),
+        (not flags.split_classifiers, "split_classifiers is off: one head for all levels"),
+        (bool(flags.rvq_level_range), f"trained on levels {flags.rvq_level_range} alone"),
+        (bool(on), f"{', '.join(on)}: unknown here"),
+    )
+    return next((reason for holds, reason in reasons if holds), "")
