@@ -8,6 +8,7 @@ scripts that cannot be read.
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 from models.text.errors import TextError
@@ -24,7 +25,7 @@ _FOLDS: Final = str.maketrans({
     **dict.fromkeys("\u2028\u2029", "\n"),
     "…": "...",
 })
-_COMPATIBLE: Final = re.compile(r"[^²³°]+")  # what compatibility forms would mistake for digits
+_DIGIT_LIKE: Final = "²³°"  # what compatibility forms would mistake for digits
 _GREEK_LETTER: Final = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03c9](?![\u0370-\u03ff])")
 _MOST_NAMED: Final = 5
 
@@ -49,30 +50,36 @@ def check(text: str, max_chars: int) -> None:
         raise TextError("the text is blank")
 
 
-def clean(text: str) -> str:
+def _is_latin(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith("LATIN ")
+
+
+def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = "") -> str:
     """Return the text in compatibility form, with plain quotes and dashes, without emoji.
 
+    Args:
+        text: What passed `check`.
+        reads: Tells whether a letter can be read.
+        intact: Marks that stay as they are.
+
     Raises:
-        TextError: it holds letters of a script other than Latin; single Greek letters may stand.
+        TextError: it holds letters that cannot be read; single Greek letters may stand.
     """
     text = "".join(map(_expanded, text)).translate(_FOLDS)
-    text = _COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+    compatible = rf"[^{_DIGIT_LIKE}{intact}]+"
+    text = re.sub(compatible, lambda match: unicodedata.normalize("NFKC", match[0]), text)
     text = "".join(map(_kept, text.translate(_FOLDS)))
     alone = {match.start() for match in _GREEK_LETTER.finditer(text)}
     foreign = dict.fromkeys(
         letter
         for place, letter in enumerate(text)
-        if letter.isalpha() and place not in alone and not _is_latin(letter)
+        if letter.isalpha() and place not in alone and not reads(letter)
     )
     if foreign:
         names = [f"{letter!r} ({unicodedata.name(letter, 'unnamed')})" for letter in foreign]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise TextError(f"no voice reads {', '.join(names[:_MOST_NAMED])}{more}")
     return text
-
-
-def _is_latin(letter: str) -> bool:
-    return unicodedata.name(letter, "").startswith("LATIN ")
 
 
 def _expanded(character: str) -> str:

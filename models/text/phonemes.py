@@ -1,6 +1,6 @@
 """English words to phonemes, and phonemes to ids.
 
-Owns the espeak-ng backend and the phoneme inventory of the built-in model. Knows nothing of
+Owns the phoneme inventory of the built-in model and how its marks are kept. Knows nothing of
 numbers, markup or sentence borders: what it gets should already be words and punctuation.
 
 The inventory and the phonemes of a plain sentence are part of a trained model: changing either
@@ -9,19 +9,13 @@ makes its weights speak nonsense. `tests/models/text/test_phonemes.py` pins both
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from threading import Lock
 from typing import Final
-
-import espeakng_loader
-from phonemizer.backend import EspeakBackend
-from phonemizer.backend.espeak.wrapper import EspeakWrapper
 
 from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
 from models.text.errors import TextError
+from models.text.espeak import pronounce
 
 ENGLISH_SYMBOLS: Final[tuple[str, ...]] = tuple(
     " ,.!?;:—…\"'()-ˈˌːabdefhijklmnopstuvwxzæðŋɐɑɔəɚɛɜɡɪɬɹɾʃʊʌʒʔθᵻcqryøœɒçɣɲʁβχɕ\u0303\u0329ʲʰ"
@@ -51,9 +45,6 @@ _DETACHED: Final = re.compile(r"[^\w\s]+\s")
 _UNUTTERED: Final = re.compile(r"[^\w]|_")
 _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
-# espeak-ng keeps its state in globals: one call at a time in the whole process.
-_ESPEAK: Final = Lock()
-
 
 def require_language(language: str) -> None:
     """Refuse a language that no voice of espeak-ng is set up for here.
@@ -63,24 +54,6 @@ def require_language(language: str) -> None:
     """
     if language not in _VOICES:
         raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
-
-
-@cache
-def _backend(language: str) -> EspeakBackend:
-    """Return espeak-ng's backend for a language; the caller holds the lock.
-
-    Raises:
-        TextError: no voice speaks this language.
-    """
-    require_language(language)
-    EspeakWrapper.set_library(espeakng_loader.get_library_path())
-    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
-    # A switch of language inside a sentence is ordinary ("garçon"): not worth a warning each.
-    logger = logging.getLogger("phonemizer.espeak")
-    logger.setLevel(logging.ERROR)
-    return EspeakBackend(
-        _VOICES[language], with_stress=True, language_switch="remove-flags", logger=logger
-    )
 
 
 def _pieces(text: str) -> list[str]:
@@ -103,8 +76,8 @@ def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
     # cutting at the marks first cannot.
     texts_pieces = [_pieces(text) for text in texts]
     words = [piece for pieces in texts_pieces for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
-    with _ESPEAK:
-        spoken = iter(_backend(language).phonemize(words, strip=True))
+    require_language(language)
+    spoken = iter(pronounce(words, _VOICES[language]))
     return [_join(pieces, spoken) for pieces in texts_pieces]
 
 

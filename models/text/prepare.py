@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from models.text.characters import check, clean
+from models.text.characters import check
 from models.text.errors import TextError
 from models.text.markup import MAX_PAUSE_S, parse
-from models.text.normalise import normalise
-from models.text.phonemes import ENGLISH_SYMBOLS, require_language
+from models.text.phonemes import ENGLISH_SYMBOLS
+from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance, split
 
 ENDS = ",.!?;:—…\"')"
@@ -20,6 +20,7 @@ def prepare(
     max_chars: int = 4096,
     max_phonemes: int = 250,
     symbols: Collection[str] = ENGLISH_SYMBOLS,
+    reader: Reader | None = None,
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
@@ -29,19 +30,20 @@ def prepare(
         max_chars: The longest text accepted.
         max_phonemes: The longest utterance made.
         symbols: What the model reads; inline phonemes may be made of these.
+        reader: How the model reads the language; None is the built-in voice's way.
 
     Raises:
         TextError: the text is empty, blank, too long, without anything to speak, in a script or
             language that no voice reads, or holds control characters, surrogates or malformed
             markup.
     """
-    require_language(language)
+    reader = reader or builtin_reader(language)
     check(text, max_chars)
     stretches, inline = parse(text, symbols, max_phonemes)
     utterances: list[Utterance] = []
     for stretch in stretches:
-        words = normalise(clean(stretch.text))
-        utterances += split(words, inline, language=language, max_phonemes=max_phonemes)
+        words = reader.clean(stretch.text)
+        utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
         if stretch.pause_after_s is None:
             continue
         if not utterances:
@@ -54,7 +56,7 @@ def prepare(
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
     return [
         replace(utterance, phonemes=_closed(utterance.phonemes, max_phonemes))
-        if "." in symbols
+        if reader.closes and "." in symbols
         else utterance
         for utterance in utterances
     ]

@@ -8,7 +8,7 @@ halved at the strongest border near its middle, and again, until it fits.
 # ruff: noqa: RUF001 - dashes of every kind
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,8 +31,9 @@ _BORDERS: Final = (
     re.compile(r"\s+"),
 )
 
-
 _NOT_FIRST: Final = " ,;:.!?…—–-"
+
+Speak = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,17 @@ class Utterance:
 
 
 def split(
-    text: str, inline: Inline | None = None, *, language: str = "en", max_phonemes: int = 250
+    text: str,
+    inline: Inline | None = None,
+    *,
+    speak: Speak = phonemize,
+    max_phonemes: int = 250,
 ) -> list[Utterance]:
     """Return the utterances of a normalised text, each of at most `max_phonemes` symbols.
 
-    Pieces without sound are left out.
+    Pieces without sound are left out. `speak` turns words into phonemes.
 
     Raises:
-        TextError: no voice speaks this language.
         ValueError: `max_phonemes` is not positive.
     """
     if max_phonemes < 1:
@@ -68,7 +72,7 @@ def split(
     return [
         replace(utterance, text=inline.write(utterance.text))
         for sentence in _sentences(text)
-        for utterance in _fitting(sentence, inline, language, max_phonemes)
+        for utterance in _fitting(sentence, inline, speak, max_phonemes)
         if any(symbol.isalpha() for symbol in utterance.phonemes)
     ]
 
@@ -93,20 +97,20 @@ def _goes_on(match: re.Match[str]) -> bool:
     return bool(may_go_on) and match["next"].islower() and not match["opening"]
 
 
-def _fitting(text: str, inline: Inline, language: str, max_phonemes: int) -> Iterator[Utterance]:
+def _fitting(text: str, inline: Inline, speak: Speak, max_phonemes: int) -> Iterator[Utterance]:
     # A phoneme symbol a letter is the least that English has: what is far too long need not be
     # spoken to be halved.
     if len(text) <= 2 * max_phonemes:
-        phonemes = inline.pronounce(phonemize(text, language))
+        phonemes = inline.pronounce(speak(text))
         # The name of a single letter may be longer than a small limit: no way to halve that.
         if len(phonemes) <= max_phonemes or len(text) == 1:
             yield Utterance(text, phonemes[:max_phonemes])
             return
     end, start, pause_after_s = _halving(text)
-    *first, last = _fitting(text[:end].rstrip(), inline, language, max_phonemes)
+    *first, last = _fitting(text[:end].rstrip(), inline, speak, max_phonemes)
     yield from first
     yield replace(last, pause_after_s=pause_after_s)
-    yield from _fitting(text[start:].lstrip(), inline, language, max_phonemes)
+    yield from _fitting(text[start:].lstrip(), inline, speak, max_phonemes)
 
 
 def _halving(text: str) -> tuple[int, int, float | None]:

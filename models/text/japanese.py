@@ -1,0 +1,72 @@
+"""Japanese in kanji to hiragana, which is what espeak-ng can read.
+
+The reference has pykakasi do this (GPL); here it is Janome (Apache-2.0), of the extra `japanese`.
+Both take readings from a dictionary and may differ on words with several.
+"""
+
+import re
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from models.text.errors import TextError
+
+if TYPE_CHECKING:
+    from janome.tokenizer import Tokenizer
+
+_KANJI: Final = re.compile("[\u3005\u3400-\u9fff\uf900-\ufaff]")  # with the iteration mark
+_FIRST_KATAKANA, _LAST_KATAKANA, _TO_HIRAGANA = 0x30A1, 0x30F6, 0x60
+
+_JANOME: Final = Lock()
+
+
+def to_hiragana(text: str) -> str:
+    """Return the text with its kanji and katakana as hiragana.
+
+    A particle keeps its spelling (は, not わ), as in the reference.
+
+    Raises:
+        TextError: It has kanji, and Janome is not installed or does not know one.
+    """
+    if _KANJI.search(text):
+        text = "".join(map(_read, re.split(r"(\s+)", text)))
+        if unknown := dict.fromkeys(_KANJI.findall(text)):
+            raise TextError(f"no reading is known for {', '.join(map(repr, unknown))}")
+    return "".join(
+        chr(ord(symbol) - _TO_HIRAGANA)
+        if _FIRST_KATAKANA <= ord(symbol) <= _LAST_KATAKANA
+        else symbol
+        for symbol in text
+    )
+
+
+def _read(text: str) -> str:
+    """Return a text without spaces with each word that has kanji in katakana.
+
+    Raises:
+        TextError: Janome is not installed.
+    """
+    if not _KANJI.search(text):
+        return text
+    with _JANOME:
+        words = list(_tokenizer().tokenize(text))
+    return "".join(
+        word.reading if _KANJI.search(word.surface) and word.reading != "*" else word.surface
+        for word in words
+    )
+
+
+@cache
+def _tokenizer() -> "Tokenizer":
+    """Load Janome, which takes a second; the caller holds the lock.
+
+    Raises:
+        TextError: It is not installed.
+    """
+    try:
+        from janome.tokenizer import Tokenizer
+    except ImportError as error:
+        raise TextError(
+            "kanji cannot be read here: install the extra `japanese`, or write hiragana"
+        ) from error
+    return Tokenizer()
