@@ -15,17 +15,24 @@ from app.api.request_id import RequestIdMiddleware
 from app.api.routes import health_router, speech_router
 from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
+from app.preset_files import read_presets
 from app.settings import Settings
 
 
 def create_engine(settings: Settings) -> SpeechEngine:
-    """Return an engine that will load the model that the settings name."""
+    """Return an engine that will load the model that the settings name.
+
+    Raises:
+        PresetError: The files of presets are not valid.
+    """
+    presets = read_presets(settings.presets)
     return SpeechEngine(
         lambda: Synthesizer.load(
             settings.model,
             settings.device,
             threads=settings.threads,
             max_text_chars=settings.max_text_chars,
+            presets=presets,
         ),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
@@ -38,6 +45,9 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     Args:
         settings: None reads the environment.
         engine: None makes one as the settings say.
+
+    Raises:
+        PresetError: The files of presets are not valid.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)

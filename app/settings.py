@@ -30,6 +30,11 @@ class Settings(BaseSettings):
     model: str = Field(
         str(BUILTIN_MODEL), min_length=1, description="Model folder; default the built-in voice."
     )
+    presets: str | None = Field(
+        None,
+        min_length=1,
+        description="JSON file, or folder of such files, with presets beside the built-in ones.",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the model runs; auto takes a GPU if there is one."
     )

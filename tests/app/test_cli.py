@@ -76,6 +76,16 @@ def test_every_knob_is_a_flag(capsys):
         (["speak", "Hello.", "-o", "a.wav", "--model", "/nowhere"], "model: /nowhere"),
         (["speak", "Hello.", "-o", "/nowhere/a.wav"], "out: /nowhere is no folder"),
         (["serve", "--port", "99999"], "port: Input should be less"),
+        (["serve", "--presets", "/nowhere.json"], "presets: /nowhere.json: No such file"),
+        (["speak", "Hello.", "-o", "a.wav", "--preset", "loud"], "preset: unknown preset 'loud'"),
+        (["calibrate", "--output", "/nowhere/a.json"], "output: /nowhere is no folder"),
+        (["calibrate", "--sentences", "/nowhere"], "sentences: /nowhere: No such file"),
+        (["calibrate", "--sentences", "/dev/null"], "sentences: /dev/null: there is no sentence"),
+        (["calibrate", "--name", "stable"], "name: there is a preset 'stable' already"),
+        (["calibrate", "--name", "Loud!"], "name: String should match"),
+        (["calibrate", "--preset", "loud"], "preset: unknown preset 'loud'"),
+        (["calibrate", "--count", "0"], "count: Input should be greater"),
+        (["calibrate", "--model", "/nowhere"], "model: /nowhere"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_status_2(
@@ -101,7 +111,7 @@ def test_doctor_finds_nothing_wrong(capsys):
     assert main(["doctor", "--port", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
-        ["ok", f"{check}:"] for check in ("python", "device", "espeak", "model", "port")
+        ["ok", f"{check}:"] for check in ("python", "device", "espeak", "model", "presets", "port")
     ]
 
 

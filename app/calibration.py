@@ -1,0 +1,210 @@
+"""How sure of itself a loaded model is, and the thresholds that follow from it.
+
+Entropix was made for text models: its thresholds mean nothing to another model until they are
+measured. They are read from the entropy H and varentropy V of what the sampler sees of level 0,
+after guidance, bans and penalties, before temperature and filters, at every token of some speech:
+
+    low_entropy = P10(H)    helv_entropy = lehv_entropy = hehv_entropy = P90(H)
+    low_varentropy = P10(V)    high_varentropy = P90(V)
+
+The preset also names the codec's codes of silence where DRY wants to know them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.engine.job import SpeechJob, TraceColumns
+from app.engine.synthesis import Synthesizer
+from models.checkpoints import SpeechModel
+from models.silence import silent_codes
+from samplers.entropix import State
+from samplers.params import SamplingParams
+
+SENTENCES = Path(__file__).with_name("calibration_sentences.txt")
+"""Plain sentences, one a line, that are in no corpus and no test set."""
+
+PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+LOW, HIGH = 10, 90
+
+THRESHOLDS: Mapping[str, tuple[str, int]] = {
+    "entropix_low_entropy": ("entropy_bits", LOW),
+    "entropix_helv_entropy": ("entropy_bits", HIGH),
+    "entropix_lehv_entropy": ("entropy_bits", HIGH),
+    "entropix_hehv_entropy": ("entropy_bits", HIGH),
+    "entropix_low_varentropy": ("varentropy_bits2", LOW),
+    "entropix_high_varentropy": ("varentropy_bits2", HIGH),
+}
+"""Knob -> the column of the trace and the percentile that it is set to."""
+
+ENTROPIES = ("entropy_bits", "varentropy_bits2")
+ATTENTION = (
+    "attention_entropy_bits",
+    "attention_varentropy_bits2",
+    "attention_agreement",
+    "attention_strength",
+)
+
+Columns: TypeAlias = Mapping[str, NDArray[np.float64]]
+"""Name -> ``[N]``, one value a token."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to speak: sentence by sentence, then again with other seeds, ``count`` times."""
+
+    sentences: Sequence[str]
+    count: int
+    preset: str
+
+    def jobs(self, **knobs: Any) -> Iterator[SpeechJob]:
+        """Yield a traced job an utterance.
+
+        Args:
+            knobs: Set over the preset's.
+        """
+        for number in range(self.count):
+            seed, sentence = divmod(number, len(self.sentences))
+            params = SamplingParams(preset=self.preset, seed=seed, nar_levels=0, **knobs)
+            yield SpeechJob(f"calibrate-{number}", self.sentences[sentence], params, trace=True)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured.
+
+    Attributes:
+        columns: Entropies without entropix; attention and states while it was on.
+        silent: The codes of level 0 that are silence.
+        knobs: Of the preset that fits.
+        states: Share of the tokens in each state with those knobs.
+        model: Name and hash of the model.
+    """
+
+    columns: Columns
+    silent: tuple[int, ...]
+    knobs: Mapping[str, Any]
+    states: Mapping[str, float]
+    model: tuple[str, str]
+
+    @classmethod
+    def measure(
+        cls,
+        speech: SpeechModel,
+        synthesizer: Synthesizer,
+        task: Task,
+        on_utterance: Callable[[], object],
+    ) -> Self:
+        """Speak everything twice: to measure the entropies, and with entropix as they say.
+
+        Args:
+            speech: The loaded model.
+            synthesizer: What speaks with it.
+            task: What to speak.
+            on_utterance: Called after each utterance, twice a sentence.
+
+        Raises:
+            SpeechError: A sentence cannot be spoken, or there is no such preset.
+        """
+        silent = tuple(torch.nonzero(silent_codes(speech.codec))[:, 0].tolist())
+        plain = _observe(synthesizer, task.jobs(entropix=False), ENTROPIES, on_utterance)
+        base = synthesizer.plan(SpeechJob("base", "", SamplingParams(preset=task.preset, seed=0)))
+        thresholds = {
+            knob: round(float(np.percentile(plain[column], percentile)), 4)
+            for knob, (column, percentile) in THRESHOLDS.items()
+        }
+        fitted = {"entropix": True, **thresholds}
+        chosen = base.params.model_dump(mode="json", exclude_defaults=True)
+        knobs = {name: chosen[name] for name in chosen if name not in {"preset", "seed"}}
+        knobs |= {**fitted, "dry_sequence_breakers": list(silent)}
+        seen = _observe(
+            synthesizer, task.jobs(**fitted), (*ATTENTION, "entropix_state"), on_utterance
+        )
+        states = {
+            state.name: float((seen["entropix_state"] == state).mean())
+            for state in State
+            if state >= 0
+        }
+        attention = {name: seen[name] for name in ATTENTION}
+        return cls({**plain, **attention}, silent, knobs, states, (speech.name, speech.sha256))
+
+    def table(self) -> str:
+        """Return the percentiles, the codes of silence and the shares of the states, for people."""
+        width = max(map(len, self.columns))
+        lines = [" " * width + "".join(f"{f'P{percentile}':>9}" for percentile in PERCENTILES)]
+        for name, values in self.columns.items():
+            cells = "".join(f"{value:9.3f}" for value in np.percentile(values, PERCENTILES))
+            lines.append(f"{name:<{width}}{cells}")
+        tokens = len(next(iter(self.columns.values())))
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in self.states.items())
+        return "\n".join([
+            *lines,
+            f"{tokens} tokens. States with the thresholds of the preset: {shares}.",
+            f"{len(self.silent)} codes are silence: {', '.join(map(str, self.silent))}.",
+        ])
+
+    def preset_file(self, name: str, task: Task) -> dict[str, Any]:
+        """Return what `app.preset_files` reads, with how it came about.
+
+        Args:
+            name: Of the preset.
+            task: What was spoken.
+        """
+        percentiles = {
+            column: {
+                f"P{percentile}": round(float(value), 4)
+                for percentile, value in zip(
+                    PERCENTILES, np.percentile(values, PERCENTILES), strict=True
+                )
+            }
+            for column, values in self.columns.items()
+        }
+        about = {
+            "made_by": "valle-serve calibrate",
+            "date": datetime.now(UTC).date().isoformat(),
+            "model": self.model[0],
+            "model_sha256": self.model[1],
+            "utterances": task.count,
+            "over_preset": task.preset,
+            "percentiles": percentiles,
+            "states": {state: round(share, 4) for state, share in self.states.items()},
+        }
+        return {"about": about, "presets": {name: dict(self.knobs)}}
+
+
+def _observe(
+    synthesizer: Synthesizer,
+    jobs: Iterator[SpeechJob],
+    names: Sequence[str],
+    on_utterance: Callable[[], object],
+) -> Columns:
+    """Return columns of the traces of all jobs, joined.
+
+    Raises:
+        SpeechError: A job cannot be done.
+    """
+    traces: list[TraceColumns] = []
+    for job in jobs:
+        *_, last = synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
+        assert last.result is not None
+        traces += [piece.trace for piece in last.result.utterances if piece.trace]
+        on_utterance()
+    return {name: np.concatenate([trace[name] for trace in traces]) for name in names}
+
+
+def read_sentences(path: Path) -> list[str]:
+    """Return the sentences of a file with one a line.
+
+    Raises:
+        ValueError: There is none.
+    """
+    sentences = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    if not sentences:
+        raise ValueError("there is no sentence in it")
+    return sentences
