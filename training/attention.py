@@ -52,7 +52,8 @@ def main() -> None:
     parser.add_argument("--utterance", type=int, default=0)
     parser.add_argument("-o", "--out", type=Path, required=True)
     args = parser.parse_args()
-    utterance = load_codes(cache_folder())[1][args.utterance]
+    held_out = [one for _, kept in load_codes(cache_folder()).values() for one in kept]
+    utterance = held_out[args.utterance]
     weights = frame_attention(load_lm(BUILTIN_MODEL), utterance)
     phonemes = np.array(["<", *utterance.phonemes, ">"])
     np.savez(args.out, weights=weights.numpy(), phonemes=phonemes)

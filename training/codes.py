@@ -2,10 +2,12 @@
 
     python -m training.codes
 
-Needs the codec in `weights/` (see `training.export`). One file a shard, kept if it is there.
+Needs the codec in `weights/` (see `training.export`). One file a shard, kept if it is there; codes
+of another codec lie in another folder, named after its weights.
 """
 
 import argparse
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import Pool
@@ -28,6 +30,8 @@ from training.data import SAMPLE_RATE_HZ, Corpus
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
+SOURCES = ("speech", "kokoro")  # folders of corpora: `training.data`, `training.chorus`
+
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 
 
@@ -38,6 +42,7 @@ class CodedUtterance:
     text: str
     phonemes: str
     codes: NDArray[np.int16]
+    speaker: str
 
     @cached_property
     def phoneme_ids(self) -> list[int]:
@@ -50,17 +55,17 @@ class CodedUtterance:
         return len(self.phonemes) + len(self.codes) + 8
 
 
-def _code_shard(task: tuple[Path, int]) -> None:
-    cache, number = task
+def _code_shard(task: tuple[Path, str, int]) -> None:
+    cache, source, number = task
     torch.set_num_threads(1)
-    corpus, codec = Corpus(cache), load_codec(BUILTIN_MODEL)
+    corpus, codec = Corpus(cache, source), load_codec(BUILTIN_MODEL)
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
     phonemes = phonemize_many([utterance.text for utterance in utterances])
     codes = [
         codec.encode(torch.from_numpy(trimmed(corpus.samples(utterance)))).numpy().astype(np.int16)
         for utterance in utterances
     ]
-    path = _path(cache, number)
+    path = _path(cache, source, number)
     partial = path.with_suffix(".partial.npz")
     np.savez(
         partial,
@@ -68,6 +73,7 @@ def _code_shard(task: tuple[Path, int]) -> None:
         frames=np.array([len(rows) for rows in codes]),
         text=np.array([utterance.text for utterance in utterances]),
         phonemes=np.array(phonemes),
+        speaker=np.array([utterance.speaker for utterance in utterances]),
     )
     partial.rename(path)
 
@@ -83,30 +89,49 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return samples[max(0, start) : end]
 
 
-def _path(cache: Path, number: int) -> Path:
-    return cache / "codes" / f"{number:04d}.npz"
+def codes_folder(cache: Path) -> Path:
+    """Return where the codes of the codec in `weights/` lie."""
+    digest = hashlib.sha256((BUILTIN_MODEL / "codec.safetensors").read_bytes()).hexdigest()
+    return cache / "codes" / digest[:12]
 
 
-def load_codes(cache: Path) -> tuple[list[CodedUtterance], list[CodedUtterance]]:
-    """Return the utterances to train on and those kept out.
+def _path(cache: Path, source: str, number: int) -> Path:
+    return codes_folder(cache) / source / f"{number:04d}.npz"
+
+
+def load_codes(
+    cache: Path,
+) -> dict[str, tuple[list[CodedUtterance], list[CodedUtterance]]]:
+    """Return the utterances to train on and those kept out, by corpus.
 
     Raises:
         FileNotFoundError: Nothing has been coded yet.
     """
-    held_out = Corpus(cache).held_out_shards
-    train: list[CodedUtterance] = []
-    validation: list[CodedUtterance] = []
-    paths = sorted((cache / "codes").glob("????.npz"))
-    if not paths:
-        raise FileNotFoundError(f"no codes in {cache / 'codes'}: run python -m training.codes")
-    for path in paths:
-        shard = np.load(path)
-        ends = np.cumsum(shard["frames"])
-        pieces = np.split(shard["codes"], ends[:-1])
-        for text, phonemes, codes in zip(shard["text"], shard["phonemes"], pieces, strict=True):
-            utterance = CodedUtterance(str(text), str(phonemes), codes)
-            (validation if int(path.stem) in held_out else train).append(utterance)
-    return train, validation
+    found = {}
+    for source in SOURCES:
+        paths = sorted((codes_folder(cache) / source).glob("????.npz"))
+        if not paths:
+            continue
+        held_out = Corpus(cache, source).held_out_shards
+        train: list[CodedUtterance] = []
+        validation: list[CodedUtterance] = []
+        for path in paths:
+            (validation if int(path.stem) in held_out else train).extend(_read_shard(path))
+        found[source] = (train, validation)
+    if not found:
+        raise FileNotFoundError(f"no codes in {codes_folder(cache)}: run python -m training.codes")
+    return found
+
+
+def _read_shard(path: Path) -> list[CodedUtterance]:
+    shard = np.load(path)
+    pieces = np.split(shard["codes"], np.cumsum(shard["frames"])[:-1])
+    return [
+        CodedUtterance(str(text), str(phonemes), codes, str(speaker))
+        for text, phonemes, codes, speaker in zip(
+            shard["text"], shard["phonemes"], pieces, shard["speaker"], strict=True
+        )
+    ]
 
 
 def main() -> None:
@@ -115,10 +140,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     cache = cache_folder()
-    (cache / "codes").mkdir(exist_ok=True)
     tasks = [
-        (cache, number) for number in Corpus(cache).shards if not _path(cache, number).exists()
+        (cache, source, number)
+        for source in SOURCES
+        if (cache / source).is_dir()
+        for number in Corpus(cache, source).shards
+        if not _path(cache, source, number).exists()
     ]
+    for source in SOURCES:
+        (codes_folder(cache) / source).mkdir(parents=True, exist_ok=True)
     with Pool(args.workers) as pool:
         for _ in tqdm(pool.imap_unordered(_code_shard, tasks), total=len(tasks), unit="shard"):
             pass

@@ -15,10 +15,9 @@ from training.cache import cache_folder
 
 def export_codec() -> None:
     """Write the codec with its weight norm folded."""
-    from training.codec import Clips, CodecTrainer
-    from training.data import Corpus
+    from training.codec import CodecTrainer, clips
 
-    trainer = CodecTrainer(Clips(Corpus(cache_folder()), 0), minutes=0.0)
+    trainer = CodecTrainer(clips(seed=0), minutes=0.0)
     trainer.load(cache_folder() / "codec" / "checkpoint.pt")
     save_codec(BUILTIN_MODEL, trainer.trained())
 

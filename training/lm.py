@@ -3,25 +3,30 @@
     python -m training.lm --minutes 80
 
 Every row of a batch has its own task: level 0 with a causal mask, or one of the levels above with
-the block-causal one. Short utterances come first: alignment of frames to phonemes forms on them.
-Text is dropped in a tenth of the level-0 rows, so that guidance has a null condition; a few of the
-codes that a row sees are replaced by random ones, since at inference they are the model's own.
+the block-causal one. Its prompt is a piece of another utterance of the same speaker. Short
+utterances come first: alignment of frames to phonemes forms on them. In a tenth of the rows prompt
+and text are dropped, so that guidance has a null condition, in another tenth the prompt alone; a
+few of the codes that a row sees are replaced by random ones, since at inference they are the
+model's own.
 
-Matrices of the stack are trained by Muon (Jordan et al. 2024), the rest by AdamW. What is shipped
-is the moving average of the weights. The log has losses by level; the same command goes on where
-the last run stopped.
+`--warm-start CHECKPOINT` begins with the weights of another run, whose prompts, codes or speakers
+may differ, and with no curriculum. Matrices of the stack are trained by Muon (Jordan et al. 2024),
+the rest by AdamW. What is shipped is the moving average of the weights. The log has losses by
+level; the same command goes on where the last run stopped.
 """
 
 import argparse
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,7 +38,7 @@ from training.cache import cache_folder
 from training.codes import CodedUtterance, load_codes
 
 CONFIG = ModelConfig(
-    name="valle-heart",
+    name="valle-voices",
     width=256,
     layers=6,
     heads=4,
@@ -41,16 +46,19 @@ CONFIG = ModelConfig(
     ffn=896,
     phonemes=ENGLISH_SYMBOLS,
     max_phonemes=100,  # 99 of 100 sentences of the corpus
-    max_prompt_frames=0,  # one voice: there is nothing to hear in a prompt
+    max_prompt_frames=225,
     has_null_condition=True,
+    nar_has_null_condition=True,
     preset="builtin",
 )
-POSITIONS = 3600  # of a batch, padding included
+POSITIONS = 4500  # of a batch, padding included
+SHARES = {"speech": 0.5, "kokoro": 0.5}  # of the rows, by corpus
 # The words hang on level 0, and more on the coarse levels than on the finest, which are close to
 # noise: after a third of the run they no longer gain.
 AR_SHARE = 0.65
 NAR_SHARES = (0.34, 0.22, 0.14, 0.1, 0.08, 0.06, 0.06)
-TEXT_DROPPED = 0.1
+ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.1
+PROMPT_FRAMES_MIN = 75
 CORRUPTED_UP_TO = 0.1
 CURRICULUM_SHARE, CURRICULUM_START = 0.3, 0.2
 MUON_RATE, ADAM_RATE = 2e-3, 2e-3
@@ -62,10 +70,11 @@ LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 100, 500, 12
 
 @dataclass(frozen=True)
 class Row:
-    """One utterance and what is asked of it: ``level`` 0 is the AR's."""
+    """One utterance and what is asked of it: ``level`` 0 is the AR's, ``prompt`` is ``[Tp, K]``."""
 
     utterance: CodedUtterance
     level: int
+    prompt: NDArray[np.int16] | None = None
     null: bool = False
     corrupted: float = 0.0
 
@@ -77,8 +86,17 @@ class Trainer:
         torch.manual_seed(seed)
         self.minutes, self.device = minutes, device
         self.random = np.random.default_rng(seed)
-        train, self.validation = load_codes(cache_folder())
-        self.utterances = sorted(train, key=lambda utterance: len(utterance.codes))
+        by_source = load_codes(cache_folder())
+        self.pools = {
+            source: sorted(train, key=lambda utterance: len(utterance.codes))
+            for source, (train, _) in by_source.items()
+        }
+        shares = np.array([SHARES[source] for source in self.pools])
+        self.pool_shares = shares / shares.sum()
+        self.validation = [one for _, held_out in by_source.values() for one in held_out]
+        everything = [one for train in self.pools.values() for one in train]
+        self.prompts = Prompts(everything, self.random)
+        self.warm_started = False
         self.model = Valle(CONFIG).to(device)
         initialise(self.model)
         self.average = {
@@ -144,34 +162,45 @@ class Trainer:
         return warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * falling)))
 
     def _draw_rows(self) -> list[Row]:
-        """Draw utterances of like length that fill the batch, each with a task."""
+        """Draw utterances of like length that fill the batch, each with a task and a prompt."""
         share = CURRICULUM_START + (1 - CURRICULUM_START) * self.progress / CURRICULUM_SHARE
-        pool = max(64, int(len(self.utterances) * min(1.0, share)))
+        share = 1.0 if self.warm_started else min(1.0, share)
+        utterances = self.pools[str(self.random.choice(list(self.pools), p=self.pool_shares))]
+        pool = max(64, int(len(utterances) * share))
         centre = int(self.random.integers(0, pool))
-        longest = self.utterances[centre]
-        count = int(np.clip(POSITIONS // longest.positions, 2, 64))
+        longest = utterances[centre].positions + (PROMPT_FRAMES_MIN + CONFIG.max_prompt_frames) // 2
+        count = int(np.clip(POSITIONS // longest, 2, 64))
         first = int(np.clip(centre - 4 * count, 0, pool - 8 * count))
         near = self.random.choice(np.arange(max(0, first), pool)[: 8 * count], count, replace=False)
-        return [self._task(self.utterances[index]) for index in near]
+        frames = int(self.random.integers(PROMPT_FRAMES_MIN, CONFIG.max_prompt_frames + 1))
+        return [self._task(utterances[index], frames) for index in near]
 
-    def _task(self, utterance: CodedUtterance) -> Row:
+    def _task(self, utterance: CodedUtterance, prompt_frames: int) -> Row:
         corrupted = float(self.random.uniform(0, CORRUPTED_UP_TO))
-        if self.random.random() < AR_SHARE:
-            return Row(utterance, 0, bool(self.random.random() < TEXT_DROPPED), corrupted)
-        level = 1 + int(self.random.choice(len(NAR_SHARES), p=NAR_SHARES))
-        return Row(utterance, level, corrupted=corrupted)
+        dropped = self.random.random()
+        null = bool(dropped < ALL_DROPPED)
+        prompt = None
+        if dropped >= ALL_DROPPED + PROMPT_DROPPED:
+            prompt = self.prompts.draw(utterance, prompt_frames)
+        level = 0
+        if self.random.random() >= AR_SHARE:
+            level = 1 + int(self.random.choice(len(NAR_SHARES), p=NAR_SHARES))
+        return Row(utterance, level, prompt, null, corrupted)
 
     @torch.no_grad()
     def validate(self) -> dict[int, list[tuple[float, float]]]:
-        """Return loss and accuracy by level on utterances never trained on."""
-        rows = {
-            level: [Row(utterance, level) for utterance in self.validation[:VALIDATION_ROWS]]
-            for level in range(CONFIG.levels)
-        }
+        """Return loss and accuracy by level on utterances never trained on, always the same."""
+        random = np.random.default_rng(0)
+        prompts = Prompts(self.validation, random)
+        chosen = self.validation[:: max(1, len(self.validation) // VALIDATION_ROWS)]
+        prompted = [(one, prompts.draw(one, CONFIG.max_prompt_frames)) for one in chosen]
         with torch.autocast(self.device.type, torch.bfloat16):
             return {
-                level: [losses_of(self.model, group, self.random)[1][level]]
-                for level, group in rows.items()
+                level: [
+                    losses_of(self.model, [Row(one, level, prompt)], random)[1][level]
+                    for one, prompt in prompted
+                ]
+                for level in range(CONFIG.levels)
             }
 
     def _log(self, log: Path, split: str, losses: dict[int, list[tuple[float, float]]]) -> None:
@@ -193,6 +222,7 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "spent_minutes": self.spent_minutes,
+            "warm_started": self.warm_started,
         }
         torch.save(state, partial)
         partial.rename(path)
@@ -205,6 +235,37 @@ class Trainer:
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.spent_minutes = saved["step"], saved["spent_minutes"]
+        self.warm_started = saved["warm_started"]
+
+    def warm_start(self, path: Path) -> None:
+        """Begin with the averaged weights of another run; tables it lacks start afresh."""
+        saved = torch.load(path, map_location=self.device, weights_only=True)["average"]
+        self.model.load_state_dict(saved, strict=False)
+        self.average = {
+            name: value.detach().clone() for name, value in self.model.named_parameters()
+        }
+        self.warm_started = True
+
+
+class Prompts:
+    """Pieces of other utterances of the same speaker."""
+
+    def __init__(self, utterances: Sequence[CodedUtterance], random: np.random.Generator) -> None:
+        self._random = random
+        self._by_speaker: dict[str, list[CodedUtterance]] = {}
+        for utterance in utterances:
+            self._by_speaker.setdefault(utterance.speaker, []).append(utterance)
+
+    def draw(self, utterance: CodedUtterance, frames: int) -> NDArray[np.int16] | None:
+        """Return at most ``frames`` ``[Tp, K]`` in the voice of ``utterance``, not from it."""
+        others = self._by_speaker[utterance.speaker]
+        if len(others) < 2:
+            return None
+        other = utterance
+        while other is utterance:
+            other = others[int(self._random.integers(len(others)))]
+        start = int(self._random.integers(0, max(1, len(other.codes) - frames + 1)))
+        return other.codes[start : start + frames]
 
 
 def initialise(model: Valle) -> None:
@@ -229,7 +290,10 @@ def losses_of(
     for row in rows:
         codes = torch.from_numpy(row.utterance.codes.astype(np.int64)).to(device)
         ids = [BOS_ID, EOS_ID] if row.null else row.utterance.phoneme_ids
-        prefix = model.prefix(ids, row.level)
+        prompt = None
+        if row.prompt is not None:
+            prompt = torch.from_numpy(row.prompt.astype(np.int64)).to(device)
+        prefix = model.prefix(ids, row.level, prompt=prompt)
         response = model.embed_response(_corrupt(codes, row, random), row.level)
         frames = torch.arange(len(codes), device=device)
         blocks = torch.cat([prefix.blocks, model.response_blocks(0, len(codes))])
@@ -273,6 +337,7 @@ def main() -> None:
     """Train the language model within a time budget."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--minutes", type=float, default=80.0)
+    parser.add_argument("--warm-start", type=Path, metavar="CHECKPOINT")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -280,9 +345,12 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     trainer = Trainer(args.minutes, device, args.seed)
     parameters = sum(p.numel() for p in trainer.model.parameters())
-    print(f"{parameters / 1e6:.2f} M parameters, {len(trainer.utterances)} utterances")
+    counts = {source: len(pool) for source, pool in trainer.pools.items()}
+    print(f"{parameters / 1e6:.2f} M parameters, utterances: {counts}")
     if (folder / "checkpoint.pt").exists():
         trainer.load(folder / "checkpoint.pt")
+    elif args.warm_start:
+        trainer.warm_start(args.warm_start)
     trainer.run(folder / "log.jsonl", folder / "checkpoint.pt")
 
 
