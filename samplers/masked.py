@@ -1,25 +1,36 @@
-"""Masked decoding of a level in several passes: how many frames stay masked, and which."""
+"""Masked decoding of level 0 in several passes: how many frames stay masked, which, and the draw.
+
+Chang et al. 2022, "MaskGIT", arXiv:2202.04200, with the bounds of e-c-k-e-r/vall-e.
+"""
 
 import math
 
 import torch
 from torch import Tensor
 
+from samplers import filters
+from samplers import temperature as temperatures
+from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.nar import truncate
+from samplers.params import SamplingParams
 
-def schedule(length: int, passes: int) -> list[int]:
+
+def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
     """How many frames are masked before each pass: a quarter of a cosine, from all to one.
 
     Args:
         length: Frames.
         passes: Denoising passes.
+        remask: Mask half a pass's share of all frames more.
 
     Returns:
         One count a pass, at least 1 and falling by one a pass at least.
 
     Source: MaskGIT, arXiv:2202.04200, with vall-e's bounds.
     """
+    more = 1 / (2 * passes) if remask else 0.0
     return [
-        max(1, min(int(math.cos(progress * math.pi / 2) * length), length - place))
+        max(1, min(int((math.cos(progress * math.pi / 2) + more) * length), length - place))
         for place, progress in enumerate(progress_of(passes))
     ]
 
@@ -41,3 +52,52 @@ def least_certain(scores: Tensor, count: int) -> Tensor:
     """
     order = scores.sort(stable=True).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter(0, order[:count], True)
+
+
+@torch.inference_mode()
+def sample_masked(
+    logits: Tensor,
+    codes: Tensor,
+    masked: Tensor,
+    params: SamplingParams,
+    *,
+    seed: int,
+    utterance: int,
+    place: int,
+) -> tuple[Tensor, Tensor]:
+    """Draw the masked frames of one pass, and say how certain every frame is.
+
+    Args:
+        logits: ``(T, V)`` with guidance applied; not changed. NaN counts as -inf.
+        codes: ``(T,)`` int64, what was drawn before; unread where masked.
+        masked: ``(T,)`` bool, what to draw.
+        params: The knobs named `nar_len_`.
+        seed: The request's seed.
+        utterance: Which piece of the text.
+        place: Which pass, from 0.
+
+    Returns:
+        Codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for `least_certain`.
+    """
+    own = filters.sanitise(logits)
+    scores = truncate(own, params.nar_len_top_k, params.nar_len_top_p, params.nar_len_min_p)
+    temperature = params.nar_len_temperature * (1 - progress_of(params.nar_len_steps)[place])
+    drawn = greedy(scores)
+    if temperature > 0:
+        frames, vocab_size = scores.shape
+        heated = temperatures.scale(scores, scores.new_tensor(temperature))
+        key = stream_key(seed, utterance, Stage.MASKED)
+        keys = torch.full((frames, 1), key, dtype=torch.int64, device=scores.device)
+        positions = torch.arange(frames, device=scores.device)[:, None]
+        noise = uniform(keys, vocab_size, step=place, position=positions)
+        empty = scores.amax(-1) == -torch.inf
+        drawn = torch.where(empty, drawn, categorical(heated, noise))
+    codes = torch.where(masked, drawn, codes)
+    if params.nar_len_score == "likeliest":
+        certainty = scores.softmax(-1).amax(-1)
+    else:
+        certainty = own.softmax(-1).gather(1, codes[:, None])[:, 0]
+    certainty = certainty.nan_to_num(0.0)  # a row without a finite logit knows nothing
+    if params.nar_len_masked_only:
+        certainty = certainty.masked_fill(~masked, 1.0)
+    return codes, certainty

@@ -84,18 +84,22 @@ def _nearest_to_mean(scores: Tensor, codebook: Tensor) -> Tensor:
 
 
 def _truncate(scores: Tensor, params: SamplingParams) -> Tensor:
-    """Apply the NAR's top-k, top-p and min-p, in this order, to ``(T, V)`` float32 scores."""
-    if params.nar_top_k > 0 or params.nar_top_p < 1:
+    return truncate(scores, params.nar_top_k, params.nar_top_p, params.nar_min_p)
+
+
+def truncate(scores: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:
+    """Apply top-k, top-p and min-p, in this order, to ``(T, V)`` float32 scores."""
+    if top_k > 0 or top_p < 1:
         ordered = filters.descending(scores)
-        if params.nar_top_k > 0:
-            floor = filters.top_k_floor(ordered, _column(params.nar_top_k, scores))
+        if top_k > 0:
+            floor = filters.top_k_floor(ordered, _column(top_k, scores))
             scores, ordered = filters.keep_from(scores, floor), filters.keep_from(ordered, floor)
-        if params.nar_top_p < 1:
-            floor = filters.top_p_floor(ordered, scores.new_tensor(params.nar_top_p))
+        if top_p < 1:
+            floor = filters.top_p_floor(ordered, scores.new_tensor(top_p))
             scores = filters.keep_from(scores, floor)
-    if params.nar_min_p > 0:
+    if min_p > 0:
         best = scores.amax(-1, keepdim=True)
-        floor = best + min(math.log(params.nar_min_p), 0.0)
+        floor = best + min(math.log(min_p), 0.0)
         scores = filters.keep_from(scores, floor)
     return scores
 

@@ -84,5 +84,8 @@ PRESETS: Presets = {
         "repetition_penalty_mode": "raw",
         "repetition_penalty_clamp": False,
         "length_penalty_mode": "raw",
+        "level_0": "auto",
+        "nar_len_score": "likeliest",
+        "nar_len_masked_only": False,
     },
 }
