@@ -8,6 +8,7 @@ stopped and started again, and the same seed gives the same corpus.
     python -m training.data --hours 12
 
 Whole shards are kept out for evaluation: the last ``HELD_OUT_SHARDS`` never reach training.
+The speech of many speakers (`training.chorus`) lies in shards of the same format.
 """
 
 import argparse
@@ -15,10 +16,11 @@ import json
 import multiprocessing
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,10 @@ HELD_OUT_SHARDS = 2
 WORDNET = Path("/usr/share/wordnet")
 FORTUNES = Path("/usr/share/games/fortunes")
 WORDS_MIN, WORDS_MAX = 3, 18
+ONE_VOICE = "hibari"
+
+Part = Literal["train", "sentences", "speakers"]
+"""What an utterance is for: training, or testing on unseen sentences or on unseen speakers."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class Utterance:
     shard: int
     start: int
     end: int
+    speaker: str = ONE_VOICE
+    part: Part = "train"
 
     @property
     def duration_s(self) -> float:
@@ -107,33 +115,51 @@ def _teacher() -> Callable[..., object]:
 def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
     """Read one shard's sentences aloud; return the seconds of speech written."""
     folder, number, texts = task
-    samples_path, index_path = _shard_paths(folder, number)
     teacher = _teacher()
+    speech = ((np.asarray(teacher(text, seed=0), np.float32), {"text": text}) for text in texts)
+    return write_shard(folder, number, speech)
+
+
+def write_shard(
+    folder: Path, number: int, speech: Iterable[tuple[NDArray[np.float32], dict[str, str]]]
+) -> float:
+    """Write samples ``[N]``, each with the fields of its `Utterance`; return the seconds written.
+
+    A shard that has an index is whole: the index comes last, and neither file grows in place.
+    """
+    samples_path, index_path = shard_paths(folder, number)
     position, parts, index = 0, [], []
-    for text in texts:
-        audio = np.asarray(teacher(text, seed=0), dtype=np.float32)
-        parts.append((np.clip(audio, -1, 1) * 32767).astype(np.int16))
-        index.append({"text": text, "start": position, "end": position + len(audio)})
-        position += len(audio)
+    for samples, fields in speech:
+        parts.append((np.clip(samples, -1, 1) * 32767).astype(np.int16))
+        index.append({**fields, "start": position, "end": position + len(samples)})
+        position += len(samples)
     partial = samples_path.with_suffix(".partial")
     np.concatenate(parts).tofile(partial)
     partial.rename(samples_path)
-    index_path.write_text("\n".join(json.dumps(row) for row in index))
+    partial.write_text("\n".join(json.dumps(row) for row in index))
+    partial.rename(index_path)
     return position / SAMPLE_RATE_HZ
 
 
-def _shard_paths(folder: Path, number: int) -> tuple[Path, Path]:
+def shard_paths(folder: Path, number: int) -> tuple[Path, Path]:
+    """Return where the samples and the index of a shard lie."""
     return folder / f"{number:04d}.i16", folder / f"{number:04d}.jsonl"
 
 
 class Corpus:
     """The speech on disk: utterances, and their samples by memory map."""
 
-    def __init__(self, cache: Path) -> None:
-        self.folder = cache / "speech"
+    def __init__(self, cache: Path, name: str = "speech") -> None:
+        """Open the corpus in a folder of ``cache``: ``speech`` (one voice) or ``kokoro`` (many).
+
+        Raises:
+            FileNotFoundError: Nothing has been spoken yet.
+        """
+        self.folder = cache / name
         indexes = sorted(self.folder.glob("*.jsonl"))
         if not indexes:
-            raise FileNotFoundError(f"no speech in {self.folder}: run python -m training.data")
+            command = "training.data" if name == "speech" else "training.chorus"
+            raise FileNotFoundError(f"no speech in {self.folder}: run python -m {command}")
         self.shards = [int(path.stem) for path in indexes]
         self.utterances = [
             Utterance(shard=int(path.stem), **json.loads(line))
@@ -141,14 +167,15 @@ class Corpus:
             for line in path.read_text().splitlines()
         ]
         self._maps = {
-            number: np.memmap(_shard_paths(self.folder, number)[0], dtype=np.int16, mode="r")
+            number: np.memmap(shard_paths(self.folder, number)[0], dtype=np.int16, mode="r")
             for number in self.shards
         }
 
     @property
     def held_out_shards(self) -> frozenset[int]:
-        """Shards that training must not touch."""
-        return frozenset(self.shards[-HELD_OUT_SHARDS:])
+        """Shards that training must not touch: those of another part, or else the last ones."""
+        marked = frozenset(line.shard for line in self.utterances if line.part != "train")
+        return marked or frozenset(self.shards[-HELD_OUT_SHARDS:])
 
     def samples(self, utterance: Utterance) -> NDArray[np.float32]:
         """Return the samples of one utterance, ``[N]`` float32 in [-1, 1]."""
@@ -174,7 +201,7 @@ def main() -> None:
     tasks = [
         (folder, number, texts[start : start + SHARD_SENTENCES])
         for number, start in enumerate(range(0, len(texts), SHARD_SENTENCES))
-        if not _shard_paths(folder, number)[1].exists()
+        if not shard_paths(folder, number)[1].exists()
     ]
     wanted_s, have_s = args.hours * 3600, 0.0
     if any(folder.glob("*.jsonl")):
