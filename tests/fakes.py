@@ -9,7 +9,7 @@ import numpy as np
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, SpokenUtterance, Timings
-from app.engine.speaking import ModelInfo, OnProgress, Plan
+from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from models.voice import BuiltinVoices
 
 SAMPLE_RATE_HZ = 24_000
@@ -20,7 +20,7 @@ class FakeSpeaking:
     """Speaks a ramp, a frame a character.
 
     A text with "break" raises in the middle; one with "wait" takes each frame only when `let` is
-    called.
+    called. Reading a text with "hard" in it takes until `read_on` is set.
     """
 
     def __init__(self) -> None:
@@ -30,17 +30,24 @@ class FakeSpeaking:
         self.frames_made: dict[str, int] = {}
         self._steps = threading.Semaphore(0)
         self.began = threading.Event()
+        self.read_on = threading.Event()
+        self.readers: set[str] = set()
 
     def let(self, frames: int = 1) -> None:
         """Let waiting jobs make some more frames."""
         self._steps.release(frames)
 
     def plan(self, job: SpeechJob) -> Plan:
+        self.readers.add(threading.current_thread().name)
+        if "hard" in job.text:
+            assert self.read_on.wait(20), "the test never let this text be read"
+        if "unreadable" in job.text:
+            raise RuntimeError("unreadable on purpose")
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")
         if job.voice is not None and job.voice not in self.voices:
             raise UnknownVoice(f"there is no voice {job.voice!r}")
-        return Plan(job, job.params, job.params.seed or 7, self.voices.default, "en")
+        return Plan(job, job.params, job.params.seed or 7, self.voices.default, "en", (), 0.0)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         job = plan.job
@@ -69,6 +76,14 @@ class FakeSpeaking:
             utterances=(SpokenUtterance(np.zeros((len(job.text), 1), np.int16), "stop"),),
         )
         yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
+
+    def replay(
+        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
+    ) -> Iterator[AudioChunk]:
+        assert queue_s >= 0
+        assert on_progress(Progress())
+        samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
+        yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
 
 
 def fake_engine(

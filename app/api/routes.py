@@ -1,7 +1,7 @@
 """The routes. Nothing here blocks: speech is made in the engine's thread."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -25,7 +25,8 @@ from app.api.schemas import (
 )
 from app.engine.engine import SpeechEngine
 from app.engine.errors import UnknownModel
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, SpeechResult
+from app.engine.ticket import SpeechStream
 
 CLIENT_CLOSED = 499  # nobody reads it; nginx's word for a client that left, in the access log
 
@@ -101,6 +102,7 @@ async def _body(request: Request) -> bytes:
 
 
 EngineDep = Annotated[SpeechEngine, Depends(_engine)]
+SpeechId = Annotated[str, Path(alias="id", description="`x-request-id` of the response.")]
 RecentDep = Annotated[RecentSpeeches, Depends(_recent)]
 SpeechDep = Annotated[SpeechRequest, Depends(_speech_request)]
 
@@ -117,15 +119,10 @@ async def speech(
     """Speak a text."""
     _check_model(wanted.model, engine.info.name)
     job = wanted.job(request.state.id)
-    chunks = await _unless_client_leaves(request, _whole(engine, job))
-    if chunks is None:
-        return Response(status_code=CLIENT_CLOSED)
-    result = chunks[-1].result
-    assert result is not None
-    recent.keep(job, result)
-    samples = np.concatenate([chunk.samples for chunk in chunks])
-    sound = await asyncio.to_thread(audio.wav, samples, chunks[0].sample_rate_hz)
-    return Response(sound, media_type="audio/wav", headers=_headers(result))
+    chunks = await _unless_client_leaves(request, _whole(lambda: engine.submit(job)))
+    if chunks and (result := chunks[-1].result):
+        recent.keep(job, result)
+    return await _sound(chunks)
 
 
 @speech_router.get(
@@ -133,15 +130,26 @@ async def speech(
     response_model=SpeechReport,
     responses=_errors(_404="No response of that id is kept."),
 )
-async def recent_speech(
-    speech_id: Annotated[str, Path(alias="id", description="`x-request-id` of the response.")],
-    recent: RecentDep,
-) -> Response:
+async def recent_speech(speech_id: SpeechId, recent: RecentDep) -> Response:
     """Tell how a recent speech was made: its knobs, codes, timings and, where asked, its trace."""
     job, result = recent[speech_id]
     # A traced minute is megabytes of JSON: not on the event loop.
     body = await asyncio.to_thread(report_json, job, result)
     return Response(body, media_type="application/json")
+
+
+@speech_router.get(
+    "/v1/audio/speech/{id}/audio",
+    response_class=Response,
+    responses=SPEECH_ANSWERS | _errors(_404="No response of that id is kept."),
+)
+async def recent_sound(
+    request: Request, speech_id: SpeechId, engine: EngineDep, recent: RecentDep
+) -> Response:
+    """Give the sound of a recent speech again, made from its codes: the same samples."""
+    _, result = recent[speech_id]
+    replayed = _whole(lambda: engine.replay(request.state.id, result))
+    return await _sound(await _unless_client_leaves(request, replayed))
 
 
 @speech_router.get("/v1/audio/voices", responses=NOT_READY)
@@ -199,9 +207,20 @@ def _check_model(wanted: str | None, loaded: str) -> None:
         raise UnknownModel(f"the model loaded here is {loaded!r}, not {wanted!r}")
 
 
-async def _whole(engine: SpeechEngine, job: SpeechJob) -> list[AudioChunk]:
-    async with aclosing(engine.submit(job)) as chunks:
+async def _whole(begin: Callable[[], SpeechStream]) -> list[AudioChunk]:
+    async with aclosing(begin()) as chunks:
         return [chunk async for chunk in chunks]
+
+
+async def _sound(chunks: list[AudioChunk] | None) -> Response:
+    """Return a whole speech as WAV, or nothing to a client that left."""
+    if chunks is None:
+        return Response(status_code=CLIENT_CLOSED)
+    result = chunks[-1].result
+    assert result is not None
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    sound = await asyncio.to_thread(audio.wav, samples, chunks[0].sample_rate_hz)
+    return Response(sound, media_type="audio/wav", headers=_headers(result))
 
 
 async def _unless_client_leaves(

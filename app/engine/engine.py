@@ -1,7 +1,8 @@
 """Jobs in, audio chunks out: who runs, who waits, who is told to go away.
 
 For now one job at a time, in one worker thread that also loads the model, so the event loop is
-always free to answer. Knows nothing of text, codes or HTTP.
+always free to answer. A second thread reads the texts, so that a text that cannot be spoken is
+refused while others are spoken. Knows nothing of phonemes, codes or HTTP.
 
 The life of an engine: new -> loading -> warming -> ready -> draining -> stopped, or failed.
 """
@@ -10,19 +11,17 @@ import asyncio
 import logging
 import math
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Self
 
-from app.engine.errors import (
-    EngineBusy,
-    EngineNotReady,
-    GenerationFailed,
-    SpeechError,
-)
-from app.engine.job import FinishReason, Progress, SpeechJob, SpeechResult
-from app.engine.speaking import ModelInfo, Speaking
+from app.engine.errors import EngineBusy, EngineNotReady
+from app.engine.job import FinishReason, SpeechJob, SpeechResult
+from app.engine.queue import TicketQueue
+from app.engine.runner import Runner
+from app.engine.speaking import ModelInfo, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.ticket import SpeechStream, Ticket
 from models.voice import BuiltinVoices
@@ -36,7 +35,7 @@ _WARM_UP_S = 0.2
 
 
 class SpeechEngine:
-    """Runs jobs one after another in a worker thread."""
+    """Runs jobs one after another in a worker thread; reads their texts in another."""
 
     def __init__(
         self,
@@ -49,22 +48,20 @@ class SpeechEngine:
 
         Args:
             load: Makes the model; called once, in the worker.
-            max_queue: Jobs that may wait beside the one that runs.
+            max_queue: Jobs that may wait or be read beside the one that runs.
             request_timeout_s: Longest time from `submit` to the last chunk.
         """
         self._load = load
-        self._max_queue = max_queue
         self._request_timeout_s = request_timeout_s
         self._speaking: Speaking | None = None
         self._state: State = "new"
         self._error: str | None = None
-        self._waiting: deque[Ticket] = deque()
-        self._running: Ticket | None = None
-        self._changed = threading.Condition()
+        self._queue = TicketQueue(max_queue)
+        self._runner = Runner(self._queue)
+        self._moving = threading.Lock()  # held where the state changes
+        # espeak-ng reads one text at a time in a process, so more threads would only wait.
+        self._texts = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
         self._worker: threading.Thread | None = None
-        self._beat_s = monotonic()
-        self._job_s = 2.0  # a guess, until jobs have been measured
-        self.finished: Counter[FinishReason] = Counter()
 
     @property
     def status(self) -> EngineStatus:
@@ -74,10 +71,15 @@ class SpeechEngine:
             state=state,
             waits_for=WAITS_FOR.get(state),
             error=self._error,
-            queued=len(self._waiting),
-            running=int(self._running is not None),
-            beat_age_s=monotonic() - self._beat_s,
+            queued=len(self._queue),
+            running=int(self._queue.running is not None),
+            beat_age_s=monotonic() - self._runner.beat_s,
         )
+
+    @property
+    def finished(self) -> Counter[FinishReason]:
+        """How many jobs ended for which reason."""
+        return self._runner.finished
 
     @property
     def info(self) -> ModelInfo:
@@ -103,27 +105,37 @@ class SpeechEngine:
         self._worker.start()
 
     def submit(self, job: SpeechJob) -> SpeechStream:
-        """Take a job or refuse it, at once. Must be called on an event loop.
+        """Take a job, at once. Must be called on an event loop.
 
         Returns:
-            An async iterator of its chunks; close it to cancel the job.
+            An async iterator of its chunks; close it to cancel the job. What is wrong with the job
+            is raised by its first step, as a SpeechError of `app.engine.errors`, as soon as the
+            text is read and whoever else may wait.
 
         Raises:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
-            SpeechError: Something is wrong with the job; see `app.engine.errors`.
         """
-        self.check_ready()
-        plan = self._loaded().plan(job)
-        with self._changed:
-            if len(self._waiting) >= self._max_queue + (self._running is None):
-                raise EngineBusy(
-                    f"{len(self._waiting)} requests are waiting already",
-                    retry_after_s=self._retry_after_s(),
-                )
-            ticket = Ticket(plan, self._request_timeout_s)
-            self._waiting.append(ticket)
-            self._changed.notify_all()
+        ticket, speaking = self._admit(job.id), self._loaded()
+        self._texts.submit(self._runner.read, speaking, ticket, job)
+        return SpeechStream(ticket, self._abandon)
+
+    def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
+        """Make a speech's sound once more, from its codes; it takes its turn like any job.
+
+        Args:
+            job_id: Of this replay.
+            result: What the loaded model once spoke.
+
+        Returns:
+            As `submit`; the same samples.
+
+        Raises:
+            EngineNotReady: It is not running.
+            EngineBusy: As many jobs wait as may.
+        """
+        ticket = self._admit(job_id)
+        self._queue.line_up(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
     async def wait_ready(self) -> None:
@@ -161,20 +173,19 @@ class SpeechEngine:
         if self._state == "ready":
             self._state = "draining"
         ends_s = monotonic() + timeout_s
-        while (self._waiting or self._running) and monotonic() < ends_s:
+        while (len(self._queue) or self._queue.running) and monotonic() < ends_s:
             await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
         """End the worker; jobs that are not done are cancelled."""
-        with self._changed:
+        with self._moving:
             if self._state != "failed":
                 self._state = "stopped"
-            for ticket in self._waiting:
-                self._close(ticket, "cancelled")
-            self._waiting.clear()
-            if self._running is not None:
-                self._running.abandoned = "cancelled"
-            self._changed.notify_all()
+        for ticket in self._queue.close():
+            self._runner.close(ticket, "cancelled")
+        if (running := self._queue.running) is not None:
+            running.abandoned = "cancelled"
+        self._texts.shutdown(wait=False, cancel_futures=True)
         if self._worker is not None:
             await asyncio.to_thread(self._worker.join)
 
@@ -194,30 +205,34 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _retry_after_s(self) -> int:
-        return max(1, min(60, math.ceil(self._job_s * len(self._waiting))))
+    def _admit(self, job_id: str) -> Ticket:
+        """Give a job a place in the queue.
+
+        Raises:
+            EngineNotReady: It is not running.
+            EngineBusy: There is none.
+        """
+        self.check_ready()
+        ticket = Ticket(job_id, self._request_timeout_s)
+        if not self._queue.admit(ticket):
+            waiting = len(self._queue)
+            raise EngineBusy(
+                f"{waiting} requests are waiting already",
+                retry_after_s=max(1, min(60, math.ceil(self._runner.job_s * waiting))),
+            )
+        return ticket
 
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """Forget a job that nobody reads: at once if it waits, at its next frame if it runs."""
-        with self._changed:
-            ticket.abandoned = reason
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
-                self._close(ticket, reason)
-
-    def _close(
-        self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None
-    ) -> None:
-        """Account for a job that ended without a result, and tell its reader if there is one."""
-        self.finished[reason] += 1
-        log.info("job %s: %s%s", ticket.plan.job.id, reason, f" ({error.code})" if error else "")
-        ticket.give(error or self._not_ready())
+        ticket.abandoned = reason
+        if self._queue.leave(ticket):
+            self._runner.close(ticket, reason)
 
     # What follows runs in the worker.
 
     def _enter(self, state: State) -> bool:
         """Move on, unless the engine was stopped meanwhile."""
-        with self._changed:
+        with self._moving:
             if self._state != "stopped":
                 self._state = state
             return self._state == state
@@ -232,9 +247,10 @@ class SpeechEngine:
             expected = isinstance(error, ValueError)
             log.error("the model cannot be used: %s", self._error, exc_info=not expected)
             return
-        while speaking is not None and (ticket := self._next()) is not None:
-            self._run(speaking, ticket)
-            self._running = None
+        if speaking is None:
+            return
+        while (ticket := self._queue.take(self._runner.beat, _IDLE_BEAT_S)) is not None:
+            self._runner.run(speaking, ticket)
 
     def _load_and_warm_up(self) -> Speaking | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
@@ -247,63 +263,9 @@ class SpeechEngine:
         for _ in speaking.speak(speaking.plan(job), queue_s=0.0, on_progress=lambda _: True):
             pass
         self._speaking = speaking
-        self._beat_s = monotonic()
+        self._runner.beat()
         if not self._enter("ready"):
             return None
         info = speaking.info
         log.info("ready: %s on %s in %.1f s", info.name, info.device, monotonic() - started_s)
         return speaking
-
-    def _next(self) -> Ticket | None:
-        """Wait for a job; None ends the worker."""
-        with self._changed:
-            while not self._waiting:
-                if self._state == "stopped":
-                    return None
-                self._beat_s = monotonic()
-                self._changed.wait(_IDLE_BEAT_S)
-            self._running = self._waiting.popleft()
-            self._beat_s = monotonic()
-            return self._running
-
-    def _run(self, speaking: Speaking, ticket: Ticket) -> None:
-        """Speak one job; whatever happens to it happens to it alone."""
-
-        def on_progress(progress: Progress) -> bool:
-            self._beat_s = monotonic()
-            ticket.progress = progress
-            return ticket.abandoned is None
-
-        if ticket.abandoned is not None:
-            self._close(ticket, ticket.abandoned)
-            return
-        started_s = monotonic()
-        queue_s = started_s - ticket.submitted_s
-        try:
-            for chunk in speaking.speak(ticket.plan, queue_s=queue_s, on_progress=on_progress):
-                self._beat_s = monotonic()
-                if ticket.abandoned is not None:
-                    break
-                if chunk.result is not None:
-                    self._account(chunk.result, monotonic() - started_s)
-                ticket.give(chunk)
-                if chunk.result is not None:
-                    return
-        except SpeechError as error:
-            self._close(ticket, "error", error)
-        except Exception as error:
-            log.exception("job %s broke", ticket.plan.job.id)
-            message = f"the speech could not be made: {type(error).__name__}; the log says more"
-            self._close(ticket, "error", GenerationFailed(message))
-        else:
-            self._close(ticket, ticket.abandoned or "cancelled")
-
-    def _account(self, result: SpeechResult, job_s: float) -> None:
-        self.finished[result.finish_reason] += 1
-        # Old jobs fade: the machine may have become busier.
-        self._job_s += 0.3 * (job_s - self._job_s)
-        log.info(
-            "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work",
-            *(result.job_id, result.finish_reason, result.seed, result.audio_s),
-            *(result.timings.queue_s, job_s),
-        )

@@ -81,12 +81,14 @@ class SpokenUtterance:
     Args:
         codes: ``[T, K]`` int16.
         finish_reason: Why its AR ended.
+        pause_after_s: Silence that the text asks for after it; None leaves it to `pause_s`.
         trace: Only where the job asked for it; empty for an utterance that is a mere pause.
         backtracks: In order.
     """
 
     codes: NDArray[np.int16]
     finish_reason: FinishReason
+    pause_after_s: float | None = None
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.engine.job import AudioChunk, Progress, SpeechJob
+from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
+from models.text import Utterance
 from models.voice import BuiltinVoices, Voice
 from samplers.params import SamplingParams
 
@@ -25,13 +26,32 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job that was found possible, with every choice made that the caller left open."""
+    """A job that was found possible, with every choice made that the caller left open.
+
+    Args:
+        job: As it was submitted.
+        params: Every knob with its value.
+        seed: The one in ``params``.
+        voice: Who speaks.
+        language: As will be spoken.
+        utterances: The text, read.
+        text_s: Seconds that reading it took.
+    """
 
     job: SpeechJob
     params: SamplingParams
     seed: int
     voice: Voice
     language: str
+    utterances: tuple[Utterance, ...]
+    text_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A speech that is to be heard again."""
+
+    result: SpeechResult
 
 
 class Speaking(Protocol):
@@ -46,7 +66,12 @@ class Speaking(Protocol):
         """Who it can speak as."""
 
     def plan(self, job: SpeechJob) -> Plan:
-        """Check a job; raise a SpeechError."""
+        """Check a job and read its text, which takes a while; raise a SpeechError."""
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         """Yield the job's chunks, the last with its result."""
+
+    def replay(
+        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
+    ) -> Iterator[AudioChunk]:
+        """Yield the same chunks once more, from the codes of the result."""

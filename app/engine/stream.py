@@ -7,9 +7,6 @@ import numpy as np
 
 from app.engine.job import Samples
 
-DEFAULT_PAUSE_S = 0.25
-"""Silence between two utterances that asked for none in particular."""
-
 EDGE_SILENCE_S = 0.060
 FADE_S = 0.005
 SILENCE_DBFS = -50.0
@@ -45,8 +42,15 @@ def fade(samples: Samples, sample_rate_hz: int) -> Samples:
 class Joiner:
     """Joins the utterances of one job; what comes out, concatenated, is the whole sound."""
 
-    def __init__(self, sample_rate_hz: int) -> None:
+    def __init__(self, sample_rate_hz: int, pause_s: float) -> None:
+        """Begin with no sound.
+
+        Args:
+            sample_rate_hz: Samples in a second.
+            pause_s: Silence between two sounds where the text asks for none in particular.
+        """
         self._rate_hz = sample_rate_hz
+        self._between_s = pause_s
         self._pause_s = 0.0
 
     def add(self, samples: Samples, pause_after_s: float | None, *, last: bool = False) -> Samples:
@@ -55,7 +59,7 @@ class Joiner:
         Args:
             samples: ``[N]``; none if the utterance has no sound.
             pause_after_s: Seconds of silence that the text asks for after it; None leaves it to
-                us, which is `DEFAULT_PAUSE_S` between two sounds.
+                us, which is the ``pause_s`` of all.
             last: Nothing follows; the pause that the text asks for is then given at once.
         """
         parts = []
@@ -64,7 +68,7 @@ class Joiner:
                 self._silence(self._pause_s),
                 fade(trim(samples, self._rate_hz), self._rate_hz),
             ]
-            self._pause_s = DEFAULT_PAUSE_S if pause_after_s is None else pause_after_s
+            self._pause_s = self._between_s if pause_after_s is None else pause_after_s
         else:
             self._pause_s += pause_after_s or 0.0
         if last and pause_after_s is not None:

@@ -1,49 +1,30 @@
 """One job from text to samples with the loaded model, synchronously.
 
-Owns the model, its voices and the rule of how long speech may get. Knows nothing of threads,
-queues or other jobs: that is `app.engine.engine`.
+Owns the model and its voices, and says what they cannot do. Knows nothing of threads, queues or
+other jobs: that is `app.engine.engine`.
 """
 
-import hashlib
-import math
-import sys
 from collections.abc import Iterator
+from dataclasses import replace as changed
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Self
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from app.engine.decode import Decoded, Piece, decode_utterance
-from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
-from app.engine.job import (
-    AudioChunk,
-    FinishReason,
-    Progress,
-    Samples,
-    SpeechJob,
-    SpeechResult,
-    SpokenUtterance,
-    Timings,
-)
-from app.engine.speaking import ModelInfo, OnProgress, Plan
-from app.engine.stream import Joiner
+from app.engine.errors import InvalidRequest, UnknownVoice
+from app.engine.job import AudioChunk, Progress, SpeechJob, Timings
+from app.engine.masked import choose_level_0
+from app.engine.run import Run
+from app.engine.sound import SoundMaker
+from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from models.checkpoints import CheckpointError, SpeechModel, load_speech_model
 from models.silence import silent_codes
-from models.text import TextError, Utterance, encode_phonemes, prepare
+from models.text import TextError, Utterance, prepare
 from models.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
 from samplers.presets import PRESETS, Presets, UnknownPreset
-
-# Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.
-SECONDS_A_PHONEME = 0.16
-SECONDS_MORE = 1.0
-LONGEST_UTTERANCE_S = 60.0
-
-_GRAVITY: tuple[FinishReason, ...] = ("stop", "length", "stuck", "cancelled", "error")
 
 
 class Synthesizer:
@@ -108,13 +89,16 @@ class Synthesizer:
         return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
 
     def plan(self, job: SpeechJob) -> Plan:
-        """Check what can be checked without work, and fill in what was left open.
+        """Fill in what was left open, read the text, and refuse what cannot be spoken.
+
+        Touches nothing that `speak` changes, so that another thread may do it meanwhile.
 
         Raises:
             InvalidRequest: The text or language is not for this model, there is no such preset,
-                or knobs contradict.
+                knobs contradict, or the model cannot honour one.
             UnknownVoice: There is no such voice.
         """
+        started_s = perf_counter()
         if len(job.text) > self._max_text_chars:
             raise InvalidRequest(
                 f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
@@ -128,18 +112,20 @@ class Synthesizer:
                 f"the model does not speak {language!r}, only {spoken}", param="language"
             )
         try:
-            params = resolve(job.params, self._speech.model.config.preset, self._presets)
+            card = self._speech.model.config.preset
+            params = resolve(job.params, card, self._presets)
+            named = SamplingParams(preset=job.params.preset, seed=params.seed)
+            preset = resolve(named, card, self._presets)
         except UnknownPreset as error:
             raise InvalidRequest(str(error), param="preset") from error
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
-        if params.cfg_strength > 1 and not self._speech.model.config.has_null_condition:
-            raise InvalidRequest(
-                "the model was not trained for guidance: cfg_strength must be 1",
-                param="cfg_strength",
-            )
+        params = choose_level_0(params, preset, self._speech.model.config)
+        self._check_honoured(params, voice)
         assert params.seed is not None
-        return Plan(job, params, params.seed, voice, language)
+        utterances = self._read(job.text, language)
+        text_s = perf_counter() - started_s
+        return Plan(job, params, params.seed, voice, language, utterances, text_s)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         """Yield one chunk an utterance, the last with the result; nothing more once stopped.
@@ -150,37 +136,92 @@ class Synthesizer:
             on_progress: Called after every frame; False stops.
 
         Raises:
-            InvalidRequest: The text cannot be spoken.
+            GenerationFailed: What came out is no sound.
+        """
+        run = Run(
+            self._speech,
+            plan,
+            prompts=self._prompts,
+            silent=self._silent,
+            queue_s=queue_s,
+            on_progress=on_progress,
+        )
+        yield from run.chunks()
+
+    def replay(
+        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
+    ) -> Iterator[AudioChunk]:
+        """Yield the chunks of a speech once more, from its codes: the same samples.
+
+        Args:
+            replay: The speech; of this very model.
+            queue_s: Seconds it waited before.
+            on_progress: Called before every utterance; False stops.
+
+        Raises:
             GenerationFailed: What came out is no sound.
         """
         started_s = perf_counter()
-        utterances = self._utterances(plan)
-        run = _Run(self._speech, plan, self._prompts.of(plan.voice), self._silent, on_progress)
-        run.text_s = perf_counter() - started_s
-        for number, utterance in enumerate(utterances):
-            samples = run.speak(utterance, number, len(utterances))
-            if run.stopped:
+        spoken, device = replay.result.utterances, self._speech.model.separator.device
+        sound = SoundMaker(self._speech.codec, replay.result.params.pause_s)
+        frames = 0
+        for number, utterance in enumerate(spoken):
+            if not on_progress(Progress(number, len(spoken), frames)):
                 return
-            last = number + 1 == len(utterances)
-            if not last and run.frames_left <= 0:
-                run.note("length")
-                last = True
-            result = run.result(queue_s, queue_s + perf_counter() - started_s) if last else None
+            frames += len(utterance.codes)
+            codes = torch.from_numpy(utterance.codes).to(device, torch.int64)
+            last = number + 1 == len(spoken)
+            samples = sound.add(codes, utterance.pause_after_s, last=last)
+            work_s = perf_counter() - started_s
+            timings = Timings(queue_s, 0.0, 0.0, 0.0, work_s, queue_s + work_s)
+            result = changed(replay.result, timings=timings) if last else None
             yield AudioChunk(samples, self.info.sample_rate_hz, result)
-            if last:
-                return
 
-    def _utterances(self, plan: Plan) -> list[Utterance]:
+    def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
+        """Refuse knobs that the loaded model cannot honour.
+
+        Raises:
+            InvalidRequest: It names the knob.
+        """
+        config = self._speech.model.config
+        prompted = voice.audio is not None and config.max_prompt_frames > 0
+        untrained = "the model was not trained for this guidance: {} must be 1"
+        for knob, asked, can, reason in (
+            ("cfg_strength", params.cfg_strength > 1, config.has_null_condition, untrained),
+            (
+                "nar_cfg_strength",
+                params.nar_cfg_strength > 1,
+                config.nar_has_null_condition,
+                untrained,
+            ),
+            (
+                "penalty_includes_prompt",
+                params.penalty_includes_prompt,
+                prompted,
+                "the model hears no prompt of this voice: {} must be false",
+            ),
+        ):
+            if asked and not can:
+                raise InvalidRequest(reason.format(knob), param=knob)
+
+    def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
+        """Return the utterances of a text.
+
+        Raises:
+            InvalidRequest: It cannot be spoken.
+        """
+        config = self._speech.model.config
         try:
-            return prepare(
-                plan.job.text,
-                language=plan.language,
-                max_phonemes=self._speech.model.config.max_phonemes,
+            utterances = prepare(
+                text,
+                language=language,
+                max_phonemes=config.max_phonemes,
                 max_chars=self._max_text_chars,
-                symbols=self._speech.model.config.phonemes,
+                symbols=config.phonemes,
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
+        return tuple(utterances)
 
     def _voice(self, name: str | None) -> Voice:
         if name is None:
@@ -189,123 +230,6 @@ class Synthesizer:
             names = ", ".join(voice.name for voice in self.voices)
             raise UnknownVoice(f"there is no voice {name!r}; there are: {names}")
         return self.voices[name]
-
-
-class _Run:
-    """A job while it is spoken: what is made so far."""
-
-    def __init__(
-        self,
-        speech: SpeechModel,
-        plan: Plan,
-        prompt: Tensor | None,
-        silent: Tensor,
-        on_progress: OnProgress,
-    ) -> None:
-        self._speech, self._plan, self._prompt, self._silent = speech, plan, prompt, silent
-        self._on_progress = on_progress
-        self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._joiner = Joiner(speech.codec.config.sample_rate_hz)
-        self._digest = hashlib.sha256()
-        self._spoken: list[SpokenUtterance] = []
-        self._finish_reason: FinishReason = "stop"
-        self._frames = self._samples = 0
-        self._ar_s = self._nar_s = self._codec_s = 0.0
-        self.text_s = 0.0
-        self.stopped = False
-        limit_s = plan.job.max_duration_s
-        self.frames_left = (
-            sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
-        )
-
-    def speak(self, utterance: Utterance, number: int, utterances: int) -> Samples:
-        """Return the samples of one more utterance, with the pause before it.
-
-        Raises:
-            GenerationFailed: They are no numbers.
-        """
-        decoded = self._decode(utterance, number, utterances)
-        if self.stopped:
-            return np.zeros(0, np.float32)
-        started_s = perf_counter()
-        codes, kept = decoded.codes, decoded.codes.cpu().numpy().astype("<i2")
-        self._digest.update(kept.tobytes())
-        self._spoken.append(
-            SpokenUtterance(kept, decoded.finish_reason, decoded.trace, decoded.backtracks)
-        )
-        self._frames += len(codes)
-        self.frames_left -= len(codes)
-        sound = np.zeros(0, np.float32)
-        if len(codes):
-            sound = self._speech.codec.decode(codes).float().cpu().numpy()
-        if not np.isfinite(sound).all():
-            raise GenerationFailed(
-                f"utterance {number}: the codec gave samples that are no numbers"
-            )
-        last = number + 1 == utterances
-        joined = self._joiner.add(sound, utterance.pause_after_s, last=last)
-        self._samples += len(joined)
-        self._codec_s += perf_counter() - started_s
-        return joined
-
-    def note(self, reason: FinishReason) -> None:
-        """Take an utterance's finish reason for the job's, if it is graver."""
-        self._finish_reason = max(self._finish_reason, reason, key=_GRAVITY.index)
-
-    def result(self, queue_s: float, total_s: float) -> SpeechResult:
-        """Return the account of all that was spoken."""
-        plan = self._plan
-        return SpeechResult(
-            job_id=plan.job.id,
-            finish_reason=self._finish_reason,
-            seed=plan.seed,
-            params=plan.params,
-            voice=plan.voice.name,
-            language=plan.language,
-            codes_sha256=self._digest.hexdigest(),
-            frames=self._frames,
-            audio_s=self._samples / self._speech.codec.config.sample_rate_hz,
-            timings=Timings(queue_s, self.text_s, self._ar_s, self._nar_s, self._codec_s, total_s),
-            utterances=tuple(self._spoken),
-        )
-
-    def _decode(self, utterance: Utterance, number: int, utterances: int) -> Decoded:
-        """Decode an utterance; one without phonemes is a mere pause."""
-        config = self._speech.model.config
-        if not utterance.phonemes:
-            nothing = torch.zeros((0, config.levels), dtype=torch.int64)
-            return Decoded(nothing, "stop", 0.0, 0.0, {} if self._plan.job.trace else None)
-
-        def on_frame(frames: int) -> bool:
-            going = self._on_progress(Progress(number, utterances, self._frames + frames))
-            self.stopped = not going
-            return going
-
-        ids = encode_phonemes(utterance.phonemes, config.phoneme_ids)
-        plan = self._plan
-        piece = Piece(
-            ids,
-            plan.params,
-            plan.seed,
-            number,
-            max_frames=min(self.frames_left, longest(len(ids), self._frame_rate_hz)),
-            prompt=self._prompt,
-            language=config.languages.index(plan.language),
-            trace=plan.job.trace,
-            silent=self._silent,
-        )
-        codebooks = self._speech.codec.quantizer.codebooks
-        decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)
-        self._ar_s += decoded.ar_s
-        self._nar_s += decoded.nar_s
-        self.note(decoded.finish_reason)
-        return decoded
-
-
-def longest(phonemes: int, frame_rate_hz: float) -> int:
-    """Return how many frames an utterance may have: 0.16 s a phoneme and 1 s, at most 60 s."""
-    seconds = SECONDS_A_PHONEME * phonemes + SECONDS_MORE
-    return math.ceil(min(seconds, LONGEST_UTTERANCE_S) * frame_rate_hz)
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

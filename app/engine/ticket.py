@@ -6,14 +6,15 @@ from time import monotonic
 
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.job import AudioChunk, FinishReason, Progress
-from app.engine.speaking import Plan
+from app.engine.speaking import Plan, Replay
 
 
 class Ticket:
-    """A planned job in the engine: written by the worker, read on the event loop."""
+    """A job in the engine: written by the worker, read on the event loop."""
 
-    def __init__(self, plan: Plan, timeout_s: float) -> None:
-        self.plan = plan
+    def __init__(self, job_id: str, timeout_s: float) -> None:
+        self.job_id = job_id
+        self.work: Plan | Replay | None = None  # until the text is read
         self.loop = asyncio.get_running_loop()
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
         self.deadline_s = self.loop.time() + timeout_s

@@ -101,8 +101,23 @@ def test_the_default_takes_nothing_back(toy_server) -> None:
     ]
 
 
-def test_an_unknown_id_is_a_404_in_the_one_body(toy_server) -> None:
-    answer = toy_server.get("/v1/audio/speech/nothing")
+def test_its_sound_can_be_heard_again_to_the_bit(toy_server) -> None:
+    wanted = {"input": TEXT, "max_duration_s": 0.6, "pause_s": 0.5}
+    first = toy_server.post("/tts", json=wanted)
+    again = toy_server.get(f"/v1/audio/speech/{first.headers['x-request-id']}/audio")
+    assert again.status_code == 200, again.text
+    assert again.content == first.content
+    assert again.headers["content-type"] == "audio/wav"
+    for name in ("x-seed", "x-codes-sha256", "x-finish-reason", "x-audio-ms", "x-preset"):
+        assert again.headers[name] == first.headers[name]
+    assert again.headers["x-request-id"] != first.headers["x-request-id"]
+    heard = toy_server.get(f"/v1/audio/speech/{again.headers['x-request-id']}")
+    assert heard.status_code == 404  # a replay is no speech of its own
+
+
+@pytest.mark.parametrize("rest", ["", "/audio"])
+def test_an_unknown_id_is_a_404_in_the_one_body(toy_server, rest) -> None:
+    answer = toy_server.get(f"/v1/audio/speech/nothing{rest}")
     assert answer.status_code == 404
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("speech_not_found", "id")

@@ -167,7 +167,7 @@ def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
         with pytest.raises(httpx.ReadTimeout):
             client.post("/tts", json={"input": "wait for ever"}, timeout=0.2)
         assert speaking.began.is_set()
-        until(lambda: engine._running is None or engine._running.abandoned)
+        until(lambda: engine._queue.running is None or engine._queue.running.abandoned)
         speaking.let(100)
         until(lambda: engine.finished == {"cancelled": 1})
         assert speaking.frames_made[speaking.spoken[-1]] == 1

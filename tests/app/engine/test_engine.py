@@ -158,11 +158,75 @@ async def test_a_failing_job_fails_alone():
         assert engine.finished == {"stop": 2, "error": 1}
 
 
-async def test_a_bad_request_is_refused_before_it_waits():
-    async with running(FakeSpeaking()) as engine:
+async def test_a_bad_request_is_refused_while_another_is_spoken():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
         with pytest.raises(InvalidRequest):
-            engine.submit(job(" "))
+            await result(engine, " ")
         assert engine.status.queued == 0
+        assert not engine.finished
+        speaking.let(4)
+        await first
+
+
+async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_workers():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        speaking.readers.clear()  # the warm-up is the worker's
+        await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
+    (reader,) = speaking.readers
+    assert reader.startswith("speech-text")
+
+
+async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
+    speaking = FakeSpeaking()
+    async with running(speaking, max_queue=0) as engine:
+        stream = engine.submit(job("hard"))
+        assert engine.status.queued == 1
+        with pytest.raises(EngineBusy):
+            engine.submit(job("second"))
+        await stream.aclose()
+        assert engine.status.queued == 0
+        speaking.read_on.set()
+        assert (await result(engine, "again")).frames == 5
+        assert engine.finished == {"cancelled": 1, "stop": 1}
+    assert "hard" not in speaking.spoken
+
+
+async def test_a_stream_that_nobody_holds_is_forgotten_before_its_text_is_read():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        first = asyncio.create_task(result(engine, "hard"))
+        await until(lambda: engine.status.queued == 1)
+        engine.submit(job("hard left"))
+        speaking.read_on.set()
+        await first
+        await until(lambda: engine.finished == {"stop": 1, "cancelled": 1})
+    assert "hard left" not in speaking.spoken
+
+
+async def test_a_text_whose_reading_breaks_fails_alone():
+    async with running(FakeSpeaking()) as engine:
+        with pytest.raises(GenerationFailed):
+            await result(engine, "unreadable")
+        assert (await result(engine, "after")).frames == 5
+
+
+async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        spoken = await result(engine, "hello")
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
+        async with aclosing(engine.replay("again", spoken)) as stream:
+            assert engine.status.queued == 1
+            speaking.let(4)
+            chunks = [chunk async for chunk in stream]
+        await first
+        assert chunks[-1].result is spoken
+        assert engine.finished == {"stop": 2}
 
 
 async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():

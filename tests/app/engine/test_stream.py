@@ -48,7 +48,7 @@ def test_fade_keeps_the_length_of_very_short_sounds(samples):
 
 
 def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
-    joiner = Joiner(RATE_HZ)
+    joiner = Joiner(RATE_HZ, 0.25)
     first = joiner.add(tone(0.5), 0.25)
     second = joiner.add(tone(0.5), 1.0)
     third = joiner.add(tone(0.5), 9.0)
@@ -58,24 +58,24 @@ def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
 
 
 def test_joiner_makes_a_pause_where_the_text_asks_for_none_in_particular():
-    joiner = Joiner(RATE_HZ)
+    joiner = Joiner(RATE_HZ, 0.25)
     joiner.add(tone(0.5), None)
     assert len(joiner.add(tone(0.5), None, last=True)) == round(0.75 * RATE_HZ)
 
 
 def test_joiner_ends_with_a_pause_only_where_the_text_asks_for_it():
-    assert len(Joiner(RATE_HZ).add(tone(0.5), 1.0, last=True)) == round(1.5 * RATE_HZ)
-    assert len(Joiner(RATE_HZ).add(tone(0.5), None, last=True)) == round(0.5 * RATE_HZ)
+    assert len(Joiner(RATE_HZ, 0.25).add(tone(0.5), 1.0, last=True)) == round(1.5 * RATE_HZ)
+    assert len(Joiner(RATE_HZ, 0.25).add(tone(0.5), None, last=True)) == round(0.5 * RATE_HZ)
 
 
 def test_joiner_begins_with_a_pause_where_the_text_does():
-    joiner = Joiner(RATE_HZ)
+    joiner = Joiner(RATE_HZ, 0.25)
     joiner.add(silence(0), 2.0)
     assert len(joiner.add(tone(0.5), None)) == round(2.5 * RATE_HZ)
 
 
 def test_joiner_adds_the_pause_of_an_utterance_without_sound_to_the_one_before():
-    joiner = Joiner(RATE_HZ)
+    joiner = Joiner(RATE_HZ, 0.25)
     joiner.add(tone(0.5), 0.25)
     assert not len(joiner.add(silence(0), 0.5))
     assert len(joiner.add(tone(0.5), 0.0)) == round(1.25 * RATE_HZ)

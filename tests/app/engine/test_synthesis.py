@@ -1,18 +1,22 @@
 import hashlib
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
-from app.engine import synthesis
+from app.engine import run, synthesis
 from app.engine.decode import Decoded, Piece
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
-from app.engine.synthesis import Synthesizer, longest
+from app.engine.run import longest
+from app.engine.speaking import Replay
+from app.engine.synthesis import Synthesizer
 from models.checkpoints import CheckpointError
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams
+from tests.toy.make_toy import MODEL, make
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,7 @@ def scripted(monkeypatch, *codes: int, reason: Literal["stop", "length"] = "stop
                 return Decoded(torch.zeros(frame + 1, 1).long(), "cancelled", 0.0, 0.0)
         return Decoded(torch.full((frames, 8), len(calls)), reason, 0.25, 0.125)
 
-    monkeypatch.setattr(synthesis, "decode_utterance", decode)
+    monkeypatch.setattr(run, "decode_utterance", decode)
     return calls
 
 
@@ -111,6 +115,50 @@ def test_a_pause_in_the_text_is_heard(synthesizer, monkeypatch):
     assert seconds[1] - seconds[0] == pytest.approx(0.5)
 
 
+def test_pause_s_stands_between_utterances_and_gives_way_to_the_texts_own(synthesizer, monkeypatch):
+    def seconds(text: str, pause_s: float) -> float:
+        scripted(monkeypatch, 10, 10)
+        params = SamplingParams(seed=1, pause_s=pause_s)
+        return spoken(synthesizer, job(text, params=params))[1].audio_s
+
+    text = "One. Two."
+    assert seconds(text, 1.0) - seconds(text, 0.25) == pytest.approx(0.75)
+    assert seconds(text, 0.25) - seconds(text, 0.0) == pytest.approx(0.25)
+    text = "One. [pause:0.5s] Two."
+    assert seconds(text, 1.0) == seconds(text, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        ("One. Two.", None),
+        ("[pause:0.3s] One. [pause:1s] Two. [pause:2s]", None),
+        ("One. [pause:1s] Two. [pause:2s] Three.", 30),
+    ],
+)
+def test_a_replay_has_the_samples_and_the_account_of_the_speech(synthesizer, text, frames):
+    params = SamplingParams(seed=1, pause_s=0.4, ban_tokens=(512,))
+    wanted = job(text, params=params, max_duration_s=(frames or 90) / 75)
+    chunks, result = spoken(synthesizer, wanted)
+    again = list(synthesizer.replay(Replay(result), queue_s=0.5, on_progress=lambda _: True))
+    assert [chunk.result is None for chunk in again] == [chunk.result is None for chunk in chunks]
+    for one, other in zip(chunks, again, strict=True):
+        np.testing.assert_array_equal(one.samples, other.samples)
+    replayed = again[-1].result
+    assert replayed is not None
+    assert replace(replayed, timings=result.timings) == result
+    assert (replayed.timings.queue_s, replayed.timings.ar_s) == (0.5, 0.0)
+
+
+def test_a_replay_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch):
+    scripted(monkeypatch, 10, 10)
+    _, result = spoken(synthesizer, job("One. Two."))
+    again = synthesizer.replay(
+        Replay(result), queue_s=0.0, on_progress=lambda progress: progress.utterance < 1
+    )
+    assert [chunk.result for chunk in again] == [None]
+
+
 def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch):
     scripted(monkeypatch, 10, 10)
     seen = []
@@ -161,8 +209,9 @@ def test_what_nobody_can_speak_is_refused(synthesizer):
         synthesizer.plan(job(voice="eve"))
     with pytest.raises(InvalidRequest, match="only en"):
         synthesizer.plan(job(language="fr"))
-    with pytest.raises(InvalidRequest):
-        spoken(synthesizer, job("?!"))
+    with pytest.raises(InvalidRequest) as refusal:
+        synthesizer.plan(job("?!"))
+    assert refusal.value.param == "input"
 
 
 def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
@@ -185,3 +234,21 @@ def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monke
     with pytest.raises(InvalidRequest, match="top_k and min_p: a test says so") as refusal:
         synthesizer.plan(job(params=SamplingParams(top_k=5, min_p=0.1)))
     assert refusal.value.param == "top_k"
+
+
+BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_prompt_frames": 0}
+
+
+@pytest.mark.parametrize(
+    "knob",
+    [{"cfg_strength": 1.5}, {"nar_cfg_strength": 1.5}, {"penalty_includes_prompt": True}],
+    ids=str,
+)
+def test_a_knob_that_the_model_cannot_honour_is_refused_by_name(synthesizer, tmp_path, knob):
+    bare = make(tmp_path / "bare", config=MODEL.model_copy(update=BARE))
+    incapable = Synthesizer.load(bare, "cpu", threads=1, max_text_chars=200)
+    wanted = job(params=SamplingParams.model_validate(knob))
+    with pytest.raises(InvalidRequest) as refusal:
+        incapable.plan(wanted)
+    assert refusal.value.param == next(iter(knob))
+    assert synthesizer.plan(wanted).params.seed is not None
