@@ -18,7 +18,9 @@ class History:
     def __init__(
         self, rows: int, max_frames: int, device: torch.device, *, track_runs: bool = False
     ) -> None:
-        self.codes = torch.zeros(rows, max_frames, dtype=torch.int64, device=device)
+        # A row that does not grow writes past its end, a full one into the last column.
+        self._table = torch.zeros(rows, max_frames + 1, dtype=torch.int64, device=device)
+        self.codes = self._table[:, :max_frames]
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=device)
         self.longest = 0
         self._runs = torch.zeros_like(self.codes) if track_runs else None
@@ -39,6 +41,8 @@ class History:
             ``(B, min(width, longest))`` int64, the newest code first, -1 before a row's beginning.
         """
         width = min(width, self.longest)
+        if not width:
+            return self.codes[:, :0]
         back = torch.arange(1, width + 1, device=self.codes.device)
         places = self.lengths[:, None] - back
         return self.codes.gather(1, places.clamp(min=0)).masked_fill_(places < 0, -1)
@@ -63,12 +67,7 @@ class History:
             codes: ``(B,)`` int64.
             rows: ``(B,)`` bool, which rows grow. A full row must not.
         """
-        if not self.codes.shape[1]:
-            return
-        # A row that does not grow rewrites a place past its end (or its last one, with itself).
-        places = self.lengths.clamp(max=self.codes.shape[1] - 1)[:, None]
-        kept = self.codes.gather(1, places)
-        self.codes.scatter_(1, places, torch.where(rows[:, None], codes[:, None], kept))
+        self._table.scatter_(1, self.lengths[:, None], codes[:, None])
         self.lengths += rows
         self.longest = min(self.longest + 1, self.codes.shape[1])
         if self._runs is not None:

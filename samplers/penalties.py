@@ -128,7 +128,8 @@ def exponential_decay(
     """
     stop = logits[:, stop_token, None]
     past = (lengths - start).clamp(min=0)
-    growth = (past * factor.log()).clamp_(max=_STRONGEST_NATS).expm1_()
+    # A factor too small for float32 has the logarithm -inf, of which 0 frames are no number.
+    growth = (past * factor.log().clamp_(min=-1e3)).clamp_(max=_STRONGEST_NATS).expm1_()
     moved = stop + torch.where(stop > -torch.inf, stop.abs() * growth, 0.0)
     return logits.index_copy(1, _index(stop_token, logits), moved.clamp_(max=1e30))
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.draw import Stage, _on_device, _on_host, categorical, greedy, stream_key, uniform
 from tests.samplers.harness import load, stack
 
 WORD = (1 << 64) - 1
@@ -25,6 +25,19 @@ def test_noise_is_splitmix64_of_the_place_in_plain_integers(key: int) -> None:
     for entry, number in enumerate(noise, start=1):
         word = _splitmix64(_splitmix64(key) + entry * 0x9E3779B97F4A7C15)
         assert abs(number - ((word >> 24) + 0.5) / 2**40) < 2**-23
+
+
+WORDS = st.integers(-(2**63), 2**63 - 1)
+COUNTS = st.integers(0, 2**40)
+
+
+@given(st.lists(st.tuples(WORDS, COUNTS, COUNTS), min_size=1, max_size=4), COUNTS, COUNTS)
+def test_the_host_and_a_device_hash_to_the_same_bits(
+    rows: list[tuple[int, int, int]], position: int, draw: int
+) -> None:
+    keys, step, attempt = (torch.tensor(column)[:, None] for column in zip(*rows, strict=True))
+    place = (step, position, attempt, draw)
+    assert torch.equal(_on_host(keys, 33, place), _on_device(keys, 33, place))
 
 
 def test_golden_splitmix64_matches_its_published_first_outputs() -> None:

@@ -38,6 +38,16 @@ def test_golden_rows_of_different_params_keep_the_stated_codes(golden: Path, fam
     assert_probs(filtered, [case["expected"]["probs"] for case in cases])
 
 
+@given(
+    st.lists(
+        st.floats(width=32, allow_nan=False, max_value=2.0**99), min_size=1, max_size=60
+    )
+)  # fmt: skip
+def test_the_sorted_row_is_that_of_torch(row: list[float]) -> None:
+    logits = torch.tensor([row, row[::-1]])
+    assert torch.equal(filters.descending(logits), logits.sort(-1, descending=True).values)
+
+
 def _row(values: list[float]) -> Tensor:
     return torch.tensor([values], dtype=torch.float32)
 

@@ -88,6 +88,17 @@ def test_golden_exponential_decay_in_one_batch(golden: Path) -> None:
     assert_logits(moved, [[case["expected"]["eos_logit"]] for case in cases])
 
 
+@pytest.mark.parametrize(("length", "stop"), [(0, -3.0), (9, -6.0)])
+def test_a_decay_factor_that_float32_cannot_hold_still_gives_a_number(
+    length: int, stop: float
+) -> None:
+    params = SamplingParams(exponential_decay_factor=5e-324)
+    moved = run(
+        ["length_penalty"], [params], torch.tensor([[-3.0]]), lengths=[length], stop_token=0
+    )
+    assert moved.tolist() == [[stop]]
+
+
 @pytest.mark.parametrize("mode", ["signed", "additive", "raw"])
 def test_golden_length_penalty_in_each_mode(golden: Path, mode: Any) -> None:
     cases = load(golden, "length_penalty")
