@@ -43,6 +43,7 @@ class Backtracker:
             first_block: Frames that are final as soon as they are there.
         """
         self._params, self._silent, self._first_block = params, silent, first_block
+        self._silent_codes: list[int] = torch.nonzero(silent)[:, 0].tolist()
         self._reached = 0
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
@@ -92,7 +93,9 @@ class Backtracker:
         # What failed at a later frame failed after other codes than will now come.
         kept = backtrack.kept
         self._failures = {at: codes for at, codes in self._failures.items() if at <= kept}
-        self._failures.setdefault(kept, Counter())[backtrack.code] += 1
+        # In a silence another code of silence would do no better.
+        failed = self._silent_codes if backtrack.cause == "silence" else [backtrack.code]
+        self._failures.setdefault(kept, Counter()).update(failed)
 
     def _loop(self, history: History) -> tuple[BacktrackCause, int] | None:
         params = self._params

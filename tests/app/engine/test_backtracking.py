@@ -18,7 +18,7 @@ from tests.toy.make_toy import MODEL
 
 PREFIX = 4
 BLOCK = MODEL.block_frames
-A, B, SILENT = 10, 60, 61  # a loop has the codes from A on
+A, B, SILENT, HUSHED = 10, 60, 61, 62  # a loop has the codes from A on; two are silence
 STUBBORN = {"temperature": 0.0, "backtrack": True, "nar_levels": 0}
 
 Script = Callable[[list[int]], dict[int, float]]
@@ -73,7 +73,7 @@ class Scripted:
 
 
 def decode(script: Script, max_frames: int = 400, **knobs: Any) -> Decoded:
-    silent = torch.arange(MODEL.codes) == SILENT
+    silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
     params = SamplingParams(**STUBBORN | knobs)
     piece = Piece([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
     codebooks = torch.zeros(8, MODEL.codes, 2)
@@ -160,6 +160,19 @@ def test_a_silence_is_cut_to_a_pause_that_is_not_final(longest, window, kept) ->
     assert decoded.codes[start + kept, 0] == B
     allowed = decode(script, backtrack_max_silence=0)
     assert (allowed.finish_reason, allowed.backtracks) == ("length", ())
+
+
+def test_another_code_of_silence_is_no_way_out_of_a_silence() -> None:
+    def script(codes: list[int]) -> dict[int, float]:
+        if B in codes:
+            return {MODEL.stop_token: 30.0}
+        if len(codes) < 20:
+            return {speech(codes): 20.0}
+        return {SILENT: 20.0, HUSHED: 19.5, B: 19.0}
+
+    decoded = decode(script, backtrack_max_silence=40)
+    assert decoded.backtracks == (Backtrack("silence", 61, 40, SILENT),)
+    assert decoded.codes[:, 0].tolist()[20:] == [SILENT] * 20 + [B]
 
 
 def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_first_code() -> None:
