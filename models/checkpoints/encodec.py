@@ -1,19 +1,97 @@
 """EnCodec's published tensors: weight norm folded, codebooks stacked, names otherwise as ours.
 
-Files are the business of others: what comes in here is a state dict, whatever it was read from.
+The official file is a pickle of tensors. It is fetched by us, checked by the hash in its name as
+upstream does, read without running anything, and kept as safetensors.
 """
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
+from filelock import FileLock
+from safetensors import SafetensorError
 from torch import Tensor
 
-from models.checkpoints.files import CheckpointError, fill
+from models.checkpoints.download import DownloadError, fetch
+from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
 from models.codec import Codec
 from models.config import CodecConfig
 
+OFFICIAL_URL = "https://dl.fbaipublicfiles.com/encodec/v0/encodec_24khz-d7cc33bc.th"
+_HASH = re.compile(r"-([0-9a-f]+)\.th")
 _CODEBOOK = re.compile(r"quantizer\.vq\.layers\.(\d+)\._codebook\.(\w+)")
+
+
+def official_file(
+    cache: Path,
+    *,
+    config: CodecConfig | None = None,
+    offline: bool = False,
+    url: str = OFFICIAL_URL,
+) -> Path:
+    """Return the official weights as safetensors under our names, fetched and converted once.
+
+    Args:
+        cache: Folder of what was downloaded.
+        config: Its shape; None is EnCodec at 24 kHz and 6 kbps.
+        offline: Whether the network is out of bounds.
+        url: Of the pickle; its name holds the beginning of its SHA-256.
+
+    Raises:
+        DownloadError: It is not to be had.
+        CheckpointError: It is not what it should be, or there is no room for it.
+    """
+    folder = cache.expanduser() / "encodec"
+    pickle = folder / url.rpartition("/")[2]
+    converted = pickle.with_suffix(".safetensors")
+    if converted.is_file():
+        return converted
+    if offline and not pickle.is_file():
+        raise DownloadError(f"EnCodec is not at {converted}, and offline nothing is downloaded")
+    found = _HASH.search(pickle.name)
+    if found is None:
+        raise CheckpointError(f"{url}: the name holds no hash")
+    fetch(url, pickle, sha256=found[1])
+    try:
+        with FileLock(converted.with_name(f"{converted.name}.lock")):
+            if not converted.is_file():
+                codec = codec_from_encodec(_unpickled(pickle), config or CodecConfig())
+                write_tensors(converted, codec.state_dict(), dtype=None)
+                pickle.unlink()
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{converted} cannot be written: {error}") from error
+    return converted
+
+
+def load_official(path: Path, config: CodecConfig | None = None) -> Codec:
+    """Load what `official_file` returned, in fp32.
+
+    Raises:
+        CheckpointError: It is missing, damaged or of another shape.
+    """
+    codec = Codec(config or CodecConfig())
+    fill(codec, read_tensors([path]), str(path))
+    return codec.eval().requires_grad_(False)
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """Read a pickle that may hold tensors and nothing else.
+
+    Raises:
+        CheckpointError: It holds something else.
+    """
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        first = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} is no pickle of tensors: {first}") from error
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in tensors.items()
+    ):
+        raise CheckpointError(f"{path} is no mapping of names to tensors")
+    return tensors
 
 
 def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Codec:

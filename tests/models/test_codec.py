@@ -1,6 +1,5 @@
 """The codec: streams equal one piece, and everything equals the package `encodec`."""
 
-import warnings
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from models.checkpoints.encodec import codec_from_encodec
 from models.checkpoints.files import CheckpointError
 from models.codec import Codec
 from models.config import CodecConfig
-from tests.models.oracle import import_encodec
+from tests.models.oracle import random_encodec
 
 SMALL = {"filters": 4, "dimension": 16, "lstm_layers": 2, "codes": 64}
 OFFICIAL = CodecConfig()
@@ -113,19 +112,7 @@ def test_samples_of_a_wrong_shape_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def oracle() -> Any:
-    """Return EnCodec at 24 kHz with the official shapes and random weights."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its use of torch's old weight norm
-        encodec = import_encodec()
-        torch.manual_seed(0)
-        model: Any = encodec.EncodecModel._get_model(
-            target_bandwidths=[1.5, 3, 6, 12, 24], sample_rate=24_000, channels=1
-        )
-    model.set_target_bandwidth(6.0)
-    for layer in model.quantizer.vq.layers:
-        layer._codebook.embed.normal_(0, 0.2)
-        layer._codebook.inited.fill_(1)
-    return model.eval()
+    return random_encodec()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ import pytest
 
 from models.checkpoints.download import DownloadError, NoSuchFile, fetch
 from models.checkpoints.hub import PINNED, HubFile, find, locate
-from tests.models.checkpoints.hub_server import COMMIT, Hub, serve_hub
+from tests.models.checkpoints.hub_server import COMMIT, Hub
 
 CONTENT = os.urandom(300_000)
 REPO, PATH = "somebody/vall-e", "models/ckpt/ar+nar-len-llama-8/ckpt/fp32.sft"
@@ -26,12 +25,10 @@ TARGET = Path("hub", "somebody--vall-e", COMMIT, PATH)
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+def hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", CHUNK)  # 10 MB a piece
-    with serve_hub() as hub:
-        hub.add(REPO, PATH, CONTENT)
-        yield hub
+    hub.add(REPO, PATH, CONTENT)
+    return hub
 
 
 def files(folder: Path) -> set[str]:
