@@ -1,0 +1,34 @@
+"""The page on what the knobs do names every one of them, and none that is not there."""
+
+import re
+
+import pytest
+
+from app.api.schemas import SpeechRequest
+from benchmarks.effects import BEGIN, END
+from samplers.params import SamplingParams
+from samplers.presets import PRESETS
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "samplers.md").read_text("utf-8")
+PROSE = PAGE.partition(BEGIN)[0]
+
+
+@pytest.mark.parametrize("knob", SamplingParams.model_fields)
+def test_every_knob_is_explained(knob: str) -> None:
+    assert f"`{knob}`" in PROSE
+
+
+def test_names_like_knobs_are_knobs() -> None:
+    named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+)+)`", PROSE))
+    assert named - {*SpeechRequest.model_fields, *PRESETS} == set()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_named(preset: str) -> None:
+    assert f"`{preset}`" in PROSE or preset == "default"
+
+
+def test_the_figures_have_one_place() -> None:
+    assert (PAGE.count(BEGIN), PAGE.count(END)) == (1, 1)
+    assert PAGE.index(BEGIN) < PAGE.index(END)
