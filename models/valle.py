@@ -152,6 +152,19 @@ class Valle(nn.Module):
         """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry."""
         return self.heads[level](hidden)
 
+    def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
+        """Predict every frame of level 0 from those before it, in one pass, with no cache.
+
+        Args:
+            prefix: Made for level 0.
+            codes: ``[T, >= 1]`` int64.
+
+        Returns:
+            ``[T + 1, V + 1]``: row i predicts frame i, the last what follows.
+        """
+        hidden = self._run(prefix, self.embed_response(codes, 0), None)
+        return self.logits(hidden[len(prefix) - 1 :], 0)
+
     def nar_logits(self, prefix: Prefix, codes: Tensor, level: int) -> Tensor:
         """Predict a whole level in one pass, with no cache.
 

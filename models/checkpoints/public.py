@@ -7,10 +7,11 @@ what the files were trained with as far as is known; `models.checkpoints.eras` m
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from models.checkpoints import lora, one_vocabulary
@@ -64,6 +65,16 @@ class Published:
     config: ModelConfig
     tensors: Mapping[str, Tensor]
 
+    def check_numbers(self) -> None:
+        """Do nothing if all tensors are finite.
+
+        Raises:
+            CheckpointError: One holds NaN or infinity.
+        """
+        for name, tensor in self.tensors.items():
+            if not torch.isfinite(tensor).all():
+                raise CheckpointError(f"{self.path}: tensor {name} holds NaN or infinity")
+
     def __str__(self) -> str:
         config = self.config
         dtypes = sorted({
@@ -78,6 +89,18 @@ class Published:
             f" {language} language segment (`valle-serve models convert` can set others,"
             " `valle-serve models eras` finds them)"
         )
+
+
+def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
+    """Return a published model's config with the given switches set."""
+    changes: dict[str, object] = {}
+    if switches.code_sums is not None:
+        changes |= {"prompt_sums": switches.code_sums, "response_sums": switches.code_sums}
+    if switches.nar_mask is not None:
+        changes["nar_mask"] = switches.nar_mask
+    if switches.language is not None:
+        changes["segments"] = _segments(language=switches.language)
+    return config.model_copy(update=changes)
 
 
 def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()) -> Valle:
@@ -110,11 +133,13 @@ def read_public(
     """
     path = find_file(source)
     header, metadata = read_header(path)
-    _understand(path, header, metadata, switches)  # refuse before reading half a gigabyte
-    tensors = _layout_b(read_tensors([path]), path)
+    found = _understand(path, header, metadata, switches)  # refuse before reading half a gigabyte
+    tensors = read_tensors([path])
+    if found.form == "hf":
+        tensors = one_vocabulary.cut(tensors, str(path))
     for file in loras:
         tensors = lora.merge(tensors, file)
-    return _understand(path, tensors, metadata, switches)
+    return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
 
 
 def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
@@ -144,23 +169,17 @@ def find_file(source: Path) -> Path:
     return files[0]
 
 
-def _layout_b(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Return tensors under the names of layout A or B."""
-    if one_vocabulary.is_one_vocabulary(tensors):
-        return one_vocabulary.cut(tensors, str(path))
-    return tensors
-
-
 def _understand(
     path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str], switches: Switches
 ) -> Published:
-    """Find layout and config of tensors, with or without contents.
+    """Find layout and config from a file's header.
 
     Raises:
         CheckpointError: As `load_public`, but for the numbers themselves.
     """
-    is_hf = "classifiers.proj.0.weight" not in tensors and one_vocabulary.is_one_vocabulary(tensors)
-    tensors = _layout_b(tensors, path)
+    is_hf = one_vocabulary.is_one_vocabulary(tensors)
+    if is_hf:
+        tensors = one_vocabulary.cut(tensors, str(path))
     layout = find_layout(tensors, str(path))
     described = describe(metadata, str(path))
     if described is not None:
@@ -214,12 +233,6 @@ def _config(
     switches: Switches,
 ) -> ModelConfig:
     flags = described.experimental
-    language = switches.language
-    if language is None:
-        language = "lang" in described.capabilities
-    segments: tuple[Segment, ...] = ("phn", "lang", "level", "prom", "resp")
-    if not language:
-        segments = ("phn", "level", "prom", "resp")
     summed = flags.audio_embedding_sums
     era: dict[str, CodeSums] = {
         side: "exclusive" if summed is True or summed == side else "none"
@@ -229,7 +242,7 @@ def _config(
     for name, number in names.items():
         first_names.setdefault(number, name)
     rows = range(EOS_ID + 1, layout.phonemes)
-    return ModelConfig(
+    config = ModelConfig(
         name=described.name,
         width=layout.width,
         layers=layout.layers,
@@ -244,13 +257,20 @@ def _config(
         max_phonemes=MAX_PHONEMES,
         languages=LANGUAGES,
         language_rows=layout.languages,
-        segments=segments,
-        nar_mask=switches.nar_mask or ("full" if flags.noncausal_masks else "causal"),
+        segments=_segments(language="lang" in described.capabilities),
+        nar_mask="full" if flags.noncausal_masks else "causal",
         unified_positions=flags.unified_position_ids,
-        prompt_sums=switches.code_sums or era["prom"],
-        response_sums=switches.code_sums or era["resp"],
+        prompt_sums=era["prom"],
+        response_sums=era["resp"],
         masked_level_0=layout.masked_level_0,
         has_null_condition=True,
         nar_has_null_condition=True,
         preset="vall_e",
     )
+    return configured(config, switches)
+
+
+def _segments(*, language: bool) -> tuple[Segment, ...]:
+    if language:
+        return ("phn", "lang", "level", "prom", "resp")
+    return ("phn", "level", "prom", "resp")

@@ -1,0 +1,51 @@
+"""A published checkpoint as a folder of our own, with its switches written down."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from models.checkpoints.files import CheckpointError, write_tensors
+from models.checkpoints.public import AS_FILED, Published, Switches, read_public
+
+
+def convert(
+    source: Path, target: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
+) -> Published:
+    """Write a published language model as `models.checkpoints.builtin.load_lm` reads it.
+
+    Numbers stay as they are stored, so that the converted model computes the very same. The
+    description comes last: a folder without one is no model.
+
+    Args:
+        source: A file, or a folder with one.
+        target: A folder without a model; made if it is not there.
+        switches: What to set against the file.
+        loras: LoRA files to merge.
+
+    Returns:
+        What was converted.
+
+    Raises:
+        CheckpointError: The source is not sound, the target holds a model, or cannot be written.
+    """
+    description = target / "lm.json"
+    if description.exists() or list(target.glob("lm-*.safetensors")):
+        raise CheckpointError(f"{target} holds a model already")
+    found = read_public(source, switches, loras)
+    found.check_numbers()
+    partial = target / "lm.json.partial"
+    weights = target / "lm-1.safetensors"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        try:
+            write_tensors(weights, found.tensors, dtype=None)
+            partial.write_text(found.config.model_dump_json(indent=1) + "\n")
+            partial.rename(description)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            weights.unlink(missing_ok=True)
+            raise
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{target} cannot be written: {error}") from error
+    return found
