@@ -172,27 +172,35 @@ class Dnsmos:
         return float(self._run(np.clip(samples, -1, 1), HEARING_RATE_HZ)["ovrl_mos"])
 
 
-class VoiceJudge:
-    """Tells how alike two voices are, by the cosine of their embeddings."""
+class VoiceEmbedder:
+    """Turns speech into a vector that tells who speaks (resemblyzer)."""
 
-    def __init__(self, prompt: NDArray[np.float32]) -> None:
-        """Remember the voice of ``prompt`` ``[N]`` of 16 kHz."""
+    def __init__(self) -> None:
         from resemblyzer import VoiceEncoder
 
         self._encoder = VoiceEncoder("cpu", verbose=False)
-        self._voice = self._embed(prompt)
 
-    def compare(self, samples: NDArray[np.float32]) -> float:
-        """Return the similarity of ``samples`` ``[N]`` to the prompt; 0 without speech."""
-        return float(self._embed(samples) @ self._voice)
-
-    def _embed(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def embed(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the unit vector ``[256]`` of ``samples`` ``[N]`` of 16 kHz; 0 without speech."""
         from resemblyzer import preprocess_wav
 
         speech = preprocess_wav(samples, HEARING_RATE_HZ) if np.any(samples) else samples[:0]
         if len(speech) < _EMBEDDED_MIN_S * HEARING_RATE_HZ:
             return np.zeros(256, np.float32)
         return np.asarray(self._encoder.embed_utterance(speech), dtype=np.float32)
+
+
+class VoiceJudge:
+    """Tells how alike two voices are, by the cosine of their embeddings."""
+
+    def __init__(self, prompt: NDArray[np.float32]) -> None:
+        """Remember the voice of ``prompt`` ``[N]`` of 16 kHz."""
+        self._embedder = VoiceEmbedder()
+        self._voice = self._embedder.embed(prompt)
+
+    def compare(self, samples: NDArray[np.float32]) -> float:
+        """Return the similarity of ``samples`` ``[N]`` to the prompt; 0 without speech."""
+        return float(self._embedder.embed(samples) @ self._voice)
 
 
 def load_or_say(what: str, install: str, load: Callable[[], Judge]) -> Judge | None:

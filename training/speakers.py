@@ -89,7 +89,7 @@ class RoundTrip:
 
 
 class BuiltIn:
-    """The built-in model with its default preset and voice, through the service's own engine."""
+    """The built-in model with its default preset, through the service's own engine."""
 
     def __init__(self, folder: Path) -> None:
         """Load the weights in ``folder``."""
@@ -104,13 +104,17 @@ class BuiltIn:
         self._loop.run(self._engine.wait_ready())
 
     def __call__(self, text: str, seed: int) -> Speech:
-        """Have the engine speak ``text``."""
-        return self._loop.run(self._speak(text, seed))
+        """Have the engine speak ``text`` in the default voice."""
+        return self.speak_as(None, text, seed)
 
-    async def _speak(self, text: str, seed: int) -> Speech:
+    def speak_as(self, voice: str | None, text: str, seed: int) -> Speech:
+        """Have the engine speak ``text`` in a voice of the model's folder."""
+        return self._loop.run(self._speak(voice, text, seed))
+
+    async def _speak(self, voice: str | None, text: str, seed: int) -> Speech:
         from app.engine.job import SpeechJob
 
-        job = SpeechJob(f"evaluate-{seed}", text, SamplingParams(seed=seed))
+        job = SpeechJob(f"evaluate-{seed}", text, SamplingParams(seed=seed), voice)
         chunks = [chunk async for chunk in self._engine.submit(job)]
         result = chunks[-1].result
         assert result is not None  # the engine ends a stream with its result or an exception

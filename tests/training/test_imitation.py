@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+
+from training.data import Utterance
+from training.imitation import nearest_to_themselves, unseen_speakers
+
+A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+
+
+def test_a_recording_counts_where_its_own_speaker_is_the_nearest():
+    said = {"a": [A, B], "b": [B, B]}
+    right, trials, cosine = nearest_to_themselves(said, {"a": A, "b": B})
+    assert right.tolist() == [1, 2]
+    assert trials.tolist() == [2, 2]
+    assert cosine == pytest.approx(3 / 4)
+
+
+def test_silence_is_like_nobody_but_the_first():
+    """Its embedding is 0, as near to all: it must not count for everybody."""
+    right, _, cosine = nearest_to_themselves({"a": [A], "b": [0 * B]}, {"a": A, "b": B})
+    assert right.tolist() == [1, 0]
+    assert cosine == pytest.approx(1 / 2)
+
+
+def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_first():
+    class Spoken:
+        utterances = (
+            Utterance("short", 1, 0, 10, "x", "speakers"),
+            Utterance("long", 1, 10, 90, "x", "speakers"),
+            Utterance("trained", 2, 0, 10, "y", "train"),
+        )
+
+    found = unseen_speakers(Spoken())
+    assert [one.text for one in found["x"]] == ["long", "short"]
+    assert list(found) == ["x"]
