@@ -53,7 +53,7 @@ def nearest_to_themselves(
     embeddings: Mapping[str, Sequence[NDArray[np.float32]]],
     references: Mapping[str, NDArray[np.float32]],
 ) -> tuple[Sums, Sums, float]:
-    """Return how many of each speaker's recordings are nearest to them, of how many, and the cosine.
+    """Return how many recordings are nearest to their speaker, of how many, and the mean cosine.
 
     Args:
         embeddings: Unit vectors ``[D]`` of recordings meant to sound like each speaker.
@@ -65,7 +65,8 @@ def nearest_to_themselves(
     for name, recordings in embeddings.items():
         likeness = np.stack(recordings) @ matrix.T
         own = names.index(name)
-        right.append((likeness.argmax(1) == own).sum())
+        heard = likeness[:, own] > 0  # silence is as near to all
+        right.append(((likeness.argmax(1) == own) & heard).sum())
         cosines.extend(likeness[:, own].tolist())
     trials = [len(recordings) for recordings in embeddings.values()]
     return np.array(right, float), np.array(trials, float), float(np.mean(cosines))
