@@ -11,36 +11,69 @@ EDGE_SILENCE_S = 0.060
 FADE_S = 0.005
 SILENCE_DBFS = -50.0
 
+_LOUD = 10 ** (SILENCE_DBFS / 20)
+_NOTHING: Samples = np.zeros(0, np.float32)
 
-def trim(samples: Samples, sample_rate_hz: int) -> Samples:
-    """Cut silence at both ends down to 60 ms.
 
-    Args:
-        samples: ``[N]``.
-        sample_rate_hz: Samples in a second.
+class Edges:
+    """Trims and fades one utterance while its samples come.
 
-    Returns:
-        A view of ``samples``; at most 120 ms of it if nothing in it is louder than -50 dBFS.
+    Silence at both ends is cut down to 60 ms; an utterance with nothing louder than -50 dBFS keeps
+    its first 120 ms. What is left rises from and falls to zero within 5 ms, so that no cut clicks.
+    A sample is given as soon as it is known to lie before the fall: silence is held back until a
+    loud sample follows.
     """
-    kept = round(EDGE_SILENCE_S * sample_rate_hz)
-    loud = np.flatnonzero(np.abs(samples) > 10 ** (SILENCE_DBFS / 20))
-    if not loud.size:
-        return samples[: 2 * kept]
-    return samples[max(0, loud[0] - kept) : loud[-1] + 1 + kept]
 
+    def __init__(self, sample_rate_hz: int) -> None:
+        """Begin before the first sample."""
+        self._kept = round(EDGE_SILENCE_S * sample_rate_hz)
+        self._fade = round(FADE_S * sample_rate_hz)
+        self._held = _NOTHING
+        self._end = 2 * self._kept  # of the sound among what is held, if only silence follows
+        self._loud = self._risen = False
 
-def fade(samples: Samples, sample_rate_hz: int) -> Samples:
-    """Return a copy that rises from and falls to zero within 5 ms, so that a cut does not click."""
-    faded = samples.copy()
-    length = min(round(FADE_S * sample_rate_hz), len(samples) // 2)
-    ramp = np.linspace(0.0, 1.0, length, endpoint=False, dtype=np.float32)
-    faded[:length] *= ramp
-    faded[len(faded) - length :] *= ramp[::-1]
-    return faded
+    def push(self, samples: Samples) -> Samples:
+        """Take the next samples ``[N]`` and return those that are now certain."""
+        held = np.concatenate([self._held, samples])
+        loud = np.flatnonzero(np.abs(samples) > _LOUD) + len(self._held)
+        start = 0
+        if loud.size:
+            if not self._loud:
+                start = max(0, loud[0] - self._kept)
+                self._loud = True
+            self._end = int(loud[-1]) + 1 + self._kept - start
+        self._held = held[start:]
+        return self._give() if self._loud else _NOTHING
+
+    def finish(self) -> Samples:
+        """Return what was held back and belongs to the sound; nothing may follow."""
+        rest = self._held[: self._end].copy()
+        # Shorter than a rise and a fall, it is still in one piece, and they meet in its middle.
+        fade = self._fade if self._risen else min(self._fade, len(rest) // 2)
+        if not self._risen:
+            rest[:fade] *= _ramp(fade)
+        rest[len(rest) - fade :] *= _ramp(fade)[::-1]
+        self._held = _NOTHING
+        return rest
+
+    def _give(self) -> Samples:
+        count = min(self._end, len(self._held)) - self._fade
+        if count <= 0 or (not self._risen and count < self._fade):
+            return _NOTHING
+        given, self._held = self._held[:count].copy(), self._held[count:]
+        self._end -= count
+        if not self._risen:
+            given[: self._fade] *= _ramp(self._fade)
+            self._risen = True
+        return given
 
 
 class Joiner:
-    """Joins the utterances of one job; what comes out, concatenated, is the whole sound."""
+    """Joins the utterances of one job; what comes out, concatenated, is the whole sound.
+
+    Attributes:
+        given: How many samples came out so far.
+    """
 
     def __init__(self, sample_rate_hz: int, pause_s: float) -> None:
         """Begin with no sound.
@@ -52,28 +85,50 @@ class Joiner:
         self._rate_hz = sample_rate_hz
         self._between_s = pause_s
         self._pause_s = 0.0
+        self._edges: Edges | None = None
+        self.given = 0
 
-    def add(self, samples: Samples, pause_after_s: float | None, *, last: bool = False) -> Samples:
-        """Take the next utterance; return the pause before it and its trimmed, faded sound.
+    def push(self, samples: Samples) -> Samples:
+        """Take the next samples ``[N]`` of an utterance and return what is now certain.
+
+        The pause before the utterance comes with its first sample.
+        """
+        if not len(samples):
+            return _NOTHING
+        if self._edges is not None:
+            return self._count(self._edges.push(samples))
+        self._edges = Edges(self._rate_hz)
+        return self._count(self._silence(self._pause_s), self._edges.push(samples))
+
+    def finish(self, pause_after_s: float | None, *, last: bool = False) -> Samples:
+        """End the utterance and return the rest of its sound.
 
         Args:
-            samples: ``[N]``; none if the utterance has no sound.
             pause_after_s: Seconds of silence that the text asks for after it; None leaves it to
-                us, which is the ``pause_s`` of all.
+                us, which is the ``pause_s`` of all, and none after an utterance without a sound.
             last: Nothing follows; the pause that the text asks for is then given at once.
         """
-        parts = []
-        if len(samples):
-            parts = [
-                self._silence(self._pause_s),
-                fade(trim(samples, self._rate_hz), self._rate_hz),
-            ]
+        rest = _NOTHING
+        if self._edges is not None:
+            rest, self._edges = self._edges.finish(), None
             self._pause_s = self._between_s if pause_after_s is None else pause_after_s
         else:
             self._pause_s += pause_after_s or 0.0
-        if last and pause_after_s is not None:
-            parts.append(self._silence(self._pause_s))
-        return np.concatenate([*parts, self._silence(0.0)])
+        asked = last and pause_after_s is not None
+        return self._count(rest, self._silence(self._pause_s if asked else 0.0))
+
+    def add(self, samples: Samples, pause_after_s: float | None, *, last: bool = False) -> Samples:
+        """Take a whole utterance: `push`, then `finish`."""
+        return np.concatenate([self.push(samples), self.finish(pause_after_s, last=last)])
+
+    def _count(self, *parts: Samples) -> Samples:
+        joined = np.concatenate(parts)
+        self.given += len(joined)
+        return joined
 
     def _silence(self, seconds: float) -> Samples:
         return np.zeros(round(seconds * self._rate_hz), np.float32)
+
+
+def _ramp(length: int) -> Samples:
+    return np.linspace(0.0, 1.0, length, endpoint=False, dtype=np.float32)

@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.engine.stream import Joiner, fade, trim
+from app.engine.stream import Joiner
 
 RATE_HZ = 24_000
+EDGE, FADE = 1440, 120
 
 
 def tone(seconds: float, level: float = 0.3) -> np.ndarray:
@@ -14,37 +17,95 @@ def silence(seconds: float) -> np.ndarray:
     return np.zeros(round(seconds * RATE_HZ), np.float32)
 
 
-def test_trim_leaves_60_ms_of_silence_at_each_edge():
-    sound = np.concatenate([silence(0.5), tone(1.0), silence(0.2)])
-    assert len(trim(sound, RATE_HZ)) == round(1.12 * RATE_HZ)
+def joined(samples: np.ndarray) -> np.ndarray:
+    """Return what a joiner makes of one utterance alone."""
+    return Joiner(RATE_HZ, 0.25).add(samples, None)
 
 
-def test_trim_keeps_every_loud_sample_where_silence_is_short():
-    sound = np.concatenate([silence(0.01), tone(1.0)])
-    np.testing.assert_array_equal(trim(sound, RATE_HZ), sound)
+def trimmed_and_faded(samples: np.ndarray) -> np.ndarray:
+    """Do the same to the whole, the slow and plain way."""
+    loud = [place for place, sample in enumerate(samples) if abs(sample) > 10**-2.5]
+    begin, end = (max(0, loud[0] - EDGE), loud[-1] + 1 + EDGE) if loud else (0, 2 * EDGE)
+    sound = samples[begin:end].copy()
+    fade = min(FADE, len(sound) // 2)
+    ramp = np.linspace(0.0, 1.0, fade, endpoint=False, dtype=np.float32)
+    sound[:fade] *= ramp
+    sound[len(sound) - fade :] *= ramp[::-1]
+    return sound
 
 
-def test_trim_takes_less_than_minus_50_dbfs_for_silence():
+def test_60_ms_of_silence_are_left_at_each_edge():
+    assert len(joined(np.concatenate([silence(0.5), tone(1.0), silence(0.2)]))) == 26_880
+
+
+def test_every_loud_sample_is_kept_where_silence_is_short():
+    assert len(joined(np.concatenate([silence(0.01), tone(1.0)]))) == round(1.01 * RATE_HZ)
+
+
+def test_less_than_minus_50_dbfs_is_silence():
     sound = np.concatenate([tone(0.5, 0.003), tone(0.1, -0.004), tone(0.5, 0.003)])
-    assert len(trim(sound, RATE_HZ)) == round(0.22 * RATE_HZ)
+    assert len(joined(sound)) == round(0.22 * RATE_HZ)
 
 
-def test_trim_shortens_an_utterance_of_nothing_but_silence():
-    assert len(trim(silence(3.0), RATE_HZ)) == round(0.12 * RATE_HZ)
+def test_an_utterance_of_nothing_but_silence_is_short():
+    assert len(joined(silence(3.0))) == round(0.12 * RATE_HZ)
 
 
-def test_fade_starts_and_ends_at_zero_and_leaves_the_middle_alone():
+def test_a_sound_starts_and_ends_at_zero_and_its_middle_is_left_alone():
     sound = tone(0.1)
-    faded = fade(sound, RATE_HZ)
+    faded = joined(sound)
     assert faded[0] == faded[-1] == 0
-    np.testing.assert_array_equal(faded[120:-120], sound[120:-120])
-    assert np.all(np.diff(faded[:120]) > 0)
-    assert sound[0] != 0  # the input is not changed
+    np.testing.assert_array_equal(faded[FADE:-FADE], sound[FADE:-FADE])
+    assert np.all(np.diff(faded[:FADE]) > 0)
+    assert sound[0] == sound[-1] != 0  # the input is not changed
 
 
-@pytest.mark.parametrize("samples", [0, 1, 2, 3, 239, 241])
-def test_fade_keeps_the_length_of_very_short_sounds(samples):
-    assert len(fade(np.ones(samples, np.float32), RATE_HZ)) == samples
+@pytest.mark.parametrize("samples", [0, 1, 2, 3, 239, 240, 241])
+def test_very_short_sounds_keep_their_length(samples):
+    assert len(joined(np.ones(samples, np.float32))) == samples
+
+
+RUNS = st.lists(
+    st.tuples(st.integers(0, 2000), st.sampled_from([0.0, 0.003, 0.004, -0.5])), max_size=6
+)
+"""Stretches of samples: how many, how loud; silences shorter and longer than the 60 ms."""
+
+
+@given(RUNS, st.lists(st.integers(1, 3000), max_size=12))
+def test_any_cut_into_pieces_gives_the_sound_of_the_whole(runs, pieces):
+    stretches = [np.full(count, level, np.float32) for count, level in runs]
+    samples = np.concatenate([silence(0), *stretches])
+    joiner, parts = Joiner(RATE_HZ, 0.25), []
+    for piece in np.split(samples, np.cumsum(pieces)):
+        parts.append(joiner.push(piece))
+    parts.append(joiner.finish(None))
+    np.testing.assert_array_equal(np.concatenate(parts), trimmed_and_faded(samples))
+    assert joiner.given == sum(map(len, parts))
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, 0.0, 0.5])), max_size=5))
+def test_pieces_of_several_utterances_join_as_whole_ones_do(utterances):
+    whole, pieces = Joiner(RATE_HZ, 0.25), Joiner(RATE_HZ, 0.25)
+    for number, (count, pause_s) in enumerate(utterances):
+        sound, last = np.ones(count, np.float32), number + 1 == len(utterances)
+        expected = whole.add(sound, pause_s, last=last)
+        parts = [pieces.push(sample) for sample in np.split(sound, range(0, count, 100))]
+        parts.append(pieces.finish(pause_s, last=last))
+        np.testing.assert_array_equal(np.concatenate(parts), expected)
+
+
+def test_all_but_the_last_5_ms_of_speech_is_given_at_once():
+    joiner = Joiner(RATE_HZ, 0.25)
+    assert len(joiner.push(tone(0.2))) == round(0.2 * RATE_HZ) - FADE
+    assert len(joiner.push(tone(0.1))) == round(0.1 * RATE_HZ)
+
+
+def test_silence_is_held_back_past_60_ms_until_something_follows():
+    joiner = Joiner(RATE_HZ, 0.25)
+    joiner.push(tone(0.2))
+    assert len(joiner.push(silence(1.0))) == EDGE
+    assert not len(joiner.push(silence(1.0)))
+    assert len(joiner.push(tone(0.1))) == round(2.1 * RATE_HZ) - EDGE
 
 
 def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
