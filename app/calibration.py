@@ -63,6 +63,12 @@ class Task:
     count: int
     preset: str
 
+    @property
+    def base(self) -> SpeechJob:
+        """A job with the preset alone."""
+        params = SamplingParams(preset=self.preset, seed=0)
+        return SpeechJob("calibrate-base", self.sentences[0], params)
+
     def jobs(self, **knobs: Any) -> Iterator[SpeechJob]:
         """Yield a traced job an utterance.
 
@@ -114,7 +120,7 @@ class Calibration:
         """
         silent = tuple(torch.nonzero(silent_codes(speech.codec))[:, 0].tolist())
         plain = _observe(synthesizer, task.jobs(entropix=False), ENTROPIES, on_utterance)
-        base = synthesizer.plan(SpeechJob("base", "", SamplingParams(preset=task.preset, seed=0)))
+        base = synthesizer.plan(task.base)
         thresholds = {
             knob: round(float(np.percentile(plain[column], percentile)), 4)
             for knob, (column, percentile) in THRESHOLDS.items()
