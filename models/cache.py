@@ -60,6 +60,11 @@ class KVCache:
         cached_values[:, start:end] = values
         return cached_keys[:, :end], cached_values[:, :end]
 
+    def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
+        """Views ``[kv_heads, length, head_dim]`` of the keys and values that a slot holds."""
+        end = self.lengths[slot]
+        return self.keys[layer][slot, :, :end], self.values[layer][slot, :, :end]
+
     def advance(self, slot: int, count: int) -> None:
         """Count ``count`` rows that every layer has written."""
         self.lengths[slot] += count

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.attention import look
 from models.cache import KVCache
 from models.config import ModelConfig
+from samplers.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
@@ -179,19 +181,20 @@ class Transformer(nn.Module):
         Raises:
             ValueError: The slot is full.
         """
-        mask = None
-        if ranks is not None and len(x) > 1:
-            seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
-            mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
-        cos, sin = self.cos[positions], self.sin[positions]
-        for number, block in enumerate(self.blocks):
-            attention = block.attention
-            queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
-            cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
-            x = x + attention.out(attention.attend(queries, *cached, mask))
-            x = x + block.feed_forward(block.feed_forward_norm(x))
-        cache.advance(slot, len(x))
-        return self.norm(x)
+        return self._extend(x, positions, cache, slot, ranks)[0]
+
+    def extend_looking(
+        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None = None
+    ) -> tuple[Tensor, AttentionStatistics]:
+        """As `extend`, with what the last layer's attention looks like from the last position.
+
+        That position must see all others, as it does wherever its rank is the highest.
+
+        Raises:
+            ValueError: The slot is full.
+        """
+        hidden, queries = self._extend(x, positions, cache, slot, ranks)
+        return hidden, look([queries[-1]], [cache.rows(-1, slot)[0]])
 
     def step(self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]) -> Tensor:
         """Add one position to each of several slots of any lengths.
@@ -208,7 +211,60 @@ class Transformer(nn.Module):
         Raises:
             ValueError: A slot is full.
         """
+        return self._step(x, positions, cache, slots)[0]
+
+    def step_looking(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: KVCache,
+        slots: Sequence[int],
+        looking: Sequence[int],
+    ) -> tuple[Tensor, AttentionStatistics]:
+        """As `step`, with what the last layer's attention looks like from some of the rows.
+
+        Args:
+            x: ``[B, D]``.
+            positions: ``[B]`` int64.
+            cache: Each slot grows by one.
+            slots: B different ones.
+            looking: Which of the B rows are asked; the others cost nothing.
+
+        Returns:
+            ``[B, D]`` after the last norm, and the statistics of the rows asked, in their order.
+
+        Raises:
+            ValueError: A slot is full.
+        """
+        hidden, queries = self._step(x, positions, cache, slots)
+        keys = [cache.rows(-1, slots[row])[0] for row in looking]
+        return hidden, look([queries[row] for row in looking], keys)
+
+    def _extend(
+        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``[S, D]`` and the last layer's queries ``[S, heads, head_dim]``."""
+        mask = None
+        if ranks is not None and len(x) > 1:
+            seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
+            mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
         cos, sin = self.cos[positions], self.sin[positions]
+        queries = x
+        for number, block in enumerate(self.blocks):
+            attention = block.attention
+            queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
+            cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
+            x = x + attention.out(attention.attend(queries, *cached, mask))
+            x = x + block.feed_forward(block.feed_forward_norm(x))
+        cache.advance(slot, len(x))
+        return self.norm(x), queries
+
+    def _step(
+        self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
+        cos, sin = self.cos[positions], self.sin[positions]
+        queries = x
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
@@ -225,4 +281,4 @@ class Transformer(nn.Module):
             x = x + block.feed_forward(block.feed_forward_norm(x))
         for slot in slots:
             cache.advance(slot, 1)
-        return self.norm(x)
+        return self.norm(x), queries

@@ -5,7 +5,7 @@ the model nor the audio, and holds all state of sampling: histories, attempts, w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,32 +13,17 @@ from torch import Tensor
 from samplers import filters
 from samplers.conflicts import CONFLICTS, ConflictError
 from samplers.draw import Stage, stream_key
+from samplers.entropix import AttentionStatistics
 from samplers.history import History
 from samplers.nar import sample_nar
-from samplers.order import PENALTIES, arrange
 from samplers.params import SamplingParams
+from samplers.pipeline import Pipeline
 from samplers.rows import Rows
 from samplers.scores import Scores
-from samplers.steps import FIXED, MOVABLE, Step
 from samplers.terminal import Drawn, Terminal
-from samplers.trace import Record, Trace, log_prob_of, weigh
+from samplers.trace import Record, Trace, consider, log_prob_of, weigh
 
 __all__ = ["CONFLICTS", "ArSampler", "ConflictError", "sample_nar"]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Rows that share an order.
-
-    Attributes:
-        index: ``(n,)`` int64, which rows; None if all.
-        weigh: Steps up to the first that decides how to draw.
-        truncate: The rest.
-    """
-
-    index: Tensor | None
-    weigh: Sequence[Step]
-    truncate: Sequence[Step]
 
 
 class ArSampler:
@@ -46,6 +31,9 @@ class ArSampler:
 
     A row that drew the stop, or that holds ``max_frames`` codes, gives the stop from then on, and
     its history no longer grows; the others do not notice.
+
+    Attributes:
+        wants_attention: Whether a row has entropix on, so that every step needs the statistics.
     """
 
     def __init__(
@@ -59,6 +47,7 @@ class ArSampler:
         utterances: Sequence[int] | None = None,
         candidates: Sequence[int] | None = None,
         prompts: Sequence[Tensor | None] | None = None,
+        silent: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """Admit the rows.
@@ -73,6 +62,8 @@ class ArSampler:
             candidates: Which take of its utterance each row is; 0 by default.
             prompts: The level-0 codes ``(N,)`` int64 of each row's voice, which count where the
                 row has `penalty_includes_prompt`; none by default.
+            silent: ``(V,)`` bool, the codes of silence, which may stop short of the last ids: what
+                entropix puts in as a pause. None: it never does.
             device: Where the logits will be.
 
         Raises:
@@ -101,7 +92,8 @@ class ArSampler:
         keys = [stream_key(s, u, Stage.AR, candidate=c) for s, u, c in streams]
         self._keys = torch.tensor(keys, device=place)[:, None]
         rows = Rows(params, vocab_size, stop_token, place)
-        self._groups = _group(rows)
+        self.wants_attention = rows.any("entropix")
+        self._pipeline = Pipeline(rows, silent, max_frames)
         self._terminal = Terminal(rows, max_frames)
 
     @property
@@ -125,7 +117,13 @@ class ArSampler:
         return self._stopped
 
     @torch.inference_mode()
-    def step(self, logits: Tensor, trace: Trace | None = None, own: Tensor | None = None) -> Tensor:
+    def step(
+        self,
+        logits: Tensor,
+        trace: Trace | None = None,
+        own: Tensor | None = None,
+        attention: AttentionStatistics | None = None,
+    ) -> Tensor:
         """Draw the next code of every row.
 
         Args:
@@ -133,15 +131,22 @@ class ArSampler:
             trace: Where to record what was seen and done; it costs a little and changes no code.
             own: ``(B, V)``, for the trace: the model's own logits, where ``logits`` are guided or
                 otherwise changed.
+            attention: Of the model where it gave the logits; what it says of rows that do not have
+                entropix on is not looked at.
 
         Returns:
             ``(B,)`` int64; the stop where a row has ended.
+
+        Raises:
+            ValueError: A row has entropix on, and there are no attention statistics.
         """
         clean = filters.sanitise(logits)
         scores = self._scores(clean)
-        weighed = self._process(scores, tracing=trace is not None)
+        scores.attention = attention
+        weighed = self._pipeline.run(scores, tracing=trace is not None)
         drawn = self._terminal.draw(scores)
-        empty = (drawn.logits == -torch.inf).all(-1)  # nothing may be drawn: end here
+        # Only a row from which nothing may be drawn gives a code that is gone: it ends here.
+        empty = drawn.logits.gather(-1, drawn.codes[:, None])[:, 0] == -torch.inf
         ended = empty | (drawn.codes == self._stop_token)
         stopped = self._stopped | ended | (self._history.lengths >= self._max_frames)
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
@@ -188,34 +193,6 @@ class ArSampler:
             self._attempts,
         )
 
-    def _process(self, scores: Scores, *, tracing: bool) -> Tensor | None:
-        """Take the scores through the steps; gives what they were before truncation, if asked."""
-        if len(self._groups) == 1:
-            group = self._groups[0]
-            for step in group.weigh:
-                step(scores)
-            weighed = scores.logits
-            for step in group.truncate:
-                step(scores)
-            return weighed
-        weighed_rows = scores.logits.clone() if tracing else None
-        logits, divisor = scores.logits.clone(), scores.ones()
-        for group in self._groups:
-            assert group.index is not None
-            part = scores.take(group.index)
-            for step in group.weigh:
-                step(part)
-            if weighed_rows is not None:
-                weighed_rows.index_copy_(0, group.index, part.logits)
-            for step in group.truncate:
-                step(part)
-            logits.index_copy_(0, group.index, part.logits)
-            if part.divisor is not None:
-                divisor.index_copy_(0, group.index, part.divisor)
-        scores.replace(logits)
-        scores.divisor = divisor
-        return weighed_rows
-
     def _record(
         self,
         logits: Tensor,
@@ -245,6 +222,7 @@ class ArSampler:
             repeated=(
                 drawn.repeated[:, 0] if drawn.repeated is not None else torch.zeros_like(empty)
             ),
+            **consider(scores),
             saw_nan=logits.isnan().any(-1),
             saw_inf=(logits == torch.inf).any(-1),
             all_masked=empty,
@@ -276,27 +254,6 @@ def _lookback(params: SamplingParams, max_frames: int) -> int:
         windows.append(params.repetition_penalty_window or max_frames)
     if params.ras:
         windows.append(params.ras_window)
+    if params.entropix and params.entropix_action == "pause":
+        windows.append(params.entropix_pause_silence)
     return min(max(windows, default=0), max_frames)
-
-
-def _group(rows: Rows) -> list[_Group]:
-    """Build the steps once for each order that the rows ask for."""
-    orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in rows.params]
-    groups = []
-    for order in dict.fromkeys(orders):
-        members = [row for row, other in enumerate(orders) if other == order]
-        alone = len(members) == len(orders)
-        part = Rows(
-            [rows.params[r] for r in members], rows.vocab_size, rows.stop_token, rows.device
-        )
-        border = next((i for i, name in enumerate(order) if name not in PENALTIES), len(order))
-        weighing = [*FIXED, *(MOVABLE[name] for name in order[:border])]
-        truncating = [MOVABLE[name] for name in order[border:]]
-        groups.append(
-            _Group(
-                None if alone else torch.tensor(members, device=rows.device),
-                [step for build in weighing if (step := build(part)) is not None],
-                [step for build in truncating if (step := build(part)) is not None],
-            )
-        )
-    return groups

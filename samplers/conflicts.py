@@ -69,9 +69,10 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "mirostat": Feature("mirostat_mode", lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0),
     "ras": Feature("ras", lambda p: p.ras),
+    "entropix": Feature("entropix", lambda p: p.entropix),
 }
 
-RANDOM = ("dynatemp", "xtc", "mirostat", "ras")
+RANDOM = ("dynatemp", "xtc", "mirostat", "ras", "entropix")
 """Features that a greedy row does without: it has nothing to draw."""
 
 
@@ -88,9 +89,16 @@ def _both(left: str, right: str, params: "SamplingParams") -> bool:
     return FEATURES[left].on(params) and FEATURES[right].on(params)
 
 
+_MOVED: frozenset[StepName] = frozenset(("temperature", "top_k", "top_p", "min_p"))
+"""The steps whose knobs entropix moves."""
+
+
+def _steps(params: "SamplingParams") -> frozenset[StepName]:
+    return frozenset(arrange(params.sampler_order, temperature_last=False))
+
+
 def _left_out(feature: Feature, params: "SamplingParams") -> bool:
-    order = arrange(params.sampler_order, temperature_last=False)
-    return feature.on(params) and feature.step not in order
+    return feature.on(params) and feature.step not in _steps(params)
 
 
 def _pairs(left: str, others: Sequence[str], reason: str) -> list[Conflict]:
@@ -105,7 +113,14 @@ CONFLICTS: Sequence[Conflict] = (
         "mirostat chooses what is kept by itself",
     ),
     *_pairs("mirostat", ("xtc", "ras"), "both want the last word on what is drawn"),
-    *_pairs("greedy", ("xtc", "mirostat", "ras"), "a greedy row has nothing to draw"),
+    *_pairs("greedy", ("xtc", "mirostat", "ras", "entropix"), "a greedy row has nothing to draw"),
+    *_pairs("entropix", ("mirostat", "ras"), "both want the last word on what is drawn"),
+    *_pairs("entropix", ("dynatemp",), "both move the temperature"),
+    Conflict(
+        ("entropix", "sampler_order"),
+        lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),
+        "the order leaves out a step whose knob entropix moves",
+    ),
     Conflict(
         ("min_temperature", "temperature"),
         lambda p: FEATURES["dynatemp"].on(p) and p.min_temperature > p.temperature,

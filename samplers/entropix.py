@@ -1,22 +1,31 @@
 """Entropix: how unsure a row is, in five states, and what each does to the sampling knobs.
 
-Pure functions. Entropies are in bits, varentropies in bits squared.
+Pure functions. Entropies are in bits, varentropies in bits squared. A *setting* is the value of a
+knob of `samplers.entropix_knobs` by its name there, without the prefix, ``(B, 1)``.
 
 Source: xjdr-alt/entropix 9ef54d9 (states and coefficients as its author described them; the two
 entropy thresholds that cceeb84 exchanged are in their first places).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import Self
 
 import torch
 from torch import Tensor
 
+Settings = Mapping[str, Tensor]
+
+HOTTEST = 1e30
+"""Above it a temperature would not be finite in float32 any more."""
+
 
 class State(IntEnum):
-    """Low or high entropy, low or high varentropy; the first that fits."""
+    """Low or high entropy, low or high varentropy; the first that fits. `OFF`: no entropix."""
 
+    OFF = -1
     LELV = 0
     HELV = 1
     LEHV = 2
@@ -25,24 +34,12 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True)
-class Thresholds:
-    """Where low ends and high begins. Those of a text model: measure them for each model."""
-
-    low_entropy: float = 0.1
-    low_varentropy: float = 0.1
-    helv_entropy: float = 3.0
-    lehv_entropy: float = 5.0
-    hehv_entropy: float = 5.0
-    high_varentropy: float = 5.0
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Statistics of the attention of the last layer's last query, each ``(B, 1)`` float32.
+class AttentionStatistics:
+    """The attention of the last layer from the last position, each ``(B,)`` float32.
 
     Attributes:
         entropy: Mean over the heads of each head's entropy, bits.
-        varentropy: Variance over the heads (population) of the heads' entropies.
+        varentropy: Variance over the heads (population) of the heads' entropies, bits squared.
         agreement: Mean distance of a head's weights from the heads' mean; 0 is agreement.
         strength: Mean size of the scores before the softmax.
     """
@@ -52,15 +49,45 @@ class Attention:
     agreement: Tensor
     strength: Tensor
 
+    def take(self, rows: Tensor) -> "AttentionStatistics":
+        """Those of some rows, by an ``(n,)`` int64 index."""
+        return AttentionStatistics(
+            *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
+        )
+
 
 @dataclass(frozen=True)
 class Knobs:
-    """The sampling knobs that a state moves, each ``(B, 1)``; top_k is int64."""
+    """The sampling knobs that a state moves, each ``(B, 1)`` float32; top_k is int64."""
 
     temperature: Tensor
     top_p: Tensor
     top_k: Tensor
     min_p: Tensor
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What entropix decided for each row, ``(B, 1)`` each.
+
+    Attributes:
+        state: Int64 of `State`.
+        resample: Bool: the code that is drawn is set aside, and another drawn.
+        candidates: Int64: of so many codes drawn the likeliest is taken.
+        paused: Bool: only codes of silence were left.
+    """
+
+    state: Tensor
+    resample: Tensor
+    candidates: Tensor
+    paused: Tensor
+
+    @classmethod
+    def none(cls, rows: int, device: torch.device) -> Self:
+        """That of rows without entropix."""
+        state = torch.full((rows, 1), int(State.OFF), device=device)
+        resample, paused = torch.zeros(2, rows, 1, dtype=torch.bool, device=device)
+        return cls(state, resample, torch.ones_like(state), paused)
 
 
 def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,46 +99,25 @@ def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
     return entropy, (probs * (surprise - entropy).square()).sum(-1, keepdim=True)
 
 
-def attention(scores: Tensor, valid: Tensor | None = None) -> Attention:
-    """Measure the attention of the last query.
-
-    Args:
-        scores: ``(B, H, T)`` float32, before the softmax, of the last layer.
-        valid: ``(B, T)`` bool, keys that exist; all by default.
-
-    Returns:
-        The four statistics; keys that do not exist count nothing.
-    """
-    heads = scores.shape[1]
-    exists = torch.ones_like(scores[:, 0], dtype=torch.bool) if valid is None else valid
-    count = exists.sum(-1, keepdim=True)
-    masked = scores.masked_fill(~exists[:, None], -torch.inf)
-    weights = masked.softmax(-1)
-    entropies = moments(masked)[0][..., 0]
-    distance = (weights - weights.mean(1, keepdim=True)).abs()
-    size = scores.abs().masked_fill(~exists[:, None], 0.0)
-    return Attention(
-        entropies.mean(1, keepdim=True),
-        entropies.var(1, correction=0, keepdim=True),
-        distance.sum((1, 2))[:, None] / (heads * count),
-        size.sum((1, 2))[:, None] / (heads * count),
-    )
-
-
-def state(entropy: Tensor, varentropy: Tensor, thresholds: Thresholds) -> Tensor:
+def state(entropy: Tensor, varentropy: Tensor, settings: Settings) -> Tensor:
     """The state of each row, ``(B, 1)`` int64 of `State`, from `moments`."""
-    calm = varentropy < thresholds.low_varentropy
-    wild = varentropy > thresholds.high_varentropy
+    calm = varentropy < settings["low_varentropy"]
+    wild = varentropy > settings["high_varentropy"]
     found = torch.full_like(entropy, State.ADAPTIVE, dtype=torch.int64)
     # Written last to first, so that the first that fits wins.
-    found = found.masked_fill((entropy > thresholds.hehv_entropy) & wild, State.HEHV)
-    found = found.masked_fill((entropy < thresholds.lehv_entropy) & wild, State.LEHV)
-    found = found.masked_fill((entropy > thresholds.helv_entropy) & calm, State.HELV)
-    return found.masked_fill((entropy < thresholds.low_entropy) & calm, State.LELV)
+    found = found.masked_fill((entropy > settings["hehv_entropy"]) & wild, State.HEHV)
+    found = found.masked_fill((entropy < settings["lehv_entropy"]) & wild, State.LEHV)
+    found = found.masked_fill((entropy > settings["helv_entropy"]) & calm, State.HELV)
+    return found.masked_fill((entropy < settings["low_entropy"]) & calm, State.LELV)
 
 
 def adjust(
-    states: Tensor, entropy: Tensor, varentropy: Tensor, heads: Attention, knobs: Knobs
+    states: Tensor,
+    entropy: Tensor,
+    varentropy: Tensor,
+    attention: AttentionStatistics,
+    knobs: Knobs,
+    settings: Settings,
 ) -> Knobs:
     """Move each row's knobs as its state says.
 
@@ -119,35 +125,94 @@ def adjust(
         states: ``(B, 1)`` int64, of `state`.
         entropy: ``(B, 1)`` float32 bits.
         varentropy: ``(B, 1)`` float32 bits squared.
-        heads: Of `attention`.
-        knobs: The row's own knobs.
+        attention: Of the model.
+        knobs: The row's own knobs; top_k is V where it is off.
+        settings: By name.
 
     Returns:
-        Knobs to sample with; a `LELV` row has temperature 0 (greedy).
+        Knobs to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
     """
-    t, p, k, m = knobs.temperature, knobs.top_p, knobs.top_k.to(torch.float32), knobs.min_p
-    helv = Knobs((t * (1.3 + 0.2 * heads.entropy)).clamp(max=1.5), p, knobs.top_k, m)
-    lehv_k = (k * (1 + 0.5 * (1 - heads.agreement))).floor().clamp(min=5).to(torch.int64)
-    lehv = Knobs((t * (1.2 + 0.3 * heads.strength)).clamp(max=1.5), p, lehv_k, m)
-    hehv = Knobs(
-        (t * (2 + 0.5 * heads.varentropy)).clamp(min=2),
-        (p - 0.2 * heads.entropy).clamp(min=0.5), knobs.top_k, m,
-    )  # fmt: skip
-    heat = 1 + 0.3 * (entropy + varentropy) + 0.2 * (heads.entropy + heads.varentropy)
-    adaptive_k = (k * (1 + 0.3 * heads.strength - 0.2 * heads.agreement)).round().clamp(1, 100)
-    adaptive = Knobs(
-        t * (heat - 0.2 * heads.agreement),
-        (p * (1 + 0.1 * heads.varentropy)).clamp(0.1, 1),
-        adaptive_k.to(torch.int64),
-        (m * (1 - 0.5 * (entropy + varentropy))).clamp(0.01, 0.5),
+    heads = _columns(attention)
+    options = (
+        Knobs(torch.zeros_like(knobs.temperature), knobs.top_p, knobs.top_k, knobs.min_p),
+        _helv(heads, knobs, settings),
+        _lehv(heads, knobs, settings),
+        _hehv(heads, knobs, settings),
+        _adaptive(entropy + varentropy, heads, knobs, settings),
     )
-    lelv = Knobs(torch.zeros_like(t), p, knobs.top_k, m)
-    chosen = [lelv, helv, lehv, hehv, adaptive]
-    return Knobs(
+    chosen = {
+        field.name: torch.cat([getattr(option, field.name) for option in options], 1).gather(
+            1, states.clamp(min=0)
+        )
+        for field in fields(Knobs)
+    }
+    chosen["temperature"] = chosen["temperature"].clamp(0, HOTTEST)
+    return Knobs(**chosen)
+
+
+def _columns(attention: AttentionStatistics) -> AttentionStatistics:
+    """The statistics as ``(B, 1)``, and finite: those of a broken model must not spread."""
+    return AttentionStatistics(
         *(
-            torch.stack([getattr(option, field.name) for option in chosen]).gather(0, states[None])[
-                0
-            ]
-            for field in fields(Knobs)
+            getattr(attention, field.name).nan_to_num(nan=0.0).clamp(0, 1e6)[:, None]
+            for field in fields(AttentionStatistics)
         )
     )
+
+
+def _helv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+    factor = settings["helv_temperature"] + settings["helv_attention_entropy"] * heads.entropy
+    temperature = torch.minimum(knobs.temperature * factor, settings["helv_temperature_ceiling"])
+    return Knobs(temperature, knobs.top_p, knobs.top_k, knobs.min_p)
+
+
+def _lehv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+    factor = settings["lehv_temperature"] + settings["lehv_strength"] * heads.strength
+    temperature = torch.minimum(knobs.temperature * factor, settings["lehv_temperature_ceiling"])
+    wider = 1 + settings["lehv_top_k_agreement"] * (1 - heads.agreement)
+    top_k = (knobs.top_k * wider).floor().to(torch.int64)
+    return Knobs(
+        temperature, knobs.top_p, torch.maximum(top_k, settings["lehv_top_k_floor"]), knobs.min_p
+    )
+
+
+def _hehv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+    hotter = settings["hehv_attention_varentropy"] * heads.varentropy
+    temperature = knobs.temperature * (settings["hehv_temperature"] + hotter)
+    top_p = knobs.top_p - settings["hehv_top_p_attention_entropy"] * heads.entropy
+    return Knobs(
+        torch.maximum(temperature, settings["hehv_temperature_floor"]),
+        torch.maximum(top_p, settings["hehv_top_p_floor"]),
+        knobs.top_k,
+        knobs.min_p,
+    )
+
+
+def _adaptive(
+    unsureness: Tensor, heads: AttentionStatistics, knobs: Knobs, settings: Settings
+) -> Knobs:
+    """``unsureness`` is entropy and varentropy together, ``(B, 1)``."""
+    heat = (
+        1
+        + settings["adaptive_entropy"] * unsureness
+        + settings["adaptive_attention_entropy"] * (heads.entropy + heads.varentropy)
+        - settings["adaptive_agreement"] * heads.agreement
+    )
+    top_p = knobs.top_p * (1 + settings["adaptive_top_p"] * heads.varentropy)
+    wider = (
+        1
+        + settings["adaptive_top_k_strength"] * heads.strength
+        - settings["adaptive_top_k_agreement"] * heads.agreement
+    )
+    min_p = knobs.min_p * (1 - settings["adaptive_min_p"] * unsureness)
+    return Knobs(
+        knobs.temperature * heat,
+        _clip(top_p, "top_p", settings),
+        _clip((knobs.top_k * wider).round().to(torch.int64), "top_k", settings),
+        _clip(min_p, "min_p", settings),
+    )
+
+
+def _clip(moved: Tensor, knob: str, settings: Settings) -> Tensor:
+    low, high = settings[f"adaptive_{knob}_floor"], settings[f"adaptive_{knob}_ceiling"]
+    return moved.clamp(low, high)

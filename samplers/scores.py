@@ -1,12 +1,13 @@
 """The scores of a group of rows on their way through the chain."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor
 
 from samplers import filters
 from samplers.draw import Draw, uniform
+from samplers.entropix import AttentionStatistics, Decision, Knobs
 
 
 @dataclass
@@ -22,7 +23,10 @@ class Scores:
         runs: ``(B, W)`` int64 of `samplers.repeats.count_runs` over ``heard``, if a step needs it.
         keys: ``(B, 1)`` int64, each row's stream of noise.
         attempts: ``(B, 1)`` int64, how often each row was rewound.
+        attention: Of the model, if a row wants entropix.
         divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
+        knobs: What entropix made of the rows' knobs; the rows' own where it is off.
+        decision: What else entropix decided.
     """
 
     logits: Tensor
@@ -32,7 +36,11 @@ class Scores:
     runs: Tensor
     keys: Tensor
     attempts: Tensor
+    _: KW_ONLY
+    attention: AttentionStatistics | None = None
     divisor: Tensor | None = None
+    knobs: Knobs | None = None
+    decision: Decision | None = None
     _ordered: Tensor | None = field(default=None, init=False, repr=False)
 
     @property
@@ -59,12 +67,18 @@ class Scores:
         if self._ordered is not None:
             self._ordered = filters.keep_from(self._ordered, floor)
 
-    def noise(self, draw: Draw, width: int) -> Tensor:
-        """Uniform noise of this place, ``(B, width)``, another for each kind of draw."""
+    def noise(self, draw: Draw | int, width: int) -> Tensor:
+        """Uniform noise of this place, ``(B, width)``, another for each `Draw`."""
         return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
+
+    def moved(self, knob: str, own: Tensor) -> Tensor:
+        """A knob as entropix left it, where a row has that on; ``own`` where none has."""
+        moved: Tensor = own if self.knobs is None else getattr(self.knobs, knob)
+        return moved
 
     def take(self, rows: Tensor) -> "Scores":
         """The scores of some rows, by an ``(n,)`` int64 index."""
+        attention = None if self.attention is None else self.attention.take(rows)
         return Scores(
             *(
                 table.index_select(0, rows)
@@ -72,7 +86,8 @@ class Scores:
                     self.logits, self.lengths, self.recent, self.heard, self.runs, self.keys,
                     self.attempts,
                 )
-            )
+            ),
+            attention=attention,
         )  # fmt: skip
 
     def ones(self) -> Tensor:

@@ -173,7 +173,7 @@ def _top_n_sigma(rows: Rows) -> Step | None:
 
 
 def _temperature(rows: Rows) -> Step | None:
-    if not (rows.any("temperature") or rows.any("dynatemp")):
+    if not any(rows.any(feature) for feature in ("temperature", "dynatemp", "entropix")):
         return None
     greedy = rows.flags([p.temperature <= 0 for p in rows.params])
     fixed = rows.column([p.temperature if p.temperature > 0 else 1.0 for p in rows.params])
@@ -186,7 +186,8 @@ def _temperature(rows: Rows) -> Step | None:
     exponent = rows.column([p.dynatemp_exponent for p in rows.params])
 
     def step(scores: Scores) -> None:
-        logits, divisor = scores.logits, fixed
+        logits, divisor = scores.logits, scores.moved("temperature", fixed)
+        cold = greedy if scores.knobs is None else divisor <= 0
         if by_best is not None:
             moved = temperatures.dynamic_sigmoid(logits, low, fixed, slope, center)
             divisor = torch.where(by_best, moved, divisor)
@@ -194,37 +195,41 @@ def _temperature(rows: Rows) -> Step | None:
             moved = temperatures.dynamic_entropy(logits, low, fixed, exponent)
             divisor = torch.where(by_entropy, moved, divisor)
         scaled = temperatures.scale(logits, divisor)
-        if greedy is not None:
-            scaled = torch.where(greedy, temperatures.only_best(logits), scaled)
+        if cold is not None:
+            scaled = torch.where(cold, temperatures.only_best(logits), scaled)
         scores.replace(scaled)
-        scores.divisor = divisor if greedy is None else divisor.masked_fill(greedy, 0.0)
+        scores.divisor = divisor if cold is None else divisor.masked_fill(cold, 0.0)
 
     return step
 
 
 def _top_k(rows: Rows) -> Step | None:
-    if not rows.any("top_k"):
+    if not (rows.any("top_k") or rows.any("entropix")):
         return None
     k = rows.knob("top_k", rows.vocab_size)
-    return lambda scores: scores.keep_from(filters.top_k_floor(scores.ordered, k))
+    return lambda scores: scores.keep_from(
+        filters.top_k_floor(scores.ordered, scores.moved("top_k", k))
+    )
 
 
 def _top_p(rows: Rows) -> Step | None:
-    if not rows.any("top_p"):
+    if not (rows.any("top_p") or rows.any("entropix")):
         return None
     p = rows.knob("top_p", math.inf)
-    return lambda scores: scores.keep_from(filters.top_p_floor(scores.ordered, p))
+    return lambda scores: scores.keep_from(
+        filters.top_p_floor(scores.ordered, scores.moved("top_p", p))
+    )
 
 
 def _min_p(rows: Rows) -> Step | None:
-    if not rows.any("min_p"):
+    if not (rows.any("min_p") or rows.any("entropix")):
         return None
     p = rows.knob("min_p", 0.0)
     keep = rows.column([p.min_tokens_to_keep for p in rows.params])
     several = any(params.min_tokens_to_keep > 1 for params in rows.params)
 
     def step(scores: Scores) -> None:
-        floor = filters.min_p_floor(scores.best, p)
+        floor = filters.min_p_floor(scores.best, scores.moved("min_p", p))
         if several:
             floor = torch.minimum(floor, filters.top_k_floor(scores.ordered, keep))
         scores.keep_from(floor)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from samplers import mirostat, ras
 from samplers.draw import Draw, categorical, greedy
+from samplers.redraw import Redraw
 from samplers.rows import Rows
 from samplers.scores import Scores
 
@@ -45,6 +46,7 @@ class Terminal:
         self._all_greedy = all(params.temperature <= 0 for params in rows.params)
         self._mirostat = Mirostat(rows, max_frames) if rows.any("mirostat") else None
         self._ras = RepetitionAware(rows) if rows.any("ras") else None
+        self._redraw = Redraw(rows) if rows.any("entropix") else None
 
     @property
     def mu(self) -> Tensor | None:
@@ -62,6 +64,8 @@ class Terminal:
         else:
             noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
             drawn = Drawn(categorical(scores.logits, noise), scores.logits)
+        if self._redraw:
+            drawn.codes, drawn.logits = self._redraw(scores, drawn.codes, drawn.logits)
         if self._greedy is not None and not self._all_greedy:
             best = greedy(scores.logits)
             drawn.codes = torch.where(self._greedy[:, 0], best, drawn.codes)

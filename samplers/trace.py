@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from samplers.entropix import moments
+from samplers.entropix import AttentionStatistics, Decision, moments
+from samplers.scores import Scores
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Record:
             guidance, under those that heard the words.
         guided_logprob: The same under the logits that entered the chain, guided or not.
         score: Its log-probability under the scores that it was drawn from, nats; 0 where greedy.
+            Of entropix's candidates, that of one draw.
         entropy_bits: Of the scores after bans and penalties, before temperature and filters.
         varentropy_bits2: The variance of that surprise.
         changed: How many codes a bias or a penalty moved.
@@ -39,6 +41,13 @@ class Record:
         temperature: What the logits were divided by; 0 where greedy.
         mirostat_mu: The surprise that mirostat allowed next, bits; NaN without mirostat.
         repeated: Whether repetition-aware sampling drew anew.
+        entropix_state: Of `samplers.entropix.State`; `OFF` without entropix.
+        attention_entropy_bits: Of `samplers.entropix.AttentionStatistics`, as the next three; NaN
+            where the model was not asked.
+        attention_varentropy_bits2: See there.
+        attention_agreement: See there.
+        attention_strength: See there.
+        paused: Whether entropix left nothing but silence.
         saw_nan: Whether the model gave a NaN.
         saw_inf: Whether the model gave +infinity.
         all_masked: Whether nothing could be drawn, so that the row was ended.
@@ -61,6 +70,12 @@ class Record:
     temperature: Tensor
     mirostat_mu: Tensor
     repeated: Tensor
+    entropix_state: Tensor
+    attention_entropy_bits: Tensor
+    attention_varentropy_bits2: Tensor
+    attention_agreement: Tensor
+    attention_strength: Tensor
+    paused: Tensor
     saw_nan: Tensor
     saw_inf: Tensor
     all_masked: Tensor
@@ -126,4 +141,19 @@ def weigh(clean: Tensor, weighed: Tensor, stop_token: int) -> dict[str, Tensor]:
         "banned": gone.sum(-1),
         "stop_rank": (weighed > stop).sum(-1),
         "stop_probability": weighed.softmax(-1)[:, stop_token],
+    }
+
+
+def consider(scores: Scores) -> dict[str, Tensor]:
+    """What entropix saw and decided; fields of `Record`, each ``(B,)``."""
+    nothing = torch.full_like(scores.logits[:, 0], torch.nan)
+    attention = scores.attention or AttentionStatistics(nothing, nothing, nothing, nothing)
+    decision = scores.decision or Decision.none(len(nothing), nothing.device)
+    return {
+        "entropix_state": decision.state[:, 0],
+        "attention_entropy_bits": attention.entropy,
+        "attention_varentropy_bits2": attention.varentropy,
+        "attention_agreement": attention.agreement,
+        "attention_strength": attention.strength,
+        "paused": decision.paused[:, 0],
     }

@@ -6,7 +6,7 @@ The only place where models meet samplers: logits go in, tokens come out, and th
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from app.engine.job import Backtrack, TraceColumns
 from models.cache import KVCache
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
+from samplers.entropix import AttentionStatistics
 from samplers.guidance import guide, guide_frames
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
@@ -114,6 +115,16 @@ def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: On
     )
 
 
+class _Seen(NamedTuple):
+    """What the model made of all that it read: ``[slots, D]``, and how slot 0 attended, if asked.
+
+    Slot 0 is the one that heard the words.
+    """
+
+    hidden: Tensor
+    attention: AttentionStatistics | None
+
+
 class _Ar:
     """Level 0 of one utterance while it is drawn.
 
@@ -138,12 +149,13 @@ class _Ar:
             max_frames=piece.max_frames,
             utterances=[piece.utterance],
             prompts=None if piece.prompt is None else [piece.prompt[:, 0]],
+            silent=piece.silent,
             device=device,
         )
         self._guidance = torch.tensor(
             [[params.cfg_strength], [params.cfg_rescale]], device=device
         ).unbind()
-        self._first = self._hidden = self._read_prefixes()
+        self._first = self._seen = self._read_prefixes()
         starts = torch.tensor([prefix.response_start for prefix in self._prefixes], device=device)
         self._positions = torch.arange(piece.max_frames, device=device)[:, None] + starts
         self._drawn: list[Tensor] = []
@@ -152,7 +164,7 @@ class _Ar:
     @property
     def codes(self) -> Tensor:
         """``[T]`` int64: what was drawn and stayed."""
-        nothing = torch.zeros(0, dtype=torch.int64, device=self._hidden.device)
+        nothing = torch.zeros(0, dtype=torch.int64, device=self._seen.hidden.device)
         return torch.cat([nothing, *self._drawn])
 
     def run(self, on_frame: OnFrame) -> FinishReason:
@@ -173,44 +185,43 @@ class _Ar:
                 return "length"
             self._feed()
 
-    def _read_prefixes(self) -> Tensor:
-        """Return ``[slots, D]``, from which frame 0 is predicted."""
-        model = self._model
-        last = [
-            model.transformer.extend(
-                prefix.embeddings,
-                prefix.positions,
-                self._cache,
-                slot,
-                model.ranks(0, prefix.blocks),
-            )[-1:]
-            for slot, prefix in enumerate(self._prefixes)
-        ]
-        return torch.cat(last)
+    def _read_prefixes(self) -> _Seen:
+        """Return that from which frame 0 is predicted."""
+        model, last, attention = self._model, [], None
+        for slot, prefix in enumerate(self._prefixes):
+            ranks = model.ranks(0, prefix.blocks)
+            read = (prefix.embeddings, prefix.positions, self._cache, slot, ranks)
+            if slot == 0 and self._sampler.wants_attention:
+                hidden, attention = model.transformer.extend_looking(*read)
+            else:
+                hidden = model.transformer.extend(*read)
+            last.append(hidden[-1:])
+        return _Seen(torch.cat(last), attention)
 
     def _draw(self) -> Tensor:
         """Draw the next token ``[1]``."""
-        logits = self._model.logits(self._hidden, 0)
+        logits = self._model.logits(self._seen.hidden, 0)
         own = logits[:1]
         if len(self._slots) > 1:
             logits = guide(own[:, None], logits[1:, None], *self._guidance)[:, 0]
         if self.backtracker:
             logits = self.backtracker.discourage(logits, len(self._drawn))
-        return self._sampler.step(logits, self._trace, own)
+        return self._sampler.step(logits, self._trace, own, self._seen.attention)
 
     def _feed(self) -> None:
         """Feed the newest frame, so that the next one can be predicted."""
         frames = len(self._drawn)
         if not frames:  # all was taken back
-            self._hidden = self._first
+            self._seen = self._first
             return
+        stack = self._model.transformer
         embedding = self._model.embed_response(self._drawn[-1][:, None], 0)
-        self._hidden = self._model.transformer.step(
-            embedding.expand(len(self._slots), -1),
-            self._positions[frames - 1],
-            self._cache,
-            self._slots,
-        )
+        rows = embedding.expand(len(self._slots), -1)
+        place = (rows, self._positions[frames - 1], self._cache, self._slots)
+        if self._sampler.wants_attention:
+            self._seen = _Seen(*stack.step_looking(*place, looking=[0]))
+        else:
+            self._seen = _Seen(stack.step(*place), None)
 
     def _rewind(self, keep: int) -> None:
         """Take back all frames but the first ``keep``; the last of those is to be fed again."""

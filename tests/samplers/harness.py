@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from samplers.draw import Stage, stream_key
+from samplers.entropix import AttentionStatistics
 from samplers.order import StepName
 from samplers.params import SamplingParams
 from samplers.repeats import count_runs
@@ -78,6 +79,11 @@ def make_scores(
         keys,
         torch.zeros_like(keys),
     )
+
+
+def attention(rows: Sequence[Sequence[float]]) -> AttentionStatistics:
+    """The four statistics of each row."""
+    return AttentionStatistics(*torch.tensor(rows, dtype=torch.float32).unbind(1))
 
 
 def kept(logits: Tensor) -> list[list[int]]:

@@ -11,10 +11,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samplers.chain import ArSampler
+from samplers.entropix import AttentionStatistics
 from samplers.params import BannedSequence, SamplingParams
+from samplers.trace import Trace
+from tests.samplers.harness import attention
 from tests.samplers.strategies import hard_logits, sampling_params
 
 STOP, VOCAB = 16, 17
+SILENT = torch.arange(VOCAB - 1) % 5 == 0
+ALWAYS_HELV: dict[str, Any] = {
+    "entropix_low_entropy": 0.0, "entropix_helv_entropy": 0.0, "entropix_low_varentropy": 1e6,
+}  # fmt: skip
 MIXED = [
     SamplingParams(),
     SamplingParams(temperature=0.0),
@@ -39,11 +46,32 @@ MIXED = [
         epsilon_cutoff=0.01,
         eta_cutoff=0.02,
     ),
+    SamplingParams(entropix=True),
+    SamplingParams(entropix=True, **ALWAYS_HELV, temperature=0.8, repetition_penalty=1.2),
+    SamplingParams(entropix=True, **ALWAYS_HELV, entropix_action="resample", xtc_probability=0.5),
+    SamplingParams(
+        entropix=True,
+        **ALWAYS_HELV,
+        entropix_action="pause",
+        entropix_pause_interval=3,
+        entropix_pause_silence=2,
+        sampler_order="llama",
+    ),
+    SamplingParams(
+        entropix=True,
+        entropix_adaptive_candidates=2,
+        top_k=9,
+        top_p=0.9,
+        min_p=0.02,
+        temperature_last=True,
+    ),
 ]
 
 
 def make(params: Sequence[SamplingParams], **options: Any) -> ArSampler:
-    defaults = {"stop_token": STOP, "vocab_size": VOCAB, "max_frames": 40}
+    defaults: dict[str, Any] = {
+        "stop_token": STOP, "vocab_size": VOCAB, "max_frames": 40, "silent": SILENT,
+    }  # fmt: skip
     seeds = options.pop("seeds", list(range(len(params))))
     return ArSampler(params, seeds, **(defaults | options))
 
@@ -56,12 +84,27 @@ def logits_of(step: int, row: int, vocab: int = VOCAB) -> Tensor:
     return logits
 
 
+def attention_of(step: int, row: int) -> list[float]:
+    """How the model attended: the same whatever the batch."""
+    generator = torch.Generator().manual_seed(1000 * row + step + 1)
+    return (torch.rand(4, generator=generator) * torch.tensor([6.0, 4.0, 0.2, 3.0])).tolist()
+
+
+def plain_attention(rows: int) -> AttentionStatistics:
+    """The same of every row."""
+    return attention([[3.0, 2.0, 0.05, 1.0]] * rows)
+
+
 def speak(
     sampler: ArSampler, rows: Sequence[int], steps: int, vocab: int = VOCAB
 ) -> list[list[int]]:
     """What each row gives at each of ``steps`` steps."""
     taken = [
-        sampler.step(torch.stack([logits_of(t, row, vocab) for row in rows])) for t in range(steps)
+        sampler.step(
+            torch.stack([logits_of(t, row, vocab) for row in rows]),
+            attention=attention([attention_of(t, row) for row in rows]),
+        )
+        for t in range(steps)
     ]
     return torch.stack(taken, 1).tolist()
 
@@ -101,13 +144,15 @@ def test_the_logits_of_the_model_are_not_changed() -> None:
     for _ in range(3):
         logits = torch.randn(len(MIXED), VOCAB)
         before = logits.clone()
-        sampler.step(logits)
+        sampler.step(logits, attention=plain_attention(len(MIXED)))
         assert torch.equal(logits, before)
 
 
 def test_half_precision_logits_are_accepted() -> None:
     logits = torch.randn(len(MIXED), VOCAB).to(torch.bfloat16)
-    assert torch.equal(make(MIXED).step(logits), make(MIXED).step(logits.float()))
+    heads = plain_attention(len(MIXED))
+    half = make(MIXED).step(logits, attention=heads)
+    assert torch.equal(half, make(MIXED).step(logits.float(), attention=heads))
 
 
 def test_a_row_that_stopped_gives_the_stop_and_grows_no_more_while_others_go_on() -> None:
@@ -189,6 +234,31 @@ def test_a_rewound_row_sees_the_history_that_it_was_rewound_to() -> None:
         assert [sampler.step(row).item() for row in logits[length:]] == first[length:]
 
 
+def test_a_row_without_entropix_is_not_changed_by_one_with_it_in_scores_or_code() -> None:
+    """Not by a bit: the same scores, and not only the same code."""
+    plain = [p for p in MIXED if not p.entropix]
+    seeds = range(len(plain))
+    alone, beside = make(plain, seeds=list(seeds)), make(
+        [*plain, SamplingParams(entropix=True)], seeds=[*seeds, 99]
+    )  # fmt: skip
+    for step in range(20):
+        rows = torch.stack([logits_of(step, row) for row in (*seeds, 99)])
+        few, more = Trace(), Trace()
+        codes = alone.step(rows[:-1], few)
+        heads = attention([attention_of(step, row) for row in (*seeds, 99)])
+        assert torch.equal(beside.step(rows, more, attention=heads)[:-1], codes)
+        for name in ("score", "kept", "temperature", "entropy_bits"):
+            one, other = getattr(few.records[0], name), getattr(more.records[0], name)
+            assert torch.equal(one, other[:-1]), name
+
+
+def test_entropix_needs_the_attention_statistics_and_nothing_else_does() -> None:
+    with pytest.raises(ValueError, match="attention statistics"):
+        make([SamplingParams(entropix=True)]).step(torch.zeros(1, VOCAB))
+    assert not make([SamplingParams(), SamplingParams(temperature=0)]).wants_attention
+    assert make([SamplingParams(), SamplingParams(entropix=True)]).wants_attention
+
+
 def test_sequences_of_unequal_length_and_a_stop_outside_the_vocabulary_are_refused() -> None:
     with pytest.raises(ValueError, match="one entry a row"):
         make(MIXED, seeds=[1])
@@ -207,10 +277,10 @@ class NoWaiting(TorchDispatchMode):
 
 
 def test_a_step_never_makes_the_host_wait_for_the_device() -> None:
-    sampler = make(MIXED)
+    sampler, heads = make(MIXED), plain_attention(len(MIXED))
     with NoWaiting():
         for _ in range(3):
-            sampler.step(torch.zeros(len(MIXED), VOCAB))
+            sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)
 
 
 # Without shrinking, which would take minutes for inputs of this size.
@@ -221,7 +291,10 @@ def test_any_params_any_logits_any_history_give_a_legal_token(data: st.DataObjec
     params = [data.draw(sampling_params()) for _ in range(rows)]
     sampler = make(params, max_frames=6)
     for _ in range(data.draw(st.integers(1, 7))):
-        codes = sampler.step(data.draw(hard_logits(rows, VOCAB)))
+        heads = data.draw(
+            st.lists(st.lists(st.floats(), min_size=4, max_size=4), min_size=rows, max_size=rows)
+        )
+        codes = sampler.step(data.draw(hard_logits(rows, VOCAB)), attention=attention(heads))
         assert ((codes >= 0) & (codes < VOCAB)).all()
         for row, code in enumerate(codes.tolist()):
             assert code == STOP or code not in params[row].ban_tokens

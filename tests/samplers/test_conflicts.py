@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from samplers.conflicts import CONFLICTS, FEATURES, ConflictError
+from samplers.order import ORDERS
 from samplers.params import SamplingParams, off_value, resolve
 
 
@@ -16,6 +17,14 @@ from samplers.params import SamplingParams, off_value, resolve
         ({"mirostat_mode": 2, "xtc_probability": 0.5}, {"mirostat_mode", "xtc_probability"}),
         ({"mirostat_mode": 2, "ras": True}, {"mirostat_mode", "ras"}),
         ({"temperature": 0, "ras": True}, {"temperature", "ras"}),
+        ({"entropix": True, "temperature": 0}, {"entropix", "temperature"}),
+        ({"entropix": True, "min_temperature": 0.5}, {"entropix", "min_temperature"}),
+        ({"entropix": True, "mirostat_mode": 2}, {"entropix", "mirostat_mode"}),
+        ({"entropix": True, "ras": True}, {"entropix", "ras"}),
+        (
+            {"entropix": True, "sampler_order": ["temperature", "top_k", "top_p"]},
+            {"entropix", "sampler_order"},
+        ),
         ({"temperature": 0.5, "min_temperature": 0.8}, {"temperature", "min_temperature"}),
         ({"temperature": 0, "min_temperature": 0.5}, {"temperature", "min_temperature"}),
         ({"sampler_order": "hf", "dry_multiplier": 1}, {"sampler_order", "dry_multiplier"}),
@@ -46,6 +55,11 @@ def test_a_set_knob_switches_off_what_clashes_with_it_in_the_preset() -> None:
     assert resolved.temperature == 0.8
     resolved = resolve(SamplingParams(top_k=5), {"mirostat_mode": 2, "mirostat_tau": 4.0})
     assert (resolved.mirostat_mode, resolved.top_k) == (0, 5)
+
+
+def test_entropix_goes_with_every_order_that_has_a_name() -> None:
+    for order in ORDERS:
+        assert resolve(SamplingParams(entropix=True, sampler_order=order)).entropix
 
 
 def test_a_set_knob_that_the_order_of_a_preset_leaves_out_brings_back_the_canonical_order() -> None:

@@ -12,7 +12,7 @@ from samplers.params import SamplingParams
 from samplers.trace import Record, Trace, log_prob_of
 from tests.conftest import ROOT
 from tests.samplers.harness import kept, load, run, stack
-from tests.samplers.test_chain import MIXED, VOCAB, make
+from tests.samplers.test_chain import MIXED, VOCAB, make, plain_attention
 
 
 def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
@@ -30,8 +30,10 @@ def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
 def test_tracing_changes_no_code() -> None:
     logits = [torch.randn(len(MIXED), VOCAB) for _ in range(12)]
     plain, traced, trace = make(MIXED), make(MIXED), Trace()
+    heads = plain_attention(len(MIXED))
     for row in logits:
-        assert torch.equal(plain.step(row), traced.step(row, trace))
+        codes = plain.step(row, attention=heads)
+        assert torch.equal(codes, traced.step(row, trace, attention=heads))
     assert len(trace.records) == 12
 
 

@@ -1,11 +1,14 @@
 """Decoding an utterance: how it ends, how many levels, and what the codes depend on."""
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from app.engine.decode import Decoded, OnFrame, Piece, decode_utterance
+from app.engine.job import TraceColumns
 from models.cache import KVCache
 from models.checkpoints import SpeechModel, load_speech_model
 from samplers.guidance import guide, guide_frames
@@ -162,3 +165,72 @@ def test_a_guided_stream_of_blocks_gives_the_finer_levels_of_the_whole(speech, d
             )
         streamed = torch.cat([streamed, torch.cat(drawn)[:, None]], 1)
     assert torch.equal(streamed, whole)
+
+
+UNSURE = ENDLESS | {
+    "entropix": True, "entropix_helv_entropy": 0.0, "entropix_low_entropy": 0.0,
+    "entropix_low_varentropy": 1000.0,
+}  # fmt: skip
+
+
+def entropix_trace(speech: SpeechModel, **knobs: Any) -> tuple[Tensor, TraceColumns]:
+    decoded = decode(speech, ENDLESS | {"entropix": True, "nar_levels": 0} | knobs, trace=True)
+    assert decoded.trace is not None
+    return decoded.codes[:, :1], decoded.trace
+
+
+@pytest.mark.parametrize("guided", [{}, {"cfg_strength": 2.0}])
+def test_entropix_sees_the_attention_of_the_conditional_row_at_every_token(speech, guided) -> None:
+    codes, trace = entropix_trace(speech, **guided)
+    model = speech.model
+    prefix = model.prefix(IDS, 0)
+    whole = torch.cat([prefix.embeddings, model.embed_response(codes, 0)])
+    positions = torch.cat([prefix.positions, torch.arange(len(codes))])
+    names = ("entropy_bits", "varentropy_bits2", "agreement", "strength")
+    for frame in (0, 1, 7, len(codes) - 1):
+        end = len(prefix) + frame
+        cache = KVCache(model.config, slots=1, max_length=end)
+        ranks = torch.arange(end)
+        _, fresh = model.transformer.extend_looking(whole[:end], positions[:end], cache, 0, ranks)
+        found = [trace[f"attention_{name}"][frame] for name in names]
+        assert found == pytest.approx([float(number) for number in astuple(fresh)], abs=1e-4)
+
+
+def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
+    speech, monkeypatch
+) -> None:
+    on, _ = entropix_trace(speech)
+    monkeypatch.setattr("models.transformer.look", None)
+    assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
+
+
+def test_a_pause_is_of_the_codecs_silence(speech) -> None:
+    silent = torch.arange(512) < 3
+    knobs = UNSURE | {"entropix_action": "pause", "entropix_pause_interval": 10}
+    decoded = decode(speech, knobs, silent=silent, trace=True)
+    assert decoded.trace is not None
+    frames = decoded.trace["frame"][decoded.trace["paused"]].tolist()
+    assert frames == [5, 15, 25]
+    assert silent[decoded.codes[frames, 0]].all()
+
+
+def test_after_a_rewind_entropix_sees_the_attention_of_what_was_kept(speech) -> None:
+    eager = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+    cold = {"temperature": 0.02, "entropix_adaptive_entropy": 0.0} | eager
+    decoded = decode(speech, ENDLESS | {"entropix": True, "nar_levels": 0} | cold, trace=True)
+    assert decoded.backtracks
+    assert decoded.trace is not None
+    # The last record of each frame is that of the code that stayed.
+    last = {frame: row for row, frame in enumerate(decoded.trace["frame"].tolist())}
+    codes = decoded.codes[:, :1]
+    model, prefix = speech.model, speech.model.prefix(IDS, 0)
+    whole = torch.cat([prefix.embeddings, model.embed_response(codes, 0)])
+    positions = torch.cat([prefix.positions, torch.arange(len(codes))])
+    for frame in range(len(codes)):
+        end = len(prefix) + frame
+        cache = KVCache(model.config, slots=1, max_length=end)
+        _, fresh = model.transformer.extend_looking(
+            whole[:end], positions[:end], cache, 0, torch.arange(end)
+        )
+        found = decoded.trace["attention_entropy_bits"][last[frame]]
+        assert found == pytest.approx(float(fresh.entropy), abs=1e-4)

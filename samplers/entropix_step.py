@@ -1,0 +1,162 @@
+"""The step of the chain that is entropix: it reads how unsure a row is, and moves its knobs.
+
+It comes after bans and penalties and before everything that truncates. It changes no logit, but for
+a pause; temperature, top_p, top_k and min_p read the knobs that it leaves behind, and the draw its
+decision.
+"""
+
+import math
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from samplers.entropix import (
+    HOTTEST,
+    Decision,
+    Knobs,
+    Settings,
+    State,
+    adjust,
+    moments,
+    state,
+)
+from samplers.entropix_knobs import EntropixKnobs
+from samplers.rows import Rows
+from samplers.scores import Scores
+
+PREFIX = "entropix_"
+NEVER = -(2**31)
+"""The frame of a pause that there was not: longer ago than any interval."""
+
+
+class EntropixStep:
+    """Entropix for the rows that have it on; the others keep their knobs."""
+
+    def __init__(self, rows: Rows, silent: Tensor | None, max_frames: int) -> None:
+        """Read the rows' params.
+
+        Args:
+            rows: The rows.
+            silent: ``(V,)`` bool, the codes of silence, or fewer than V entries, or None.
+            max_frames: The longest history of any row.
+        """
+        self._active = rows.column([rows.on("entropix", p) for p in rows.params])
+        self._settings = settings(rows)
+        actions = [p.entropix_action for p in rows.params]
+        self._resamples = rows.column([action == "resample" for action in actions])
+        # A row that has a knob off has it at its neutral value, which changes nothing exactly.
+        self._own = Knobs(
+            rows.column([float(max(p.temperature, 0)) for p in rows.params]),
+            rows.knob("top_p", math.inf),
+            rows.knob("top_k", rows.vocab_size).clamp(max=rows.vocab_size),
+            rows.knob("min_p", 0.0),
+        )
+        self._start = replace(
+            self._own,
+            temperature=self._own.temperature.clamp(max=HOTTEST),
+            top_p=self._own.top_p.clamp(max=1),
+        )
+        pausing = rows.flags([
+            action == "pause" and rows.on("entropix", p)
+            for action, p in zip(actions, rows.params, strict=True)
+        ])
+        self._pauses = None
+        if pausing is not None and silent is not None:
+            self._pauses = Pauses(pausing, self._settings, silent, rows, max_frames)
+
+    def __call__(self, scores: Scores) -> None:
+        """Decide.
+
+        Args:
+            scores: With the attention statistics; gets knobs, decision and, in a row that pauses,
+                nothing but silence.
+
+        Raises:
+            ValueError: There are no attention statistics.
+        """
+        if scores.attention is None:
+            raise ValueError("a row wants entropix: the step needs the attention statistics")
+        # A row from which nothing may be drawn has no entropy; it ends whatever is decided here.
+        entropy, varentropy = (moment.nan_to_num(nan=0.0) for moment in moments(scores.logits))
+        states = state(entropy, varentropy, self._settings).masked_fill(~self._active, State.OFF)
+        moved = adjust(states, entropy, varentropy, scores.attention, self._start, self._settings)
+        unsure = states == State.HELV
+        paused = torch.zeros_like(unsure)
+        if self._pauses:
+            paused = self._pauses.decide(scores, unsure)
+        keeps = ~self._active | paused | (unsure & self._resamples)
+        scores.knobs = _neutral_top_p(moved, self._own, keeps)
+        scores.decision = Decision(
+            states,
+            self._resamples & (unsure | (states == State.HEHV)),
+            torch.where(states == State.ADAPTIVE, self._settings["adaptive_candidates"], 1),
+            paused,
+        )
+
+
+def settings(rows: Rows) -> Settings:
+    """Every threshold and coefficient of the rows, by its knob's name without the prefix."""
+    numbers = [
+        name
+        for name, field in EntropixKnobs.model_fields.items()
+        if field.annotation in (int, float)
+    ]
+    return {
+        name.removeprefix(PREFIX): rows.column([getattr(p, name) for p in rows.params])
+        for name in numbers
+    }
+
+
+def _neutral_top_p(moved: Knobs, own: Knobs, keeps: Tensor) -> Knobs:
+    """The rows' own knobs where ``keeps``, else the moved ones; a top_p of 1 keeps all codes."""
+    everything = replace(moved, top_p=moved.top_p.masked_fill(moved.top_p >= 1, math.inf))
+    return Knobs(
+        *(
+            torch.where(keeps, getattr(own, field.name), getattr(everything, field.name))
+            for field in fields(Knobs)
+        )
+    )
+
+
+class Pauses:
+    """Where a frame of silence may be put in, and where the last one was."""
+
+    def __init__(
+        self, pausing: Tensor, settings: Settings, silent: Tensor, rows: Rows, max_frames: int
+    ) -> None:
+        self._pausing, self._settings = pausing, settings
+        self._silent = torch.zeros(rows.vocab_size, dtype=torch.bool, device=rows.device)
+        self._silent[: len(silent)] = silent.to(rows.device)
+        self._max_frames = max_frames
+        # The frame of the last pause at each length: a rewind needs to put nothing back.
+        self._last = torch.full((len(rows.params), max_frames + 2), NEVER, device=rows.device)
+
+    def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
+        """Leave nothing but silence in the rows that pause.
+
+        Args:
+            scores: Gets other logits.
+            unsure: ``(B, 1)`` bool, rows that would.
+
+        Returns:
+            ``(B, 1)`` bool, those that do.
+        """
+        lengths, span = scores.lengths, self._settings["pause_silence"]
+        last = self._last.gather(1, lengths)
+        distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
+        quiet = self._silent[scores.recent.clamp(min=0)] & (scores.recent >= 0)
+        silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
+        hushed = scores.logits.masked_fill(~self._silent, -torch.inf)
+        paused = (
+            self._pausing
+            & unsure
+            & (hushed > -torch.inf).any(-1, keepdim=True)
+            & (lengths >= span)
+            & (silence < span)
+            & (lengths - last >= self._settings["pause_interval"])
+            & (self._max_frames - lengths >= self._settings["pause_end"])
+        )
+        self._last.scatter_(1, lengths + 1, torch.where(paused, lengths, last))
+        scores.replace(torch.where(paused, hushed, scores.logits))
+        return paused
