@@ -91,6 +91,25 @@ class Attention(nn.Module):
         y = y.view(self.kv_heads, group, count, self.head_dim).permute(2, 0, 1, 3)
         return y.reshape(count, -1)
 
+    def attend_alone(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Attend from one new row of each of several slots to all that its slot holds.
+
+        Row by row over the valid length only: a neighbour then cannot change a row's bits.
+
+        Args:
+            queries: ``[B, heads, head_dim]``.
+            cached: Keys and values ``[kv_heads, T, head_dim]`` of each row; T may differ.
+
+        Returns:
+            ``[B, D]``.
+        """
+        folded = queries.view(len(cached), 1, self.kv_heads, -1, self.head_dim)
+        attended = [
+            F.scaled_dot_product_attention(row, keys[None], values[None])
+            for row, (keys, values) in zip(folded.unbind(), cached, strict=True)
+        ]
+        return torch.cat(attended).flatten(1)
+
 
 class FeedForward(nn.Module):
     """``down(act(gate x) * up x)``; one matrix for gate and up."""
@@ -105,7 +124,8 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        return self.down(self.activation(gate) * up)
+        # A lone row is contiguous as it is, and torch then takes another kernel with other last bits.
+        return self.down(self.activation(gate.contiguous()) * up)
 
 
 class Block(nn.Module):
@@ -264,21 +284,12 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
         cos, sin = self.cos[positions], self.sin[positions]
-        queries = x
+        places, queries = cache.grow(slots), x
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
-            # Row by row over the valid length only: a neighbour then cannot change a row's bits.
-            attended = [
-                attention.attend(
-                    queries[row, None],
-                    *cache.write(number, slot, keys[row, :, None], values[row, :, None]),
-                    None,
-                )
-                for row, slot in enumerate(slots)
-            ]
-            x = x + attention.out(torch.cat(attended) if len(attended) > 1 else attended[0])
+            cache.put(number, places, keys, values)
+            attended = attention.attend_alone(queries, [cache.rows(number, slot) for slot in slots])
+            x = x + attention.out(attended)
             x = x + block.feed_forward(block.feed_forward_norm(x))
-        for slot in slots:
-            cache.advance(slot, 1)
         return self.norm(x), queries

@@ -44,3 +44,28 @@ def test_a_full_slot_is_an_error() -> None:
 def test_rewinding_to_what_never_was_is_an_error(length: int) -> None:
     with pytest.raises(ValueError, match="cannot keep"):
         KVCache(CONFIG, slots=1, max_length=4).rewind(0, length)
+
+
+def test_rows_of_several_slots_land_at_the_end_of_each() -> None:
+    cache = KVCache(CONFIG, slots=3, max_length=4)
+    for slot, count in ((0, 2), (2, 1)):
+        cache.write(0, slot, rows(count), rows(count))
+        cache.advance(slot, count)
+    before = [cache.rows(0, slot)[0].clone() for slot in (2, 0)]
+    new = torch.randn(2, CONFIG.kv_heads, CONFIG.head_dim)
+    cache.put(0, cache.grow([2, 0]), new, -new)
+    assert cache.lengths == [3, 0, 2]
+    for row, slot in enumerate((2, 0)):
+        keys, values = cache.rows(0, slot)
+        assert torch.equal(keys[:, :-1], before[row])
+        assert torch.equal(keys[:, -1], new[row])
+        assert torch.equal(values[:, -1], -new[row])
+
+
+def test_no_slot_grows_if_one_is_full() -> None:
+    cache = KVCache(CONFIG, slots=2, max_length=2)
+    cache.grow([0])
+    cache.grow([0])
+    with pytest.raises(ValueError, match="slot 0 holds 2 positions"):
+        cache.grow([1, 0])
+    assert cache.lengths == [2, 0]
