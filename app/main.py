@@ -30,6 +30,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
         lambda: Synthesizer.load(
             settings.model,
             settings.device,
+            weights=settings.weights,
             threads=settings.threads,
             max_text_chars=settings.max_text_chars,
             presets=presets,

@@ -57,7 +57,7 @@ class Int8Linear(nn.Module):
         y = (torch._int_mm(rows, self.weight.t()) * row_scales).mul_(self.scales)
         if self.bias is not None:
             y.add_(self.bias)
-        return y if x.ndim == 2 else y.unflatten(0, x.shape[:-1])
+        return y if x.ndim == 2 else y.view(*x.shape[:-1], -1)
 
 
 def quantize_linears(model: nn.Module) -> None:
@@ -66,3 +66,8 @@ def quantize_linears(model: nn.Module) -> None:
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child))
+
+
+def is_quantized(model: nn.Module) -> bool:
+    """Tell whether `quantize_linears` has been at a model."""
+    return any(isinstance(module, Int8Linear) for module in model.modules())

@@ -184,6 +184,7 @@ async def health(engine: EngineDep) -> Health:
         state=status.state,
         model=info.name if info else None,
         device=info.device if info else None,
+        weights=info.weights if info else None,
         queued=status.queued,
         running=status.running,
     )

@@ -130,6 +130,7 @@ class Health(BaseModel):
     state: str = Field(description="loading, warming, ready, draining or stopped.")
     model: str | None = Field(description="The loaded model's name.")
     device: str | None = Field(description="Where it runs.")
+    weights: str | None = Field(description="Type of its matrices: int8 or float32.")
     queued: int = Field(description="Requests that wait.")
     running: int = Field(description="Requests that are being spoken.")
 

@@ -22,6 +22,7 @@ class ModelInfo:
     device: str
     sample_rate_hz: int
     languages: tuple[str, ...]
+    weights: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)

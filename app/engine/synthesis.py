@@ -19,6 +19,7 @@ from app.engine.run import Run
 from app.engine.sound import SoundMaker
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from models.checkpoints import CheckpointError, SpeechModel, load_speech_model
+from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
 from models.text import TextError, Utterance, prepare
 from models.voice import BuiltinVoices, PromptCodes, Voice
@@ -66,6 +67,7 @@ class Synthesizer:
             str(device),
             speech.codec.config.sample_rate_hz,
             config.languages,
+            "int8" if is_quantized(speech.model) else "float32",
         )
 
     @classmethod
@@ -74,6 +76,7 @@ class Synthesizer:
         model: str | Path,
         device: Literal["auto", "cpu", "cuda"],
         *,
+        weights: Literal["int8", "float32"] = "float32",
         threads: int,
         max_text_chars: int,
         presets: Presets = PRESETS,
@@ -86,6 +89,8 @@ class Synthesizer:
         torch.set_num_threads(threads)
         place = choose_device(device)
         speech = load_speech_model(model, place)
+        if weights == "int8" and place.type == "cpu":
+            quantize_linears(speech.model)
         return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
 
     def plan(self, job: SpeechJob) -> Plan:

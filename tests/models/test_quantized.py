@@ -10,7 +10,13 @@ from app.settings import BUILTIN_MODEL
 from models.cache import KVCache
 from models.checkpoints import load_lm
 from models.config import ModelConfig
-from models.quantized import STEPS, Int8Linear, quantize_linears, quantize_rows
+from models.quantized import (
+    STEPS,
+    Int8Linear,
+    is_quantized,
+    quantize_linears,
+    quantize_rows,
+)
 from models.transformer import Transformer
 from models.valle import Valle
 
@@ -89,7 +95,9 @@ def test_leading_dimensions_are_rows() -> None:
 def test_no_float_linear_is_left_in_a_model() -> None:
     model = Valle(CONFIG)
     count = sum(isinstance(module, nn.Linear) for module in model.modules())
+    assert not is_quantized(model)
     quantize_linears(model)
+    assert is_quantized(model)
     kinds = [type(module) for module in model.modules()]
     assert nn.Linear not in kinds
     assert kinds.count(Int8Linear) == count == 4 * CONFIG.layers + CONFIG.levels

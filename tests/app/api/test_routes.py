@@ -109,6 +109,7 @@ def test_health_and_readiness(toy_server):
         "state": "ready",
         "model": "toy",
         "device": "cpu",
+        "weights": "int8",
         "queued": 0,
         "running": 0,
     }
