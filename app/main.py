@@ -34,6 +34,8 @@ def create_engine(settings: Settings) -> SpeechEngine:
             threads=settings.threads,
             max_text_chars=settings.max_text_chars,
             presets=presets,
+            cache=settings.cache,
+            offline=settings.offline,
         ),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,

@@ -28,7 +28,16 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     model: str = Field(
-        str(BUILTIN_MODEL), min_length=1, description="Model folder; default the built-in voice."
+        str(BUILTIN_MODEL),
+        min_length=1,
+        description="Model folder, published checkpoint, or name like ecker/vall-e;"
+        " default the built-in voice.",
+    )
+    cache: str = Field(
+        "~/.cache/valle-serve", min_length=1, description="Folder of models that were downloaded."
+    )
+    offline: bool = Field(
+        False, description="Download nothing: a model must be here or in the cache."
     )
     presets: str | None = Field(
         None,

@@ -88,12 +88,14 @@ def _measure(settings: Settings, task: "Task", presets: Presets) -> "Calibration
 
     from app.calibration import Calibration
     from app.engine.synthesis import Synthesizer, choose_device
-    from models.checkpoints import CheckpointError, load_speech_model
+    from models.checkpoints import CheckpointError, open_speech_model
 
     torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
     try:
-        speech = load_speech_model(settings.model, device)
+        speech = open_speech_model(
+            settings.model, device, cache=Path(settings.cache), offline=settings.offline
+        )
         synthesizer = Synthesizer(
             speech, device, max_text_chars=settings.max_text_chars, presets=presets
         )

@@ -3,6 +3,7 @@
 import platform
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from app.commands.errors import FAILED, CommandError
 from app.preset_files import read_presets
@@ -64,12 +65,17 @@ def _check_espeak(_: Settings) -> str:
 def _check_model(settings: Settings) -> str:
     import torch
 
-    from models.checkpoints import CheckpointError, load_speech_model
+    from models.checkpoints import CheckpointError, open_speech_model
 
     try:
-        speech = load_speech_model(settings.model, torch.device("cpu"))
+        speech = open_speech_model(
+            settings.model,
+            torch.device("cpu"),
+            cache=Path(settings.cache),
+            offline=settings.offline,
+        )
     except CheckpointError as error:
-        raise CommandError(f"{error}; name another folder with --model or TTS_MODEL") from error
+        raise CommandError(f"{error}; name another model with --model or TTS_MODEL") from error
     codec = speech.codec
     second = torch.zeros(codec.config.sample_rate_hz)
     decoded = codec.decode(codec.encode(second))

@@ -21,7 +21,7 @@ from app.engine.job import (
 from app.engine.sound import SoundMaker
 from app.engine.speaking import OnProgress, Plan
 from models.checkpoints import SpeechModel
-from models.text import Utterance, encode_phonemes
+from models.text import FrontEnd, Utterance
 from models.voice import PromptCodes
 
 # Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.
@@ -40,6 +40,7 @@ class Run:
         speech: SpeechModel,
         plan: Plan,
         *,
+        front_end: FrontEnd,
         prompts: PromptCodes,
         silent: Tensor,
         queue_s: float,
@@ -50,6 +51,7 @@ class Run:
         Args:
             speech: The model.
             plan: What to speak.
+            front_end: Gives the ids of phonemes.
             prompts: Where the codes of the plan's voice come from.
             silent: ``(V,)`` bool, the codes of silence.
             queue_s: Seconds the job waited before.
@@ -57,6 +59,7 @@ class Run:
         """
         self._speech, self._plan, self._silent = speech, plan, silent
         self._on_progress, self._queue_s = on_progress, queue_s
+        self._front_end = front_end
         self._started_s = perf_counter()
         self._prompt = prompts.of(plan.voice)
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
@@ -148,7 +151,7 @@ class Run:
             self._stopped = not going
             return going
 
-        ids = encode_phonemes(utterance.phonemes, config.phoneme_ids)
+        ids = self._front_end.encode(utterance.phonemes)
         plan = self._plan
         piece = Piece(
             ids,

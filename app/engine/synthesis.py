@@ -18,10 +18,11 @@ from app.engine.masked import choose_level_0
 from app.engine.run import Run
 from app.engine.sound import SoundMaker
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
-from models.checkpoints import CheckpointError, SpeechModel, load_speech_model
+from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
+from models.checkpoints.hub import CACHE
 from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
-from models.text import TextError, Utterance, prepare
+from models.text import FrontEnd, TextError, Utterance
 from models.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
@@ -48,13 +49,14 @@ class Synthesizer:
             presets: Those that a request may name.
 
         Raises:
-            CheckpointError: A voice's files or the model's preset are not valid.
+            CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
         self._speech = speech
         self._max_text_chars = max_text_chars
         self._presets = presets
         config = speech.model.config
         try:
+            self._front_end = FrontEnd(config)
             self.voices = BuiltinVoices(speech.folder / "voices")
             resolve(SamplingParams(), config.preset, presets)
         except ValueError as error:
@@ -80,15 +82,26 @@ class Synthesizer:
         threads: int,
         max_text_chars: int,
         presets: Presets = PRESETS,
+        cache: str | Path = CACHE,
+        offline: bool = False,
     ) -> Self:
-        """Load a model folder, in the thread that will speak.
+        """Load a model, in the thread that will speak.
+
+        Args:
+            model: A folder, a published file, or a name of the hub.
+            device: Where it runs.
+            threads: Of one step.
+            max_text_chars: Longer texts are refused.
+            presets: Those that a request may name.
+            cache: Folder of what was downloaded.
+            offline: Whether the network is out of bounds.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
         """
         torch.set_num_threads(threads)
         place = choose_device(device)
-        speech = load_speech_model(model, place)
+        speech = open_speech_model(model, place, cache=Path(cache), offline=offline)
         if weights == "int8" and place.type == "cpu":
             quantize_linears(speech.model)
         return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
@@ -146,6 +159,7 @@ class Synthesizer:
         run = Run(
             self._speech,
             plan,
+            front_end=self._front_end,
             prompts=self._prompts,
             silent=self._silent,
             queue_s=queue_s,
@@ -215,14 +229,9 @@ class Synthesizer:
         Raises:
             InvalidRequest: It cannot be spoken.
         """
-        config = self._speech.model.config
         try:
-            utterances = prepare(
-                text,
-                language=language,
-                max_phonemes=config.max_phonemes,
-                max_chars=self._max_text_chars,
-                symbols=config.phonemes,
+            utterances = self._front_end.prepare(
+                text, language=language, max_chars=self._max_text_chars
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error

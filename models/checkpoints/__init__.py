@@ -1,6 +1,7 @@
 """From files to models: one adapter a published layout.
 
-So far: the built-in layout (`builtin`) and official EnCodec tensors (`encodec`).
+The built-in layout is `builtin`, those of ecker/vall-e `public`, official EnCodec `encodec`;
+`open_speech_model` takes whatever an operator names.
 """
 
 from models.checkpoints.builtin import (
@@ -12,6 +13,7 @@ from models.checkpoints.builtin import (
     save_lm,
 )
 from models.checkpoints.files import CheckpointError
+from models.checkpoints.sources import open_speech_model
 
 __all__ = [
     "CheckpointError",
@@ -19,6 +21,7 @@ __all__ = [
     "load_codec",
     "load_lm",
     "load_speech_model",
+    "open_speech_model",
     "save_codec",
     "save_lm",
 ]

@@ -4,6 +4,7 @@
 """
 
 from models.text.errors import TextError
+from models.text.front_end import FrontEnd
 from models.text.normalise import normalise
 from models.text.phonemes import ENGLISH_SYMBOLS, encode_phonemes, phonemize, phonemize_many
 from models.text.prepare import prepare
@@ -11,6 +12,7 @@ from models.text.split import Utterance, split
 
 __all__ = [
     "ENGLISH_SYMBOLS",
+    "FrontEnd",
     "TextError",
     "Utterance",
     "encode_phonemes",

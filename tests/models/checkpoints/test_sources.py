@@ -1,0 +1,120 @@
+"""Whatever an operator names becomes a model that speaks, or an error that says why not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.engine.errors import InvalidRequest
+from app.engine.job import SpeechJob
+from app.engine.synthesis import Synthesizer
+from models.checkpoints import CheckpointError, open_speech_model
+from models.checkpoints.convert import convert
+from models.checkpoints.encodec import OFFICIAL_URL, official_file
+from models.checkpoints.files import write_tensors
+from models.checkpoints.hub import PINNED, HubFile
+from models.codec import Codec
+from models.config import CodecConfig
+from samplers.params import SamplingParams
+from tests.models.checkpoints.hub_server import COMMIT
+from tests.toy.make_public import make_public
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with an EnCodec of the official shape and random weights."""
+    cache = tmp_path_factory.mktemp("cache")
+    folder = cache / "encodec"
+    folder.mkdir()
+    torch.manual_seed(0)
+    codec = Codec(CodecConfig())
+    codec.quantizer.codebooks.normal_(0, 0.2)
+    name = OFFICIAL_URL.rpartition("/")[2].replace(".th", ".safetensors")
+    write_tensors(folder / name, codec.state_dict(), dtype=None)
+    assert official_file(cache, offline=True) == folder / name
+    return cache
+
+
+def load(model: str | Path, cache: Path) -> Synthesizer:
+    return Synthesizer.load(model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True)
+
+
+def speech(synthesizer: Synthesizer, text: str = "[[ab äb]]", language: str = "en") -> str:
+    """Return the hash of the codes of half a second."""
+    job = SpeechJob(
+        id="test",
+        text=text,
+        language=language,
+        max_duration_s=0.2,
+        params=SamplingParams(seed=1),
+    )
+    chunks = list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
+    result = chunks[-1].result
+    assert result is not None
+    assert result.frames > 0
+    return result.codes_sha256
+
+
+@pytest.mark.parametrize("form", ["ar+nar", "ar+nar-len", "hf"])
+def test_a_published_file_speaks_with_a_built_in_voice(
+    form: str, tmp_path: Path, cache: Path
+) -> None:
+    file = make_public(tmp_path, form)
+    assert speech(load(file, cache)) == speech(load(tmp_path, cache))
+
+
+def test_a_converted_folder_speaks_as_the_file_does(tmp_path: Path, cache: Path) -> None:
+    file = make_public(tmp_path / "published", "ar+nar")
+    convert(file, tmp_path / "ours")
+    assert speech(load(tmp_path / "ours", cache)) == speech(load(file, cache))
+
+
+def test_a_name_of_the_hub_is_read_from_the_cache(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = HubFile("some/model", COMMIT, "ckpt/fp32.sft")
+    monkeypatch.setitem(PINNED, "some/model", pinned)
+    make_public(pinned.local(cache).parent, "ar+nar-len")
+    assert speech(load("some/model", cache))
+
+
+def test_the_checkpoints_own_tokenizer_and_languages_are_used(tmp_path: Path, cache: Path) -> None:
+    synthesizer = load(make_public(tmp_path, "ar+nar"), cache)
+    assert synthesizer.info.languages == ("en", "ja", "de", "fr", "zh", "ko")
+    assert speech(synthesizer, "[[ab]]") == speech(synthesizer, "[[äb]]")
+    assert speech(synthesizer, "Guten Tag.", "de") != speech(synthesizer, "Guten Tag.", "fr")
+    with pytest.raises(InvalidRequest, match="CYRILLIC SMALL LETTER PE") as refused:
+        speech(synthesizer, "привет", "de")
+    assert refused.value.param == "input"
+    with pytest.raises(InvalidRequest, match="unknown symbols in inline phonemes: 'q'"):
+        speech(synthesizer, "[[q]]")
+
+
+def test_no_model_is_told(tmp_path: Path, cache: Path) -> None:
+    for nothing in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(CheckpointError, match="neither a model's folder nor a published file"):
+            open_speech_model(nothing, CPU, cache=cache)
+
+
+def test_a_model_without_a_vocabulary_is_refused_with_the_way_out(
+    tmp_path: Path, cache: Path
+) -> None:
+    file = make_public(tmp_path, "hf")
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"put the tokenizer\.json"):
+        open_speech_model(file, CPU, cache=cache, offline=True)
+
+
+def test_a_vocabulary_that_is_none_is_refused(tmp_path: Path, cache: Path) -> None:
+    file = make_public(tmp_path, "hf")
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 5, "abc": 6}}}')
+    with pytest.raises(CheckpointError, match=r"'abc' .* no merge"):
+        load(file, cache)
+
+
+def test_without_encodec_offline_it_is_told(tmp_path: Path) -> None:
+    file = make_public(tmp_path, "ar+nar")
+    with pytest.raises(CheckpointError, match="EnCodec is not at"):
+        open_speech_model(file, CPU, cache=tmp_path / "empty", offline=True)
