@@ -13,7 +13,7 @@ It returns logits; it never draws a token.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -32,15 +32,24 @@ class Prefix:
         positions: ``[S]`` int64.
         blocks: ``[S]`` int64, 0 up to the prompt, 1 for the phonemes: the ranks of block-causal.
         response_start: Position of response frame 0; not 0 where positions count through.
+        shared: How many of the first positions are the same for every text and see none of those
+            behind them: what a cache may read once for all texts.
     """
 
     embeddings: Tensor
     positions: Tensor
     blocks: Tensor
     response_start: int = 0
+    shared: int = 0
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def __getitem__(self, part: slice) -> "Prefix":
+        """Return some of the positions, in order; nothing of them counts as shared."""
+        return Prefix(
+            self.embeddings[part], self.positions[part], self.blocks[part], self.response_start
+        )
 
 
 class Valle(nn.Module):
@@ -103,22 +112,34 @@ class Valle(nn.Module):
                 raise ValueError("this model takes no voice prompt")
             segments["prom"] = self._embed(self.prompt, prompt, level, self.config.prompt_sums)
         parts, positions, blocks = [], [], []
+        total = before_words = 0
         for name in self.config.segments[:-1]:
             if name not in segments:
                 continue
+            if name == "phn":
+                before_words = total
             parts += [segments[name], self.separator[None]]
             count = len(segments[name]) + 1
+            total += count
             positions.append(torch.arange(count, device=device))
             blocks.append(torch.full((count,), int(name == "phn"), device=device))
         counted = torch.cat(positions)
         if self.config.unified_positions:
-            counted = torch.arange(len(counted), device=device)
-        start = len(counted) if self.config.unified_positions else 0
-        return Prefix(torch.cat(parts), counted, torch.cat(blocks), start)
+            counted = torch.arange(total, device=device)
+        start = total if self.config.unified_positions else 0
+        shared = before_words if self._words_are_unseen(level) else 0
+        return Prefix(torch.cat(parts), counted, torch.cat(blocks), start, shared)
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
-        """Assemble the prefix that says nothing, no words and no prompt, for guidance."""
-        return self.prefix([BOS_ID, EOS_ID], level, language=language)
+        """Assemble the prefix that says nothing, no words and no prompt, for guidance.
+
+        All of it is the same for every text. What level 0 predicts frame 0 from, its last position,
+        is not shared, so that it is always read anew.
+        """
+        prefix = self.prefix([BOS_ID, EOS_ID], level, language=language)
+        if level == 0:
+            return replace(prefix, shared=len(prefix) - 1)
+        return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         """Return the response's embeddings ``[T, D]`` as the given level sees it.
@@ -216,6 +237,13 @@ class Valle(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 module.weight.data = module.weight.data.t().contiguous().t()
+
+    def _words_are_unseen(self, level: int) -> bool:
+        """Whether what stands before the words sees neither them nor anything after them."""
+        if level == 0 or self.config.nar_mask == "causal":
+            return True
+        # Voice and prompt are one block, wherever they stand.
+        return self.config.nar_mask == "block_causal" and self.config.segments[-2] == "phn"
 
     def _nar_ranks(self, blocks: Tensor) -> Tensor:
         if self.config.nar_mask == "causal":

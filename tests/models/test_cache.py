@@ -46,6 +46,30 @@ def test_rewinding_to_what_never_was_is_an_error(length: int) -> None:
         KVCache(CONFIG, slots=1, max_length=4).rewind(0, length)
 
 
+def test_a_loaded_slot_goes_on_from_a_copy_of_anothers_rows() -> None:
+    source, cache = KVCache(CONFIG, slots=2, max_length=3), KVCache(CONFIG, slots=2, max_length=8)
+    first, second = rows(3), rows(2)
+    source.write(0, 1, first, -first)
+    source.advance(1, 3)
+    cache.load(0, source, source_slot=1)
+    source.keys[0].zero_()
+    keys, values = cache.write(0, 0, second, second)
+    assert torch.equal(keys, torch.cat([first, second], 1))
+    assert torch.equal(values, torch.cat([-first, second], 1))
+    assert cache.lengths == [3, 0]
+
+
+def test_only_an_empty_slot_of_enough_room_is_loaded() -> None:
+    source = KVCache(CONFIG, slots=1, max_length=3)
+    source.advance(0, 3)
+    with pytest.raises(ValueError, match="cannot load 3"):
+        KVCache(CONFIG, slots=1, max_length=2).load(0, source)
+    cache = KVCache(CONFIG, slots=1, max_length=8)
+    cache.advance(0, 1)
+    with pytest.raises(ValueError, match="holds 1 of 8 positions"):
+        cache.load(0, source)
+
+
 def test_rows_of_several_slots_land_at_the_end_of_each() -> None:
     cache = KVCache(CONFIG, slots=3, max_length=4)
     for slot, count in ((0, 2), (2, 1)):
