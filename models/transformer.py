@@ -124,7 +124,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        # A lone row is contiguous as it is, and torch then takes another kernel with other last bits.
+        # A lone row is contiguous anyway, and torch then takes another kernel, with other bits.
         return self.down(self.activation(gate.contiguous()) * up)
 
 
