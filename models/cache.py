@@ -4,6 +4,8 @@ A slot is one sequence being decoded. Rewinding shortens its length: rotary keys
 by absolute position, so what remains stays valid, and the stale tail is overwritten later.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -65,10 +67,47 @@ class KVCache:
         cached_values[:, start:end] = values
         return cached_keys[:, :end], cached_values[:, :end]
 
+    def grow(self, slots: Sequence[int]) -> Tensor:
+        """Make room for one more row of each of several slots, at the end of its rows.
+
+        Returns:
+            ``[B * kv_heads]`` int64: where `put` is to write them.
+
+        Raises:
+            ValueError: A slot is full; none has grown.
+        """
+        for slot in slots:
+            if self.lengths[slot] == self.max_length:
+                raise ValueError(f"slot {slot} holds {self.max_length} positions, 1 more asked for")
+        _, heads, room, _ = self.keys[0].shape
+        places = [
+            (slot * heads + head) * room + self.lengths[slot]
+            for slot in slots
+            for head in range(heads)
+        ]
+        for slot in slots:
+            self.lengths[slot] += 1
+        return torch.tensor(places, device=self.keys[0].device)
+
+    def put(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Write one row of several slots, all in one operation.
+
+        Args:
+            layer: Which layer's tensors.
+            places: From `grow`.
+            keys: ``[B, kv_heads, head_dim]``, already rotated.
+            values: ``[B, kv_heads, head_dim]``.
+        """
+        for cached, rows in ((self.keys[layer], keys), (self.values[layer], values)):
+            cached.view(-1, cached.shape[-1]).index_copy_(0, places, rows.flatten(0, 1))
+
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
         """Views ``[kv_heads, length, head_dim]`` of the keys and values that a slot holds."""
         end = self.lengths[slot]
-        return self.keys[layer][slot, :, :end], self.values[layer][slot, :, :end]
+        return (
+            self.keys[layer][slot].narrow(1, 0, end),
+            self.values[layer][slot].narrow(1, 0, end),
+        )
 
     def load(self, slot: int, source: "KVCache", *, source_slot: int = 0) -> None:
         """Copy all rows of another cache's slot into an empty one.
