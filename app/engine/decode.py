@@ -13,6 +13,7 @@ from torch import Tensor
 
 from app.engine.backtracking import Backtracker
 from app.engine.job import Backtrack, TraceColumns
+from app.engine.masked import draw_masked
 from models.cache import KVCache
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
@@ -96,6 +97,8 @@ def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: On
     Returns:
         The codes; level 0 alone if it was cancelled.
     """
+    if piece.params.level_0 == "masked":
+        return _decode_masked(model, codebooks, piece, on_frame)
     started_s = perf_counter()
     trace = Trace() if piece.trace else None
     ar = _Ar(model, piece, trace)
@@ -229,6 +232,27 @@ class _Ar:
         self._sampler.rewind(0, keep)
         for slot, prefix in enumerate(self._prefixes):
             self._cache.rewind(slot, len(prefix) + max(0, keep - 1))
+
+
+def _decode_masked(model: Valle, codebooks: Tensor, piece: Piece, on_frame: OnFrame) -> Decoded:
+    """Decode an utterance whose level 0 is drawn in masked passes; it has no tokens to trace."""
+    started_s = perf_counter()
+    drawn = draw_masked(
+        model,
+        piece.prefix(model, 0),
+        model.null_prefix(0, language=piece.language),
+        piece.params,
+        seed=piece.seed,
+        utterance=piece.utterance,
+        max_frames=piece.max_frames,
+        on_frame=on_frame,
+    )
+    masked_s = perf_counter() - started_s
+    codes = drawn.codes[:, None]
+    if drawn.finish_reason != "cancelled":
+        codes = _decode_nar(model, codebooks, piece, codes)
+    nar_s = perf_counter() - started_s - masked_s
+    return Decoded(codes, drawn.finish_reason, masked_s, nar_s, {} if piece.trace else None)
 
 
 def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) -> Tensor:
