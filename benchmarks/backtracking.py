@@ -29,7 +29,8 @@ PROVOKING: Mapping[str, Any] = {"temperature": 0.2, "cfg_strength": 1.0, "nar_de
 """Cold and unguided, as the preset of the built-in voice is not."""
 
 OFF = Setting("off", PROVOKING)
-ON = Setting("on", {**PROVOKING, "backtrack": True})
+# 0.67 s: longer than any silence within 5,000 sentences of the teacher.
+ON = Setting("on", {**PROVOKING, "backtrack": True, "backtrack_max_silence": 50})
 
 
 def pairs(tasks: Sequence[Task], file: TakeFile) -> tuple[list[Take], list[Take]]:

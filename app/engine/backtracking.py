@@ -93,8 +93,10 @@ class Backtracker:
         # What failed at a later frame failed after other codes than will now come.
         kept = backtrack.kept
         self._failures = {at: codes for at, codes in self._failures.items() if at <= kept}
-        # In a silence another code of silence would do no better.
-        failed = self._silent_codes if backtrack.cause == "silence" else [backtrack.code]
+        again = kept in self._failures
+        # Another code of silence may lead out of a silence; where that failed, none does.
+        hushed = backtrack.cause == "silence" and again
+        failed = self._silent_codes if hushed else [backtrack.code]
         self._failures.setdefault(kept, Counter()).update(failed)
 
     def _loop(self, history: History) -> tuple[BacktrackCause, int] | None:
