@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+_FARTHEST_BITS = 1e6  # where mu keeps one code, or all
 _RATIOS = 100  # how many of the likeliest codes the Zipf exponent is estimated from
 
 
@@ -86,4 +87,5 @@ def update(mu: Tensor, log_prob: Tensor, tau: Tensor, eta: Tensor) -> Tensor:
     Returns:
         ``(B, 1)``.
     """
-    return mu - eta * (-log_prob / math.log(2) - tau)
+    # Bounded, so that the largest rates do not end in infinity less infinity.
+    return (mu - eta * (-log_prob / math.log(2) - tau)).clamp_(-_FARTHEST_BITS, _FARTHEST_BITS)

@@ -92,7 +92,7 @@ def truncate(scores: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:
     if top_k > 0 or top_p < 1:
         ordered = filters.descending(scores)
         if top_k > 0:
-            floor = filters.top_k_floor(ordered, _column(top_k, scores))
+            floor = filters.top_k_floor(ordered, _column(min(top_k, scores.shape[-1]), scores))
             scores, ordered = filters.keep_from(scores, floor), filters.keep_from(ordered, floor)
         if top_p < 1:
             floor = filters.top_p_floor(ordered, scores.new_tensor(top_p))

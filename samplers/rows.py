@@ -1,5 +1,6 @@
 """The params of a batch's rows, read into tensors when the rows are admitted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,16 @@ from samplers.params import SamplingParams
 
 ALL = 2**62
 """A window or range that holds everything."""
+
+_LARGEST = torch.finfo(torch.float32).max
+
+
+def within(value: float) -> float:
+    """The number nearest to a finite one that tensors of float32 and int64 can hold."""
+    if isinstance(value, int):
+        return max(-ALL, min(value, ALL))
+    # What is infinite was not asked for: it is the neutral value of a step.
+    return value if math.isinf(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,12 @@ class Rows:
         return any(self.on(feature, params) for params in self.params)
 
     def column(self, values: Sequence[float], dtype: torch.dtype | None = None) -> Tensor:
-        """One value a row as ``(B, 1)``: float32, int64 or bool, as the values are."""
-        return torch.tensor(values, dtype=dtype, device=self.device)[:, None]
+        """One value a row as ``(B, 1)``: float32, int64 or bool, as the values are.
+
+        A number beyond what these hold counts as the largest that they do.
+        """
+        held = [within(value) for value in values]
+        return torch.tensor(held, dtype=dtype, device=self.device)[:, None]
 
     def knob(self, feature: str, neutral: float) -> Tensor:
         """The knob of a feature as ``(B, 1)``, ``neutral`` in rows that have it off."""

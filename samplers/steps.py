@@ -15,7 +15,7 @@ from samplers import filters, penalties, repeats
 from samplers import temperature as temperatures
 from samplers.draw import Draw
 from samplers.order import StepName
-from samplers.rows import ALL, Rows
+from samplers.rows import ALL, Rows, within
 from samplers.scores import Scores
 
 Step = Callable[[Scores], None]
@@ -27,7 +27,7 @@ def _bias(rows: Rows) -> Step | None:
     for row, params in enumerate(rows.params):
         for token, value in params.logit_bias.items():
             if 0 <= token < rows.vocab_size:
-                bias[row, token] = value
+                bias[row, token] = within(value)
         bias[
             row, [token for token in params.ban_tokens if 0 <= token < rows.vocab_size]
         ] = -math.inf
@@ -39,7 +39,7 @@ def _bias(rows: Rows) -> Step | None:
 
 def _ban_sequences(rows: Rows) -> Step | None:
     legal = [
-        [s for s in params.ban_sequences if 0 <= s.codes[-1] < rows.vocab_size]
+        [s for s in params.ban_sequences if all(0 <= code < rows.vocab_size for code in s.codes)]
         for params in rows.params
     ]
     count = max((len(sequences) for sequences in legal), default=0)
@@ -53,7 +53,7 @@ def _ban_sequences(rows: Rows) -> Step | None:
         for place, sequence in enumerate(sequences):
             *before, last[row, place] = sequence.codes
             prefixes[row, place, : len(before)] = torch.tensor(before[::-1], dtype=torch.int64)
-            strength[row, place] = sequence.strength
+            strength[row, place] = within(sequence.strength)
     tables = [table.to(rows.device) for table in (prefixes, last, strength)]
     return lambda scores: scores.replace(
         repeats.ban_sequences(scores.logits, scores.recent, *tables)

@@ -13,7 +13,7 @@ LARGEST = 1e38
 
 def scale(logits: Tensor, temperature: Tensor) -> Tensor:
     """Divide ``(B, V)`` logits by a ``(B, 1)`` temperature; 1 changes nothing, not even a bit."""
-    return (logits / temperature.clamp(min=COLDEST)).clamp_(max=LARGEST)
+    return (logits / temperature.clamp(COLDEST, LARGEST)).clamp_(max=LARGEST)
 
 
 def only_best(logits: Tensor) -> Tensor:

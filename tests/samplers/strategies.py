@@ -11,19 +11,24 @@ from torch import Tensor
 from samplers.order import ORDERS
 from samplers.params import SamplingParams
 
+# In the vocabulary of the tests, outside it, and beyond any tensor.
+CODES = st.integers(-2, 20) | st.sampled_from([2**63, -(10**30)])
+
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "preset": st.just("auto"),
     "seed": st.none() | st.integers(0, 2**63 - 1),
-    "logit_bias": st.dictionaries(st.integers(-1, 20), st.floats(-100, 100), max_size=3),
-    "ban_tokens": st.lists(st.integers(-3, 30), max_size=4),
+    "logit_bias": st.dictionaries(
+        CODES, st.floats(-100, 100) | st.sampled_from([1e38, 1e300, -1e300]), max_size=3
+    ),
+    "ban_tokens": st.lists(CODES, max_size=4),
     "ban_sequences": st.lists(
         st.fixed_dictionaries(
-            {"codes": st.lists(st.integers(-2, 20), min_size=1, max_size=4)},
-            optional={"strength": st.floats(0, 200)},
+            {"codes": st.lists(CODES, min_size=1, max_size=4)},
+            optional={"strength": st.floats(0, 200) | st.just(1e300)},
         ),
         max_size=3,
     ),
-    "dry_sequence_breakers": st.lists(st.integers(-3, 30), max_size=4),
+    "dry_sequence_breakers": st.lists(CODES, max_size=4),
     "sampler_order": st.sampled_from(sorted(ORDERS))
     | st.lists(st.sampled_from(ORDERS["canonical"]), unique=True),
     "nar_level_temperatures": st.lists(st.floats(-1, 3), max_size=3),
@@ -33,19 +38,23 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 
 def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     low = schema.get("minimum", schema.get("exclusiveMinimum", -10))
-    high = schema.get("maximum", schema.get("exclusiveMaximum", max(20, low)))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    usual = max(20, low) if high is None else high
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema["type"]:
         case "boolean":
             return st.booleans()
         case "integer":
-            return st.integers(low, min(high, 100))
+            huge = st.sampled_from([2**31, 2**62, 2**63 - 1, 2**63, 10**30])
+            integers = st.integers(low, min(usual, 100))
+            return integers | huge if high is None else integers | st.just(high)
         case "number":
-            return st.floats(
-                low, high,
+            floats = st.floats(
+                low, usual,
                 exclude_min="exclusiveMinimum" in schema, exclude_max="exclusiveMaximum" in schema,
             )  # fmt: skip
+            return floats | st.sampled_from([1e3, 1e38, 1e300]) if high is None else floats
     raise AssertionError(f"no strategy for {schema}")
 
 

@@ -98,7 +98,10 @@ def test_golden_no_repeat_ngram_in_one_batch(golden: Path) -> None:
 
 
 def _banned(sequences: list[dict[str, Any]], history: list[int]) -> list[float]:
-    params = [SamplingParams(ban_sequences=sequences), SamplingParams()]
+    params = [
+        SamplingParams(ban_sequences=[*sequences, {"codes": [0], "strength": 0.0}]),
+        SamplingParams(),
+    ]
     step = FIXED[1](Rows(params, 5, None, torch.device("cpu")))
     assert step is not None
     scores = make_scores(torch.zeros(2, 5), [history, history], [len(history)] * 2)
@@ -121,3 +124,9 @@ def test_a_banned_sequence_may_only_be_discouraged_and_the_strongest_counts() ->
     assert _banned(sequences, [1]) == [0, 0, -3, 0, 0]
     assert _banned(sequences, [0]) == [0, 0, -1, 0, 0]
     assert _banned([{"codes": [1, 99]}, {"codes": [3]}], [1]) == [0, 0, 0, -float("inf"), 0]
+
+
+def test_a_sequence_with_an_id_that_is_no_code_never_comes_and_stands_for_nothing_else() -> None:
+    for outside in (-1, -2, 5, 2**63):
+        assert _banned([{"codes": [outside, 3]}], []) == [0] * 5
+        assert _banned([{"codes": [outside, 3]}], [1, 2]) == [0] * 5
