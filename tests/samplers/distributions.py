@@ -1,0 +1,291 @@
+"""What is drawn, family by family, as p-values under the exact probabilities.
+
+Noise is a hash, so every p-value is fixed for ever, and no test is run again with another seed.
+200,000 draws find a distribution that is wrong by 2 % of its mass with 99 % power.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from samplers import backtrack
+from samplers.draw import Draw, Stage, categorical, stream_key, uniform
+from samplers.order import StepName
+from samplers.params import SamplingParams
+from samplers.rows import Rows
+from samplers.scores import Scores
+from samplers.steps import MOVABLE
+from samplers.terminal import Terminal
+from tests.samplers.harness import Case, load, newest_first, run, stack
+from tests.samplers.statistics import (
+    chi_square,
+    independence,
+    kolmogorov_smirnov,
+    two_samples,
+)
+
+DRAWS, CHUNK = 200_000, 20_000
+FILTERS: Mapping[str, StepName] = {
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "typical": "typical_p",
+    "epsilon_cutoff": "epsilon_cutoff",
+    "eta_cutoff": "eta_cutoff",
+    "top_n_sigma": "top_n_sigma",
+}
+
+PValues = dict[str, float]
+
+
+def streams(draws: int = DRAWS) -> Iterator[Tensor]:
+    """Streams of noise, one a draw, ``(CHUNK, 1)`` each: chunks fit the cache."""
+    for start in range(0, draws, CHUNK):
+        seeds = range(start, start + CHUNK)
+        yield torch.tensor([[stream_key(seed, 0, Stage.AR)] for seed in seeds])
+
+
+def count_draws(rows: Sequence[Tensor], draws: int = DRAWS, **place: int) -> list[Tensor]:
+    """How often each code is drawn from each ``(1, V)`` row; all rows see the same noise."""
+    widest = max(row.shape[1] for row in rows)
+    counts = [torch.zeros(row.shape[1], dtype=torch.int64) for row in rows]
+    for keys in streams(draws):
+        noise = uniform(keys, widest, **place)
+        for row, count in zip(rows, counts, strict=True):
+            width = row.shape[1]
+            codes = categorical(row.expand(CHUNK, width), noise[:, :width])
+            count += torch.bincount(codes, minlength=width)
+    return counts
+
+
+def _compare(rows: Mapping[str, tuple[Tensor, Tensor]], **place: int) -> PValues:
+    """p-values of drawing from rows of logits whose probabilities are given."""
+    counts = count_draws([logits for logits, _ in rows.values()], **place)
+    return {
+        name: chi_square(count, probs)
+        for (name, (_, probs)), count in zip(rows.items(), counts, strict=True)
+    }
+
+
+def _probs(case: Case, field: str = "probs") -> Tensor:
+    return stack([case["expected"][field]], 0.0)[0]
+
+
+def chains(golden: Path, order: str = "") -> PValues:
+    """The golden chains, of one order or all."""
+    rows = {}
+    for case in load(golden, "chain"):
+        knobs: dict[str, Any] = dict(case["params"])
+        stop = knobs.pop("stop_token")
+        if case["order_name"] != (order or case["order_name"]):
+            continue
+        params = SamplingParams(**knobs, protect_stop=False)
+        final = run(
+            case["order"], [params], stack([case["logits"]]), [case["history"]], stop_token=stop
+        )
+        rows[case["id"]] = final, _probs(case)
+    return _compare(rows)
+
+
+def canonical_chains(golden: Path) -> PValues:
+    """The golden chains of the canonical order."""
+    return chains(golden, "canonical")
+
+
+def filtered(golden: Path) -> dict[str, tuple[Tensor, Tensor]]:
+    """Logits after a filter and their exact probabilities, every golden case of each."""
+    return {
+        case["id"]: (
+            run([step], [SamplingParams(**case["params"])], stack([case["logits"]])),
+            _probs(case),
+        )
+        for family, step in FILTERS.items()
+        for case in load(golden, family)
+    }
+
+
+def single_filters(golden: Path) -> PValues:
+    """Every filter alone."""
+    return _compare(filtered(golden))
+
+
+def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
+    """How often each code is drawn after XTC, and how often that took codes away."""
+    step = MOVABLE["xtc"](Rows([params], logits.shape[1], None, torch.device("cpu")))
+    assert step is not None
+    counts, acted = torch.zeros(logits.shape[1], dtype=torch.int64), 0
+    for keys in streams():
+        scores = _scores(logits, [], keys)
+        step(scores)
+        acted += int((scores.logits == -torch.inf).any(-1).sum())
+        codes = categorical(scores.logits, scores.noise(Draw.CODE, logits.shape[1]))
+        counts += torch.bincount(codes, minlength=logits.shape[1])
+    return counts, acted
+
+
+def xtc(golden: Path) -> PValues:
+    """XTC at two chances: q XTC(p) + (1 - q) p, and how often it acts."""
+    p_values = {}
+    for case in load(golden, "xtc")[:2]:
+        logits, threshold = stack([case["logits"]]), case["params"]["xtc_threshold"]
+        for chance in (0.25, 0.5):
+            params = SamplingParams(xtc_probability=chance, xtc_threshold=threshold)
+            counts, acted = _xtc_counts(logits, params)
+            mixture = chance * _probs(case) + (1 - chance) * logits.softmax(-1)[0]
+            p_values[f"{case['id']} {chance}"] = chi_square(counts, mixture)
+            p_values[f"{case['id']} {chance}, coin"] = chi_square(
+                torch.tensor([acted, DRAWS - acted]), torch.tensor([chance, 1 - chance])
+            )
+    return p_values
+
+
+def _scores(logits: Tensor, history: list[int], keys: Tensor) -> Scores:
+    """One ``(1, V)`` row and its history as many rows, each with its own noise."""
+    nothing, recent = torch.zeros_like(keys), newest_first([history]).expand(len(keys), -1)
+    return Scores(
+        logits.expand(len(keys), -1), nothing, recent, recent, recent, keys, attempts=nothing
+    )
+
+
+def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
+    knobs, logits = case["params"], stack([case["logits"]])
+    params = SamplingParams(
+        ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
+        ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
+    )  # fmt: skip
+    terminal = Terminal(Rows([params], logits.shape[1], None, torch.device("cpu")), 1)
+    counts = torch.zeros(logits.shape[1], dtype=torch.int64)
+    for keys in streams():
+        drawn = terminal.draw(_scores(logits, case["history"], keys))
+        counts += torch.bincount(drawn.codes, minlength=logits.shape[1])
+    return counts
+
+
+def repetition_aware(golden: Path) -> PValues:
+    """RAS with either second draw."""
+    return {
+        f"{case['id']} {field}": chi_square(
+            _ras_counts(case, mask_first=mask_first), _probs(case, field)
+        )
+        for case in load(golden, "ras")[:2]
+        for field, mask_first in (("probs_paper", False), ("probs_mask_first_pick", True))
+    }
+
+
+def rewound(golden: Path) -> PValues:
+    """Draws at a place that was taken back, from the row in which the old choice is lowered."""
+    rows = {}
+    for case in load(golden, "antislop_adjust")[:4]:
+        knobs = case["params"]
+        lowered = backtrack.discourage(
+            stack([case["logits"]]),
+            torch.tensor([[int(code) for code in knobs["adjustments"]]]),
+            torch.tensor([list(knobs["adjustments"].values())]),
+            torch.tensor([[knobs["adjustment_strength"]]]),
+        )
+        wanted = _probs(case, "adjusted_unnormalised")
+        rows[case["id"]] = lowered, wanted / wanted.sum()
+    return _compare(rows, step=9, attempt=1)
+
+
+def three_ways(golden: Path) -> PValues:
+    """The race, torch's own draw, and the inverse of the distribution, against one another."""
+    logits = 2 * torch.randn(1, 40, generator=torch.Generator().manual_seed(4))
+    probs = logits.softmax(-1)[0]
+    (ours,) = count_draws([logits])
+    generator = torch.Generator().manual_seed(5)
+    torchs = torch.bincount(
+        torch.multinomial(probs, DRAWS, replacement=True, generator=generator), minlength=40
+    )
+    numbers = torch.cat([uniform(keys, 1, draw=Draw.SECOND)[:, 0] for keys in streams()])
+    inverse = torch.bincount(
+        torch.searchsorted(probs.cumsum(0), numbers).clamp(max=39), minlength=40
+    )
+    return {
+        "ours, torch": two_samples(ours, torchs),
+        "ours, inverse": two_samples(ours, inverse),
+        "torch, inverse": two_samples(torchs, inverse),
+    }
+
+
+def second_codes(golden: Path) -> PValues:
+    """The first two codes of a race: drawing without replacement."""
+    probs = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    pairs = torch.zeros(16, dtype=torch.int64)
+    for keys in streams():
+        order = (probs / -torch.log1p(-uniform(keys, 4))).topk(2).indices
+        pairs += torch.bincount(order[:, 0] * 4 + order[:, 1], minlength=16)
+    wanted = (probs[:, None] * probs / (1 - probs[:, None])).fill_diagonal_(0)
+    return {"first two": chi_square(pairs, wanted.flatten())}
+
+
+def uniformity(golden: Path) -> PValues:
+    """Noise along every axis of its place, by Kolmogorov and Smirnov."""
+    key = torch.tensor([[stream_key(7, 0, Stage.AR)]])
+    counts = torch.arange(100_000)[:, None]
+    few = {
+        "entries": uniform(key, 100_000),
+        "steps": uniform(key, 1, step=counts),
+        "positions": uniform(key, 1, position=counts),
+        "attempts": uniform(key, 1, attempt=counts),
+        "draws": torch.cat([uniform(key, 1, draw=draw) for draw in range(20_000)]),
+        "seeds": torch.cat([uniform(keys, 1) for keys in streams(100_000)]),
+        "neighbouring utterances": torch.cat([
+            uniform(torch.tensor([[stream_key(7, u, Stage.AR)]]), 100) for u in range(1000)
+        ]),
+    }
+    return {f"{name}, KS": kolmogorov_smirnov(noise) for name, noise in few.items()}
+
+
+def memory(golden: Path) -> PValues:
+    """Correlation of neighbours along every axis, and the table of their pairs."""
+    key = torch.tensor([[stream_key(11, 0, Stage.AR)]])
+    counts = torch.arange(100_001)[:, None]
+    rows = {
+        "entries": uniform(key, 100_001)[0],
+        "steps": uniform(key, 1, step=counts)[:, 0],
+        "positions": uniform(key, 1, position=counts)[:, 0],
+        "attempts": uniform(key, 1, attempt=counts)[:, 0],
+        "seeds": torch.cat([uniform(keys, 1)[:, 0] for keys in streams()])[:100_001],
+        "draws": torch.stack(
+            [uniform(key, 1, step=counts[:50_000], draw=draw)[:, 0] for draw in (0, 1)], 1
+        ).flatten(),
+    }
+    p_values = {}
+    for name, noise in rows.items():
+        centred = noise.double() - 0.5
+        correlation = 12 * (centred[1:] * centred[:-1]).mean().item()
+        p_values[f"{name}, lag 1"] = math.erfc(abs(correlation) * math.sqrt(len(noise) / 2))
+        cells = (noise * 16).to(torch.int64)
+        p_values[f"{name}, pairs"] = independence(cells[:-1:2], cells[1::2], 16)
+    return p_values
+
+
+def neighbours(golden: Path) -> PValues:
+    """Consecutive draws of one row, and draws of two rows at the same step."""
+    size, steps = 8, 20_000
+    row = torch.randn(1, size, generator=torch.Generator().manual_seed(2)) / 2
+    places = torch.arange(steps)[:, None]
+    drawn = [
+        categorical(
+            row.expand(steps, size),
+            uniform(torch.tensor([[stream_key(seed, 0, Stage.AR)]]), size, step=places),
+        )
+        for seed in (0, 1)
+    ]
+    return {
+        "one row": independence(drawn[0][:-1], drawn[0][1:], size),
+        "two rows": independence(drawn[0], drawn[1], size),
+    }
+
+
+QUICK: Sequence[Callable[[Path], PValues]] = (
+    canonical_chains, xtc, repetition_aware, rewound, three_ways, second_codes, uniformity, memory,
+    neighbours,
+)  # fmt: skip
+THOROUGH = (chains, single_filters, *QUICK[1:])
+"""Everything, each distribution once."""
