@@ -1,4 +1,4 @@
-"""The command line: serve, speak, calibrate, doctor; each is a file of `app.commands`.
+"""The command line: serve, speak, calibrate, models, doctor; each is a file of `app.commands`.
 
 Every flag comes from a declaration elsewhere: `serve` has the settings, `speak` the request with
 all its sampling knobs. torch is imported where work begins, so that `--help` is quick.
@@ -13,6 +13,7 @@ from pydantic_settings import CliApp, CliSubCommand, SettingsError
 from app.commands.calibrate import Calibrate
 from app.commands.doctor import Doctor
 from app.commands.errors import MISUSED, CommandError
+from app.commands.models import Models
 from app.commands.serve import Serve
 from app.commands.speak import Speak
 from app.preset_files import PresetError
@@ -27,6 +28,9 @@ class ValleServe(BaseModel):
     speak: CliSubCommand[Speak] = Field(description="Speak a text into a WAV file.")
     calibrate: CliSubCommand[Calibrate] = Field(
         description="Measure the model's uncertainty and write a preset that fits it."
+    )
+    models: CliSubCommand[Models] = Field(
+        description="Look at checkpoints, fetch and convert them."
     )
     doctor: CliSubCommand[Doctor] = Field(description="Check that this machine can speak.")
 

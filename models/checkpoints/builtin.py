@@ -67,7 +67,7 @@ def load_lm(folder: Path) -> Valle:
     Raises:
         CheckpointError: As `load_speech_model`.
     """
-    model = Valle(_read_config(folder / "lm.json", ModelConfig))
+    model = Valle(read_config(folder / "lm.json", ModelConfig))
     files = _lm_files(folder)
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
@@ -82,7 +82,7 @@ def load_codec(folder: Path) -> Codec:
     Raises:
         CheckpointError: As `load_speech_model`.
     """
-    codec = Codec(_read_config(folder / "codec.json", CodecConfig))
+    codec = Codec(read_config(folder / "codec.json", CodecConfig))
     file = folder / "codec.safetensors"
     fill(codec, read_tensors([file]), str(file))
     return codec.eval().requires_grad_(False)
@@ -116,7 +116,12 @@ def _lm_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("lm-*.safetensors"))
 
 
-def _read_config(path: Path, kind: type[_Config]) -> _Config:
+def read_config(path: Path, kind: type[_Config]) -> _Config:
+    """Read a description.
+
+    Raises:
+        CheckpointError: It is missing or not valid.
+    """
     try:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -17,7 +17,7 @@ from models.codec import Codec
 from models.config import CodecConfig
 from samplers.params import SamplingParams
 from tests.models.checkpoints.hub_server import COMMIT
-from tests.toy.make_public import make_public
+from tests.toy.make_public import Form, make_public
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,7 @@ def speech(synthesizer: Synthesizer, text: str = "[[ab äb]]", language: str = "
 
 @pytest.mark.parametrize("form", ["ar+nar", "ar+nar-len", "hf"])
 def test_a_published_file_speaks_with_a_built_in_voice(
-    form: str, tmp_path: Path, cache: Path
+    form: Form, tmp_path: Path, cache: Path
 ) -> None:
     file = make_public(tmp_path, form)
     assert speech(load(file, cache)) == speech(load(tmp_path, cache))
