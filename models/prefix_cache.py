@@ -53,8 +53,9 @@ class PrefixCache:
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
 
-    def __len__(self) -> int:
-        """Count the parts that are kept."""
+    @property
+    def parts(self) -> int:
+        """How many are kept."""
         return len(self._kept)
 
     @contextmanager

@@ -6,8 +6,46 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
+from app.engine.plan import Chunks
 from app.engine.stream import Joiner
 from models.codec import Codec
+
+
+class UtteranceSound:
+    """Decodes one utterance while its codes come; the same codes give the same samples.
+
+    They do so bit for bit, however they come: the codec takes them in the chunks of the plan.
+    """
+
+    def __init__(self, codec: Codec, block_frames: int) -> None:
+        """Begin before the first frame.
+
+        Args:
+            codec: Decodes the codes.
+            block_frames: Of the model, for the chunk plan.
+        """
+        self._stream = codec.stream()
+        self._chunks = Chunks(block_frames)
+
+    @torch.inference_mode()
+    def push(self, codes: Tensor, *, ended: bool = False) -> Samples:
+        """Take the next frames and return the samples ``[N]`` that are now certain.
+
+        Args:
+            codes: ``[n, K]`` int64 on the codec's device; K may be fewer than its levels.
+            ended: None will follow.
+
+        Raises:
+            GenerationFailed: The samples are no numbers.
+        """
+        parts = [self._stream.push(chunk) for chunk in self._chunks.push(codes, ended=ended)]
+        if ended:
+            parts.append(self._stream.finish())
+        samples = [part.float().cpu().numpy() for part in parts]
+        sound = np.concatenate([np.zeros(0, np.float32), *samples])
+        if not np.isfinite(sound).all():
+            raise GenerationFailed("the codec gave samples that are no numbers")
+        return sound
 
 
 class SoundMaker:

@@ -112,7 +112,7 @@ def use(prefixes: PrefixCache, model: Valle, voice: str, level: int = 1) -> int:
 def test_the_longest_unused_goes_when_the_memory_is_full(model) -> None:
     prefixes = PrefixCache(model, max_bytes=2 * part_bytes(model.config, 25))
     assert [use(prefixes, model, voice) for voice in ("a", "b", "a", "c")] == [1, 1, 0, 1]
-    assert (len(prefixes), prefixes.bytes) == (2, 2 * part_bytes(model.config, 25))
+    assert (prefixes.parts, prefixes.bytes) == (2, 2 * part_bytes(model.config, 25))
     assert [use(prefixes, model, voice) for voice in ("a", "c", "b")] == [0, 0, 1]
 
 
@@ -123,7 +123,7 @@ def test_owners_voices_languages_and_levels_are_apart(model) -> None:
     for key in keys:
         prefixes.begin(prefix, 1, slot_of(model, prefix), 0, key)
     assert use(prefixes, model, "eve", level=2) == 1
-    assert prefixes.misses == len(prefixes) == 4
+    assert prefixes.misses == prefixes.parts == 4
 
 
 def test_what_is_pinned_stays_as_long_as_anybody_pins_it(model) -> None:
@@ -133,7 +133,7 @@ def test_what_is_pinned_stays_as_long_as_anybody_pins_it(model) -> None:
         with prefixes.pinned(pinned):
             assert [use(prefixes, model, "a", level) for level in (1, 2)] == [1, 1]
             assert use(prefixes, model, "b") == 1  # and is dropped at once
-        assert len(prefixes) == 2
+        assert prefixes.parts == 2
         assert [use(prefixes, model, "a", level) for level in (1, 2)] == [0, 0]
-    assert len(prefixes) == 1
+    assert prefixes.parts == 1
     assert prefixes.bytes == part_bytes(model.config, 25)

@@ -1,0 +1,62 @@
+"""One utterance that is to be decoded: what it says, who says it, and how."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from app.engine.backtracking import Backtracker
+from models.prefix_cache import NullKey, VoiceKey
+from models.valle import Prefix, Valle
+from samplers.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One utterance that is to be decoded.
+
+    Args:
+        phoneme_ids: With the begin and end marks.
+        params: Resolved: every knob has its value.
+        seed: Of every draw.
+        utterance: Its number within the job; the noise depends on it.
+        max_frames: Where the AR is stopped if it does not stop by itself.
+        prompt: ``[Tp, K]`` codes of the voice, or None.
+        language: Its index in the model's languages.
+        trace: Whether to record what is seen and done at every token of the AR.
+        silent: ``(V,)`` bool, the codes of silence; None if none are known.
+        voice: Whose prompt it is, so that what it leads to may be kept; None: it is not.
+    """
+
+    phoneme_ids: Sequence[int]
+    params: SamplingParams
+    seed: int
+    utterance: int
+    max_frames: int
+    prompt: Tensor | None = None
+    language: int = 0
+    trace: bool = False
+    silent: Tensor | None = None
+    voice: VoiceKey | None = None
+
+    def prefix(self, model: Valle, level: int) -> Prefix:
+        """Assemble what stands before the response."""
+        return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
+
+    def null_prefix(self, model: Valle, level: int) -> Prefix:
+        """Assemble what stands there in the condition that says nothing."""
+        return model.null_prefix(level, language=self.language)
+
+    @property
+    def null(self) -> NullKey:
+        """What the shared part of that condition's prefix is kept under."""
+        return NullKey(self.language)
+
+    def backtracker(self, model: Valle) -> Backtracker:
+        """Make what notices that this utterance is stuck."""
+        config, device = model.config, model.separator.device
+        silent = self.silent
+        if silent is None:
+            silent = torch.zeros(config.codes, dtype=torch.bool, device=device)
+        return Backtracker(self.params, silent, first_block=config.block_frames)

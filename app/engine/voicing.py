@@ -1,0 +1,80 @@
+"""From level 0 to sound, while level 0 goes on: the finer levels, then the codec."""
+
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.finer import FinerLevels
+from app.engine.job import Samples
+from app.engine.piece import Piece
+from app.engine.plan import Chunks
+from app.engine.sound import UtteranceSound
+from models.codec import Codec
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
+
+
+class Voicing:
+    """One utterance's sound. One thread only, but not that of the AR.
+
+    However the frames come, codes and samples are the same bit for bit: what is computed together
+    is what the chunk plan puts together.
+
+    Attributes:
+        nar_s: Seconds spent on the finer levels.
+        codec_s: Seconds spent on the codec.
+    """
+
+    def __init__(self, model: Valle, codec: Codec, piece: Piece, prefixes: PrefixCache) -> None:
+        """Read the prefixes, so that the first frames need not wait for it.
+
+        Args:
+            model: On the device to use.
+            codec: On the same.
+            piece: What is spoken.
+            prefixes: Where what is shared comes from.
+        """
+        started_s = perf_counter()
+        self._finer = FinerLevels(model, codec.quantizer.codebooks, piece, prefixes)
+        self._chunks = Chunks(model.config.block_frames if self._finer.streams else None)
+        self._sound = UtteranceSound(codec, model.config.block_frames)
+        self._codes: list[Tensor] = []
+        self.nar_s = perf_counter() - started_s
+        self.codec_s = 0.0
+
+    @property
+    def codes(self) -> Tensor:
+        """``[T, 1 + levels]`` int64: all that was drawn, and level 0."""
+        return torch.cat(self._codes) if self._codes else self._finer.nothing
+
+    @torch.inference_mode()
+    def feed(self, codes: Tensor, *, ended: bool = False) -> Samples:
+        """Take the next final frames and return the samples ``[N]`` that are now certain.
+
+        Args:
+            codes: ``[n]`` int64 of level 0, any number; none of them will be taken back.
+            ended: None will follow.
+
+        Raises:
+            GenerationFailed: The samples are no numbers.
+        """
+        parts = []
+        for chunk in self._chunks.push(codes, ended=ended):
+            parts.append(self._voice(chunk))
+        if ended:
+            parts.append(self._decode(self._finer.nothing, ended=True))
+        return np.concatenate([np.zeros(0, np.float32), *parts])
+
+    def _voice(self, level_0: Tensor) -> Samples:
+        started_s = perf_counter()
+        self._codes.append(self._finer.draw(level_0))
+        self.nar_s += perf_counter() - started_s
+        return self._decode(self._codes[-1])
+
+    def _decode(self, codes: Tensor, *, ended: bool = False) -> Samples:
+        started_s = perf_counter()
+        samples = self._sound.push(codes, ended=ended)
+        self.codec_s += perf_counter() - started_s
+        return samples
