@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from app.engine.job import SpeechJob, TraceColumns
 from app.engine.synthesis import Synthesizer
-from models.checkpoints import SpeechModel
-from models.silence import silent_codes
 from samplers.entropix import State
 from samplers.params import SamplingParams
 
@@ -102,7 +99,6 @@ class Calibration:
     @classmethod
     def measure(
         cls,
-        speech: SpeechModel,
         synthesizer: Synthesizer,
         task: Task,
         on_utterance: Callable[[], object],
@@ -110,15 +106,14 @@ class Calibration:
         """Speak everything twice: to measure the entropies, and with entropix as they say.
 
         Args:
-            speech: The loaded model.
-            synthesizer: What speaks with it.
+            synthesizer: The loaded model.
             task: What to speak.
             on_utterance: Called after each utterance, twice a sentence.
 
         Raises:
             SpeechError: A sentence cannot be spoken, or there is no such preset.
         """
-        silent = tuple(torch.nonzero(silent_codes(speech.codec))[:, 0].tolist())
+        silent = synthesizer.silent_codes
         plain = _observe(synthesizer, task.jobs(entropix=False), ENTROPIES, on_utterance)
         base = synthesizer.plan(task.base)
         thresholds = {
@@ -138,7 +133,8 @@ class Calibration:
             if state >= 0
         }
         attention = {name: seen[name] for name in ATTENTION}
-        return cls({**plain, **attention}, silent, knobs, states, (speech.name, speech.sha256))
+        info = synthesizer.info
+        return cls({**plain, **attention}, silent, knobs, states, (info.name, info.sha256))
 
     def table(self) -> str:
         """Return the percentiles, the codes of silence and the shares of the states, for people."""

@@ -17,6 +17,29 @@ from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
 from app.preset_files import read_presets
 from app.settings import Settings
+from samplers.presets import Presets
+
+
+def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
+    """Load the model that the settings name, in the thread that will speak.
+
+    Args:
+        settings: Which model, and how it runs.
+        presets: Those that a request may name.
+
+    Raises:
+        CheckpointError: The model is missing, damaged or not what its description says.
+    """
+    return Synthesizer.load(
+        settings.model,
+        settings.device,
+        weights=settings.weights,
+        threads=settings.threads,
+        max_text_chars=settings.max_text_chars,
+        presets=presets,
+        cache=settings.cache,
+        offline=settings.offline,
+    )
 
 
 def create_engine(settings: Settings) -> SpeechEngine:
@@ -27,16 +50,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
     """
     presets = read_presets(settings.presets)
     return SpeechEngine(
-        lambda: Synthesizer.load(
-            settings.model,
-            settings.device,
-            weights=settings.weights,
-            threads=settings.threads,
-            max_text_chars=settings.max_text_chars,
-            presets=presets,
-            cache=settings.cache,
-            offline=settings.offline,
-        ),
+        lambda: load_synthesizer(settings, presets),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
     )

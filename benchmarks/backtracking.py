@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from app.calibration import SENTENCES, read_sentences
-from app.settings import BUILTIN_MODEL
+from app.settings import BUILTIN_MODEL, Settings
 from benchmarks.takes import EAR, Setting, Take, TakeFile, Task, model_hash, plan, record
 from training.bootstrap import estimate_difference
 from training.cache import cache_folder
 from training.report import measures, report, sums
 
-PROVOKING: Mapping[str, Any] = {"temperature": 0.2, "cfg_strength": 1.0, "nar_decision": "mean"}
+PROVOKING: Mapping[str, Any] = {"temperature": 0.1, "top_p": 0.9, "nar_decision": "mean"}
 """Cold and unguided, as the preset of the built-in voice is not."""
 
 OFF = Setting("off", PROVOKING)
@@ -74,10 +74,16 @@ def compare(off: Sequence[Take], on: Sequence[Take]) -> tuple[dict[str, Any], st
         f" {sum(causes.values())} times ({dict(causes)}).",
         f"Ended as: {dict(Counter(take.finish_reason for take in off))} without,"
         f" {dict(Counter(take.finish_reason for take in on))} with it.",
-        f"At least halved: {'yes' if 2 * faulty['on'] <= faulty['off'] else 'no'}.",
+        f"At least halved: {_halved(**faulty)}.",
     ]
     data = {"figures": figures, "on_less_off": differences, "faulty": faulty, "causes": causes}
     return data, "\n".join(lines)
+
+
+def _halved(off: int, on: int) -> str:
+    if not off:
+        return "there was nothing to halve"
+    return "yes" if 2 * on <= off else "no"
 
 
 def main() -> None:
@@ -94,9 +100,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file")
     args = parser.parse_args()
     texts = read_sentences(SENTENCES)[: args.sentences]
-    file = TakeFile(args.takes, model_hash(args.model))
+    settings = Settings(model=args.model, device="cpu")
+    file = TakeFile(args.takes, model_hash(settings))
     tasks = plan([OFF, ON], texts, args.seeds)
-    record(tasks, file, model=args.model, workers=args.workers, minutes=args.minutes)
+    record(tasks, file, settings=settings, workers=args.workers, minutes=args.minutes)
     off, on = pairs(tasks, file)
     data, table = compare(off, on)
     print(f"Settings: {dict(PROVOKING)}; {len(off)} of {len(tasks) // 2} pairs made.\n\n{table}")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from app.calibration import SENTENCES, read_sentences
-from app.settings import BUILTIN_MODEL
+from app.settings import BUILTIN_MODEL, Settings
 from benchmarks.backtracking import PROVOKING
 from benchmarks.curves import draw
 from benchmarks.takes import EAR, Setting, Take, TakeFile, Task, model_hash, plan, record
@@ -189,8 +189,9 @@ def main() -> None:
     args = parser.parse_args()
     charts = [chart for chart in CHARTS if not args.charts or chart.knob in args.charts]
     wanted = tasks(charts, read_sentences(SENTENCES)[: args.sentences], args.seeds)
-    file = TakeFile(args.takes, model_hash(args.model))
-    record(wanted, file, model=args.model, workers=args.workers, minutes=args.minutes)
+    settings = Settings(model=args.model, device="cpu")
+    file = TakeFile(args.takes, model_hash(settings))
+    record(wanted, file, settings=settings, workers=args.workers, minutes=args.minutes)
     figures: dict[str, Any] = {}
     parts = []
     folder = PLOTS if args.docs else args.plots

@@ -20,9 +20,12 @@ import torch
 from pydantic import TypeAdapter
 
 from app.engine.job import SpeechJob
-from app.engine.synthesis import Synthesizer
+from app.main import load_synthesizer
+from app.settings import Settings
 from models.checkpoints import load_speech_model
+from models.config import CodecConfig
 from samplers.params import SamplingParams
+from samplers.presets import PRESETS
 from training.data import SAMPLE_RATE_HZ
 from training.endings import has_loop
 from training.judges import Whisper, resample, whisper_folder
@@ -56,7 +59,7 @@ class Take:
     Args:
         setting: Name of the setting.
         knobs: Its knobs.
-        model: Hash of the weights.
+        model: Of `model_hash`.
         phonemes: How many the sentence has.
         frames: How many were drawn and stayed.
         looped: Whether level 0 repeats itself, seen from outside.
@@ -82,12 +85,10 @@ _TAKE = TypeAdapter(Take)
 class Booth:
     """The loaded voice and the judges, in one process."""
 
-    def __init__(self, model: str) -> None:
-        torch.set_num_threads(1)
-        device = torch.device("cpu")
-        speech = load_speech_model(model, device)
-        self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._voice = Synthesizer(speech, device, max_text_chars=4096)
+    def __init__(self, settings: Settings) -> None:
+        codec = CodecConfig.model_validate_json(Path(settings.model, "codec.json").read_bytes())
+        self._frame_rate_hz = codec.frame_rate_hz
+        self._voice, self._model = load_synthesizer(settings, PRESETS), model_hash(settings)
         self._teacher = Teacher()
         self._panel = Panel({EAR: Whisper(whisper_folder(EAR))}, self._teacher)
 
@@ -110,7 +111,7 @@ class Booth:
         return Take(
             setting=task.setting.name,
             knobs=task.setting.knobs,
-            model=self._voice.info.sha256,
+            model=self._model,
             phonemes=sum(len(piece.phonemes) for piece in plan.utterances),
             frames=len(codes),
             looped=has_loop(codes[:, 0]),
@@ -130,7 +131,7 @@ class TakeFile:
 
         Args:
             path: The file; it need not exist.
-            model: Hash of the weights that speak now.
+            model: Of `model_hash`, what speaks now.
 
         Raises:
             ValueError: A line other than the last is broken.
@@ -161,9 +162,10 @@ def _key(knobs: Mapping[str, Any], text: str, seed: int) -> str:
     return json.dumps([knobs, text, seed], sort_keys=True)
 
 
-def model_hash(model: str) -> str:
-    """Return the hash of a model's weights."""
-    return load_speech_model(model, torch.device("cpu")).sha256
+def model_hash(settings: Settings) -> str:
+    """Return what the codes depend on beside the request: the weights, and how they are held."""
+    speech = load_speech_model(settings.model, torch.device("cpu"))
+    return f"{speech.sha256} {settings.weights}"
 
 
 def plan(settings: Sequence[Setting], texts: Sequence[str], seeds: int) -> list[Task]:
@@ -174,20 +176,20 @@ def plan(settings: Sequence[Setting], texts: Sequence[str], seeds: int) -> list[
 
 
 def record(
-    tasks: Sequence[Task], file: TakeFile, *, model: str, workers: int, minutes: float
+    tasks: Sequence[Task], file: TakeFile, *, settings: Settings, workers: int, minutes: float
 ) -> None:
     """Make the takes that are missing, and say so on stderr, one line each.
 
     Args:
         tasks: In order.
         file: Where they go, each as it comes.
-        model: Folder of the model.
+        settings: Which model, and how it runs.
         workers: Processes, one thread each.
         minutes: After which none is begun any more.
     """
     missing = [task for task in tasks if file.find(task) is None]
     print(f"{len(tasks)} takes, {len(tasks) - len(missing)} there already", file=sys.stderr)
-    for number, take in enumerate(_make(missing, model, workers, minutes), 1):
+    for number, take in enumerate(_make(missing, settings, workers, minutes), 1):
         file.add(take)
         row = take.judgement
         flaws = [name for name, there in vars(row.ending).items() if there]
@@ -199,12 +201,14 @@ def record(
         )
 
 
-def _make(tasks: Iterable[Task], model: str, workers: int, minutes: float) -> Iterator[Take]:
+def _make(
+    tasks: Iterable[Task], settings: Settings, workers: int, minutes: float
+) -> Iterator[Take]:
     """Yield takes as they come, none begun after the time is up."""
     ends_s = monotonic() + 60 * minutes
     waiting = iter(tasks)
     context = multiprocessing.get_context("spawn")  # forked threads of torch would hang
-    with ProcessPoolExecutor(workers, context, _open_booth, (model,)) as pool:
+    with ProcessPoolExecutor(workers, context, _open_booth, (settings,)) as pool:
         running = {pool.submit(_take, task) for task in islice(waiting, workers)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -217,8 +221,8 @@ def _make(tasks: Iterable[Task], model: str, workers: int, minutes: float) -> It
 _booths: list[Booth] = []  # of this worker process, which makes one when it begins
 
 
-def _open_booth(model: str) -> None:
-    _booths.append(Booth(model))
+def _open_booth(settings: Settings) -> None:
+    _booths.append(Booth(settings))
 
 
 def _take(task: Task) -> Take:

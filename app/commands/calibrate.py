@@ -84,22 +84,13 @@ def _measure(settings: Settings, task: "Task", presets: Presets) -> "Calibration
     Raises:
         CommandError: The model cannot be loaded.
     """
-    import torch
-
     from app.calibration import Calibration
-    from app.engine.synthesis import Synthesizer, choose_device
-    from models.checkpoints import CheckpointError, open_speech_model
+    from app.main import load_synthesizer
+    from models.checkpoints import CheckpointError
 
-    torch.set_num_threads(settings.threads)
-    device = choose_device(settings.device)
     try:
-        speech = open_speech_model(
-            settings.model, device, cache=Path(settings.cache), offline=settings.offline
-        )
-        synthesizer = Synthesizer(
-            speech, device, max_text_chars=settings.max_text_chars, presets=presets
-        )
+        synthesizer = load_synthesizer(settings, presets)
     except CheckpointError as error:
         raise CommandError(f"model: {error}") from error
     with tqdm(total=2 * task.count, unit=" utterances", disable=None, leave=False) as bar:
-        return Calibration.measure(speech, synthesizer, task, on_utterance=bar.update)
+        return Calibration.measure(synthesizer, task, on_utterance=bar.update)

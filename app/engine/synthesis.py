@@ -72,6 +72,11 @@ class Synthesizer:
             "int8" if is_quantized(speech.model) else "float32",
         )
 
+    @property
+    def silent_codes(self) -> tuple[int, ...]:
+        """The codes of level 0 that are silence, as measured on the codec."""
+        return tuple(torch.nonzero(self._silent)[:, 0].tolist())
+
     @classmethod
     def load(
         cls,
@@ -90,6 +95,7 @@ class Synthesizer:
         Args:
             model: A folder, a published file, or a name of the hub.
             device: Where it runs.
+            weights: Of the language model's matrices, on a CPU.
             threads: Of one step.
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
@@ -216,6 +222,12 @@ class Synthesizer:
             (
                 "penalty_includes_prompt",
                 params.penalty_includes_prompt,
+                prompted,
+                "the model hears no prompt of this voice: {} must be false",
+            ),
+            (
+                "prompt_as_prefix",
+                params.prompt_as_prefix,
                 prompted,
                 "the model hears no prompt of this voice: {} must be false",
             ),

@@ -10,10 +10,13 @@ from app.calibration import PERCENTILES, SENTENCES, THRESHOLDS, Task, read_sente
 from app.cli import main
 from app.engine.job import SpeechJob
 from app.engine.synthesis import Synthesizer
+from app.main import load_synthesizer
 from app.preset_files import read_presets
+from app.settings import Settings
 from models.checkpoints import load_codec
 from models.silence import silent_codes
 from samplers.params import SamplingParams, resolve
+from samplers.presets import PRESETS
 
 TEXTS = ["Hello.", "Good bye."]
 
@@ -32,7 +35,7 @@ def written(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def synthesizer(toy: Path) -> Synthesizer:
-    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=100)
+    return load_synthesizer(Settings(model=str(toy)), PRESETS)
 
 
 def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:

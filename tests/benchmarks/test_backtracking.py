@@ -37,3 +37,5 @@ def test_shares_and_differences_are_those_of_a_count() -> None:
         off[:5], [take(text, stuck=number < 3) for number, text in enumerate(texts[:5])]
     )
     assert "At least halved: no." in table
+    _, table = compare(off[4:], on[4:])
+    assert "At least halved: there was nothing to halve." in table
