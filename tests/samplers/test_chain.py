@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -15,7 +13,6 @@ from samplers.entropix import AttentionStatistics
 from samplers.params import BannedSequence, SamplingParams
 from samplers.trace import Trace
 from tests.samplers.harness import attention
-from tests.samplers.strategies import hard_logits, sampling_params
 
 STOP, VOCAB = 16, 17
 SILENT = torch.arange(VOCAB - 1) % 5 == 0
@@ -281,20 +278,3 @@ def test_a_step_never_makes_the_host_wait_for_the_device() -> None:
     with NoWaiting():
         for _ in range(3):
             sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)
-
-
-# Without shrinking, which would take minutes for inputs of this size.
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(st.data())
-def test_any_params_any_logits_any_history_give_a_legal_token(data: st.DataObject) -> None:
-    rows = data.draw(st.integers(1, 4))
-    params = [data.draw(sampling_params()) for _ in range(rows)]
-    sampler = make(params, max_frames=6)
-    for _ in range(data.draw(st.integers(1, 7))):
-        heads = data.draw(
-            st.lists(st.lists(st.floats(), min_size=4, max_size=4), min_size=rows, max_size=rows)
-        )
-        codes = sampler.step(data.draw(hard_logits(rows, VOCAB)), attention=attention(heads))
-        assert ((codes >= 0) & (codes < VOCAB)).all()
-        for row, code in enumerate(codes.tolist()):
-            assert code == STOP or code not in params[row].ban_tokens

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.chain import ArSampler
@@ -13,6 +15,7 @@ from samplers.entropix_knobs import EntropixKnobs
 from samplers.params import SamplingParams
 from samplers.trace import Trace
 from tests.samplers.harness import attention
+from tests.samplers.strategies import hard_logits, sampling_params
 from tests.samplers.test_chain import ALWAYS_HELV
 
 VOCAB, STOP = 64, 63
@@ -246,3 +249,36 @@ def test_the_table_of_differences_names_every_knob() -> None:
 def test_every_knob_makes_a_difference(knob: str) -> None:
     value, others = DIFFERENCES[knob]
     assert spoken(others) != spoken(others | {knob: value})
+
+
+# Without shrinking, which would take minutes for inputs of this size.
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.data())
+def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 3))
+    entropix = st.fixed_dictionaries({
+        "entropix": st.just(True),
+        "entropix_action": st.sampled_from(["temperature", "resample", "pause"]),
+        "entropix_low_varentropy": st.sampled_from([0.0, 0.1, 1e3]),
+        "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
+        "entropix_pause_silence": st.integers(1, 2),
+    })
+    params = [
+        data.draw(sampling_params()).model_copy(update=data.draw(entropix)) for _ in range(rows)
+    ]
+    sampler = ArSampler(
+        params, range(rows), stop_token=16, vocab_size=17, max_frames=6,
+        silent=torch.tensor(data.draw(st.lists(st.booleans(), max_size=17))).bool(),
+    )  # fmt: skip
+    number = st.floats() | st.floats(0, 9)
+    heads = st.lists(st.lists(number, min_size=4, max_size=4), min_size=rows, max_size=rows)
+    for _ in range(data.draw(st.integers(1, 7))):
+        codes = sampler.step(
+            data.draw(hard_logits(rows, 17)), attention=attention(data.draw(heads))
+        )
+        for row, code in enumerate(codes.tolist()):
+            assert 0 <= code < 17
+            assert code == 16 or code not in params[row].ban_tokens
+        if data.draw(st.booleans()):
+            row = data.draw(st.integers(0, rows - 1))
+            sampler.rewind(row, data.draw(st.integers(0, int(sampler.lengths[row]))))
