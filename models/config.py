@@ -69,6 +69,9 @@ class ModelConfig(_Shape):
     max_prompt_frames: int = Field(
         225, ge=0, description="Frames of the voice that the model was trained to hear; 0 is none."
     )
+    shared_tables: bool = Field(
+        False, description="Codes of the prompt use the finer levels' tables of the response."
+    )
     has_null_condition: bool = Field(False, description="Trained for guidance by dropped text.")
     nar_has_null_condition: bool = Field(
         False, description="The same of the finer levels: prompt and text dropped together."

@@ -68,9 +68,8 @@ class Valle(nn.Module):
             nn.Embedding(codes + (table == 0), width) for table in range(levels)
         )
         self.response = cast("Sequence[nn.Embedding]", response)
-        prompt = nn.ModuleList(
-            nn.Embedding(codes, width) for _ in range(levels if config.max_prompt_frames else 0)
-        )
+        own_tables = config.max_prompt_frames and not config.shared_tables
+        prompt = nn.ModuleList(nn.Embedding(codes, width) for _ in range(levels * bool(own_tables)))
         self.prompt = cast("Sequence[nn.Embedding]", prompt)
         self.transformer = Transformer(config)
         self.heads = nn.ModuleList(
@@ -108,9 +107,10 @@ class Valle(nn.Module):
             "phn": self.phonemes(torch.tensor(phoneme_ids, device=device)),
         }
         if prompt is not None and len(prompt):
-            if not self.prompt:
+            if not self.config.max_prompt_frames:
                 raise ValueError("this model takes no voice prompt")
-            segments["prom"] = self._embed(self.prompt, prompt, level, self.config.prompt_sums)
+            tables = self.response[1:] if self.config.shared_tables else self.prompt
+            segments["prom"] = self._embed(tables, prompt, level, self.config.prompt_sums)
         parts, positions, blocks = [], [], []
         total = before_words = 0
         for name in self.config.segments[:-1]:
