@@ -47,6 +47,7 @@ CONFIG = ModelConfig(
     phonemes=ENGLISH_SYMBOLS,
     max_phonemes=100,  # 99 of 100 sentences of the corpus
     max_prompt_frames=225,
+    shared_tables=True,
     has_null_condition=True,
     nar_has_null_condition=True,
     preset="builtin",
