@@ -53,7 +53,7 @@ CONFIG = ModelConfig(
     preset="builtin",
 )
 POSITIONS = 4500  # of a batch, padding included
-SHARES = {"speech": 0.5, "kokoro": 0.5}  # of the rows, by corpus
+SHARES = {"speech": 0.6, "kokoro": 0.4}  # of the rows, by corpus
 # The words hang on level 0, and more on the coarse levels than on the finest, which are close to
 # noise: after a third of the run they no longer gain.
 AR_SHARE = 0.65
