@@ -141,6 +141,22 @@ class Valle(nn.Module):
             return replace(prefix, shared=len(prefix) - 1)
         return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
 
+    def begin(self, prefix: Prefix, codes: Tensor) -> Prefix:
+        """Return a prefix of level 0 after which the response has begun already.
+
+        Args:
+            prefix: Made for level 0.
+            codes: ``[T]`` int64 of the frames before the first that is to be predicted.
+        """
+        start = prefix.response_start
+        frames = torch.arange(start, start + len(codes), device=codes.device)
+        return Prefix(
+            torch.cat([prefix.embeddings, self.embed_response(codes[:, None], 0)]),
+            torch.cat([prefix.positions, frames]),
+            torch.cat([prefix.blocks, self.response_blocks(start, len(codes))]),
+            start + len(codes),
+        )
+
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         """Return the response's embeddings ``[T, D]`` as the given level sees it.
 
@@ -226,7 +242,7 @@ class Valle(nn.Module):
             ``[LENGTH_TOKENS]``: ten digits and the stop.
         """
         hidden = self._run(prefix, self.length_digits(digits), None)
-        return self.length_head(hidden[-1])
+        return self.length_head(hidden[-1:])[0]
 
     def lay_out_for_steps(self) -> None:
         """Store every matrix column by column; shapes and state dict stay as they are.

@@ -364,6 +364,16 @@ class _Flat(Knobs):
         group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
     )
 
+    context_utterances: int = knob(
+        0, "How many of the utterances before the AR reads again, text and codes, to go on in "
+        "their tone; slower by their length.",
+        group="context", off=0, unit="utterances", step=1, ge=0, le=8,
+    )
+    prompt_as_prefix: bool = knob(
+        False, "The AR takes the voice's prompt for the beginning of what it says, not for an "
+        "example of the voice.",
+        group="context", off=False,
+    )
     pause_s: float = knob(
         0.25, "Silence between two utterances where the text asks for none in particular; changes "
         "no code.",

@@ -15,6 +15,7 @@ from app.engine.backtracking import Backtracker
 from app.engine.job import Backtrack, TraceColumns
 from app.engine.masked import draw_masked
 from models.cache import KVCache
+from models.config import BOS_ID, EOS_ID
 from models.valle import Prefix, Valle
 from samplers.chain import ArSampler
 from samplers.entropix import AttentionStatistics
@@ -27,6 +28,19 @@ FinishReason = Literal["stop", "length", "stuck", "cancelled"]
 
 OnFrame = Callable[[int], bool]
 """Called with the count after every frame; False stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An utterance that was spoken before.
+
+    Attributes:
+        phoneme_ids: With the begin and end marks.
+        codes: ``[T]`` int64 of level 0.
+    """
+
+    phoneme_ids: Sequence[int]
+    codes: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,7 @@ class Piece:
         language: Its index in the model's languages.
         trace: Whether to record what is seen and done at every token of the AR.
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
+        before: Utterances that the AR reads again, to go on from them.
     """
 
     phoneme_ids: Sequence[int]
@@ -54,10 +69,31 @@ class Piece:
     language: int = 0
     trace: bool = False
     silent: Tensor | None = None
+    before: Sequence[Said] = ()
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Assemble what stands before the response."""
         return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
+
+    def ar_prefixes(self, model: Valle) -> list[Prefix]:
+        """Assemble what stands before the first frame that the AR draws; twice if guided.
+
+        What was said before reads as one utterance with this one: the marks between them are left
+        out. A prompt that begins the response is no segment of its own (e-c-k-e-r/vall-e).
+        """
+        begun = [said.codes for said in self.before]
+        prompt = self.prompt
+        if self.params.prompt_as_prefix and prompt is not None:
+            begun, prompt = [prompt[:, 0], *begun], None
+        ids = [BOS_ID]
+        for part in (*(said.phoneme_ids for said in self.before), self.phoneme_ids):
+            ids += part[1:-1]
+        prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
+        if self.params.cfg_strength > 1:
+            prefixes.append(model.null_prefix(0, language=self.language))
+        if not begun:
+            return prefixes
+        return [model.begin(prefix, torch.cat(begun)) for prefix in prefixes]
 
     def backtracker(self, model: Valle) -> Backtracker:
         """Make what notices that this utterance is stuck."""
@@ -138,9 +174,7 @@ class _Ar:
         """Read the prefix, or both."""
         self._model, self._piece, self._trace = model, piece, trace
         config, params, device = model.config, piece.params, model.separator.device
-        self._prefixes = [piece.prefix(model, 0)]
-        if params.cfg_strength > 1:
-            self._prefixes.append(model.null_prefix(0, language=piece.language))
+        self._prefixes = piece.ar_prefixes(model)
         self._slots = range(len(self._prefixes))
         max_length = max(map(len, self._prefixes)) + piece.max_frames
         self._cache = KVCache(config, slots=len(self._slots), max_length=max_length, device=device)

@@ -3,13 +3,14 @@
 import hashlib
 import math
 import sys
+from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from app.engine.decode import Decoded, Piece, decode_utterance
+from app.engine.decode import Decoded, Piece, Said, decode_utterance
 from app.engine.job import (
     AudioChunk,
     FinishReason,
@@ -66,6 +67,7 @@ class Run:
         self._sound = SoundMaker(speech.codec, plan.params.pause_s)
         self._digest = hashlib.sha256()
         self._spoken: list[SpokenUtterance] = []
+        self._said: deque[Said] = deque(maxlen=plan.params.context_utterances)
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = 0.0
@@ -163,12 +165,14 @@ class Run:
             language=config.languages.index(plan.language),
             trace=plan.job.trace,
             silent=self._silent,
+            before=tuple(self._said),
         )
         codebooks = self._speech.codec.quantizer.codebooks
         decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)
         self._ar_s += decoded.ar_s
         self._nar_s += decoded.nar_s
         self._note(decoded.finish_reason)
+        self._said.append(Said(ids, decoded.codes[:, 0]))
         self._frames += len(decoded.codes)
         self._frames_left -= len(decoded.codes)
         return decoded

@@ -41,8 +41,8 @@ STUCK = {
 SWAYING = STUCK | {"ban_sequences": [{"codes": [5, 5]}], "temperature": 0.0}
 DYNAMIC = {"min_temperature": 0.05, "temperature": 1.5, "dynatemp_center": 0.05}
 MASKED = {"level_0": "masked", "nar_len_frames": 12, "nar_len_steps": 6}
-# The toy tells a length of one frame for this text, of billions for others.
-TOLD = {"level_0": "masked", "input": "Hello."}
+# The toy tells a length of no frames for this text, of billions for others.
+TOLD = {"level_0": "masked", "input": "Water."}
 MASKED_DRAWN = MASKED | {"nar_len_temperature": 1.0}
 # The state of entropix that every code is in.
 ADAPTIVE = {"entropix": True, "entropix_low_varentropy": 0.0, "entropix_high_varentropy": 99.0}
@@ -143,6 +143,8 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "nar_cfg_strength": (3.0, FINER),
     # A greedy draw does not see the spread.
     "nar_cfg_rescale": (0.0, DRAWN | {"nar_cfg_strength": 3.0}),
+    "context_utterances": (1, SHORT | {"input": "Hi. You.", "min_frames": 9}),
+    "prompt_as_prefix": (True, {}),
     "pause_s": (1.0, SHORT | {"input": "Hi. You."}),
     "level_0": ("masked", {}),
     "nar_len_steps": (2, MASKED),
@@ -157,7 +159,7 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "nar_len_min_p": (0.7, MASKED_DRAWN),
     "nar_len_score": ("likeliest", MASKED_DRAWN),
     "nar_len_masked_only": (False, MASKED_DRAWN),
-    "nar_len_remask": (True, MASKED),
+    "nar_len_remask": (True, MASKED | {"nar_len_frames": 24}),
     "entropix": (True, {}),
     "entropix_action": ("resample", HELV),
     "entropix_low_entropy": (0.0, LELV),
@@ -207,6 +209,7 @@ REFUSED: Knobs = {
     "cfg_strength": 1.5,
     "nar_cfg_strength": 1.5,
     "penalty_includes_prompt": True,
+    "prompt_as_prefix": True,
     "level_0": "masked",
 }
 
