@@ -59,11 +59,11 @@ def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
     return ((ratio.log() + mu * math.log(2)) / s.clamp(min=1e-3)).clamp_(max=log_n)
 
 
-def version_2_floor(ordered: Tensor, mu: Tensor) -> Tensor:
+def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
     """The logit of a code whose surprise is mu, or the best if none is that likely.
 
     Args:
-        ordered: ``(B, V)`` float32 logits, largest first.
+        logits: ``(B, V)`` float32, in any order.
         mu: ``(B, 1)`` float32 bits.
 
     Returns:
@@ -71,8 +71,8 @@ def version_2_floor(ordered: Tensor, mu: Tensor) -> Tensor:
 
     Source: the author's notebook, basusourya/mirostat.
     """
-    floor = ordered.logsumexp(-1, keepdim=True) - mu * math.log(2)
-    return torch.minimum(floor, ordered[:, :1])
+    floor = logits.logsumexp(-1, keepdim=True) - mu * math.log(2)
+    return torch.minimum(floor, logits.amax(-1, keepdim=True))
 
 
 def update(mu: Tensor, log_prob: Tensor, tau: Tensor, eta: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from samplers.entropix import Decision
 from samplers.entropix_step import EntropixStep
 from samplers.order import PENALTIES, Order, arrange
 from samplers.rows import Rows
-from samplers.scores import Scores
-from samplers.steps import FIXED, MOVABLE, Step
+from samplers.scores import Scores, Step
+from samplers.steps import FIXED, MOVABLE
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,18 @@ from torch import Tensor
 from samplers import filters
 
 
-def nucleus(logits: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
-    """Keep the likeliest codes until they sum to ``top_p``, and ``top_k`` of them at most.
+def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """The last logit of the likeliest codes that sum to ``top_p``, ``top_k`` of them at most.
 
     Args:
-        logits: ``(B, V)`` float32.
-        top_p: ``(B, 1)`` float32; 0 keeps one code.
-        top_k: ``(B, 1)`` int64.
+        ordered: ``(B, V)`` of `samplers.filters.descending`.
+        top_p: ``(B, 1)`` float32; 0 keeps one code, infinity (not 1) all.
+        top_k: ``(B, 1)`` int64; V or more keeps all.
 
     Returns:
-        ``(B, V)``.
+        ``(B, 1)``.
     """
-    ordered = filters.descending(logits)
-    floor = torch.maximum(filters.top_p_floor(ordered, top_p), filters.top_k_floor(ordered, top_k))
-    return filters.keep_from(logits, floor)
+    return torch.maximum(filters.top_p_floor(ordered, top_p), filters.top_k_floor(ordered, top_k))
 
 
 def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tensor:
@@ -47,7 +45,7 @@ def fallback(logits: Tensor, codes: Tensor, mask_first: Tensor) -> Tensor:
     """The row that the second draw is from: all codes, without the first one if so asked.
 
     Args:
-        logits: ``(B, V)`` float32, before `nucleus`.
+        logits: ``(B, V)`` float32, before `nucleus_floor`.
         codes: ``(B, 1)`` int64, what the first draw gave.
         mask_first: ``(B, 1)`` bool.
 

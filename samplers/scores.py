@@ -1,5 +1,6 @@
 """The scores of a group of rows on their way through the chain."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 import torch
@@ -93,3 +94,7 @@ class Scores:
     def ones(self) -> Tensor:
         """A ``(B, 1)`` float32 of ones on the scores' device."""
         return torch.ones(self.lengths.shape, dtype=torch.float32, device=self.logits.device)
+
+
+Step = Callable[[Scores], None]
+"""What a step of the chain does to the scores, in place."""

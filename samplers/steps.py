@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 import torch
 
 from samplers import filters, penalties, repeats
-from samplers import temperature as temperatures
 from samplers.draw import Draw
 from samplers.order import StepName
 from samplers.rows import ALL, Rows, within
-from samplers.scores import Scores
+from samplers.scores import Scores, Step
+from samplers.temperature_step import temperature_step
 
-Step = Callable[[Scores], None]
 Builder = Callable[[Rows], Step | None]
 
 
@@ -172,37 +171,6 @@ def _top_n_sigma(rows: Rows) -> Step | None:
     return lambda scores: scores.keep_from(filters.top_n_sigma_floor(scores.logits, n))
 
 
-def _temperature(rows: Rows) -> Step | None:
-    if not any(rows.any(feature) for feature in ("temperature", "dynatemp", "entropix")):
-        return None
-    greedy = rows.flags([p.temperature <= 0 for p in rows.params])
-    fixed = rows.column([p.temperature if p.temperature > 0 else 1.0 for p in rows.params])
-    moves = [p.dynatemp_mode if rows.on("dynatemp", p) else "fixed" for p in rows.params]
-    by_best = rows.flags([mode == "sigmoid" for mode in moves])
-    by_entropy = rows.flags([mode == "entropy" for mode in moves])
-    low = rows.column([p.min_temperature for p in rows.params])
-    slope = rows.column([p.dynatemp_slope for p in rows.params])
-    center = rows.column([p.dynatemp_center for p in rows.params])
-    exponent = rows.column([p.dynatemp_exponent for p in rows.params])
-
-    def step(scores: Scores) -> None:
-        logits, divisor = scores.logits, scores.moved("temperature", fixed)
-        cold = greedy if scores.knobs is None else divisor <= 0
-        if by_best is not None:
-            moved = temperatures.dynamic_sigmoid(logits, low, fixed, slope, center)
-            divisor = torch.where(by_best, moved, divisor)
-        if by_entropy is not None:
-            moved = temperatures.dynamic_entropy(logits, low, fixed, exponent)
-            divisor = torch.where(by_entropy, moved, divisor)
-        scaled = temperatures.scale(logits, divisor)
-        if cold is not None:
-            scaled = torch.where(cold, temperatures.only_best(logits), scaled)
-        scores.replace(scaled)
-        scores.divisor = divisor if cold is None else divisor.masked_fill(cold, 0.0)
-
-    return step
-
-
 def _top_k(rows: Rows) -> Step | None:
     if not (rows.any("top_k") or rows.any("entropix")):
         return None
@@ -284,7 +252,7 @@ MOVABLE: Mapping[StepName, Builder] = {
     "no_repeat_ngram": _no_repeat_ngram,
     "length_penalty": _length_penalty,
     "top_n_sigma": _top_n_sigma,
-    "temperature": _temperature,
+    "temperature": temperature_step,
     "top_k": _top_k,
     "top_p": _top_p,
     "min_p": _min_p,

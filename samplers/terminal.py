@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from samplers import mirostat, ras
+from samplers import filters, mirostat, ras
 from samplers.draw import Draw, categorical, greedy
 from samplers.redraw import Redraw
 from samplers.rows import Rows
@@ -87,7 +87,7 @@ class Mirostat:
         self._active = rows.column([rows.on("mirostat", p) for p in rows.params])
         self._version_1 = rows.flags([p.mirostat_mode == 1 for p in rows.params])
         self._version_2 = rows.flags([p.mirostat_mode == 2 for p in rows.params])
-        self._truncated = rows.column([p.mirostat_surprise == "truncated" for p in rows.params])
+        self._truncated = rows.flags([p.mirostat_surprise == "truncated" for p in rows.params])
         self._tau = rows.column([p.mirostat_tau for p in rows.params])
         self._eta = rows.column([p.mirostat_eta for p in rows.params])
         self.mu = 2 * self._tau
@@ -97,21 +97,22 @@ class Mirostat:
 
     def truncate(self, scores: Scores) -> None:
         """Remove what is too surprising."""
-        self._full, ordered = scores.logits, scores.ordered
+        self._full = scores.logits
         floor = torch.full_like(self.mu, -torch.inf)
         if self._version_1 is not None:
-            lowest = mirostat.version_1_floor(ordered, self.mu, self._vocab_size)
+            lowest = mirostat.version_1_floor(scores.ordered, self.mu, self._vocab_size)
             floor = torch.where(self._version_1 & self._active, lowest, floor)
         if self._version_2 is not None:
-            lowest = mirostat.version_2_floor(ordered, self.mu)
+            lowest = mirostat.version_2_floor(scores.logits, self.mu)
             floor = torch.where(self._version_2 & self._active, lowest, floor)
         scores.keep_from(floor)
 
     def update(self, scores: Scores, codes: Tensor) -> None:
         """Correct mu by the surprise of what was drawn, ``(B, 1)`` int64."""
-        full = self._full.log_softmax(-1).gather(-1, codes)
-        kept = scores.logits.log_softmax(-1).gather(-1, codes)
-        log_prob = torch.where(self._truncated, kept, full)
+        log_prob = self._full.log_softmax(-1).gather(-1, codes)
+        if self._truncated is not None:
+            kept = scores.logits.log_softmax(-1).gather(-1, codes)
+            log_prob = torch.where(self._truncated, kept, log_prob)
         # A row from which nothing could be drawn has no surprise to learn from.
         log_prob = torch.where(log_prob.isfinite(), log_prob, -self._tau * math.log(2))
         moved = mirostat.update(self.mu, log_prob, self._tau, self._eta)
@@ -137,8 +138,8 @@ class RepetitionAware:
     def draw(self, scores: Scores) -> Drawn:
         """Draw from the nucleus, and anew from all codes where that repeats too soon."""
         logits, width = scores.logits, scores.logits.shape[-1]
-        nucleus = ras.nucleus(logits, self._top_p, self._top_k)
-        narrow = torch.where(self._active, nucleus, logits)
+        floor = ras.nucleus_floor(scores.ordered, self._top_p, self._top_k)
+        narrow = filters.keep_from(logits, floor.masked_fill(~self._active, -torch.inf))
         first = categorical(narrow, scores.noise(Draw.CODE, width))[:, None]
         again = ras.repeats(first, scores.recent, self._window, self._tau) & self._active
         wide = ras.fallback(logits, first, self._mask_first)

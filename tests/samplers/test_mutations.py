@@ -149,9 +149,10 @@ def _surprise_of_the_wrong_distribution(patch: Patch) -> None:
     right = terminal.Mirostat.update
 
     def update(self: terminal.Mirostat, scores: Scores, codes: Tensor) -> None:
-        self._truncated = ~self._truncated
+        truncated = self._truncated
+        self._truncated = torch.ones_like(self._active) if truncated is None else None
         right(self, scores, codes)
-        self._truncated = ~self._truncated
+        self._truncated = truncated
 
     patch.setattr(terminal.Mirostat, "update", update)
 

@@ -54,7 +54,7 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
             history.codes[row, : len(case["history"])] = torch.tensor(case["history"])
             history.rewind(row, len(case["history"]))
         scores = sampler._scores(stack([case["logits"] for case in cases]))
-        sampler._process(scores, tracing=False)
+        sampler._pipeline.run(scores, tracing=False)
         assert kept(scores.logits) == [case["expected"]["kept"] for case in cases]
         assert_probs(scores.logits, [case["expected"]["probs"] for case in cases])
 

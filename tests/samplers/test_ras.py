@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from samplers import ras
+from samplers.filters import descending, keep_from
 from samplers.params import SamplingParams
 from samplers.rows import Rows
 from samplers.terminal import Terminal
@@ -27,7 +28,8 @@ def test_golden_nucleus_and_repeats_in_one_batch(golden: Path) -> None:
         name: torch.tensor([[case["params"][name]] for case in cases])
         for name in cases[0]["params"]
     }
-    nucleus = ras.nucleus(logits, columns["top_p"].float(), columns["top_k"])
+    floor = ras.nucleus_floor(descending(logits), columns["top_p"].float(), columns["top_k"])
+    nucleus = keep_from(logits, floor)
     assert kept(nucleus) == [sorted(case["expected"]["nucleus"]) for case in cases]
     recent = newest_first([case["history"] for case in cases])
     for row, case in enumerate(cases):
@@ -48,9 +50,8 @@ def test_golden_output_distributions_follow_from_the_two_draws(
     for case in load(golden, "ras"):
         logits, expected = stack([case["logits"]]), case["expected"]
         knobs = case["params"]
-        nucleus = ras.nucleus(
-            logits, torch.tensor([[float(knobs["top_p"])]]), torch.tensor([[knobs["top_k"]]])
-        )
+        top_p, top_k = torch.tensor([[float(knobs["top_p"])]]), torch.tensor([[knobs["top_k"]]])
+        nucleus = keep_from(logits, ras.nucleus_floor(descending(logits), top_p, top_k))
         probs = torch.zeros(logits.shape[1])
         for code, chance in enumerate(nucleus.softmax(-1)[0]):
             if expected["repeats"].get(str(code)):
