@@ -106,7 +106,7 @@ class Chart:
 CHARTS = (
     Chart(
         "length_penalty",
-        (-1.5, -0.75, 0.0, 0.75, 1.5),
+        (-2.0, -1.0, 0.0, 1.0, 2.0),
         (PACE, WER),
         {"additive": {**BUILTIN, "length_penalty_mode": "additive"}},
     ),
