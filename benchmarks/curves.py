@@ -26,6 +26,7 @@ def draw(
     figure = Figure(figsize=(4.2 * len(panels), 3.0), layout="constrained")
     every = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (measure, lines) in zip(every, panels.items(), strict=True):
+        top = max((found.high for points in lines.values() for _, found, _ in points), default=0)
         for line, points in lines.items():
             at = np.array([value for value, *_ in points])
             values = np.array([[found.value, found.low, found.high] for _, found, _ in points])
@@ -33,7 +34,7 @@ def draw(
             axes.errorbar(at, values[:, 0], spread, marker="o", capsize=3, label=line)
         axes.set_xlabel(knob)
         axes.set_title(measure, fontsize="medium")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * top or 1)
         axes.grid(alpha=0.25)
         if len(lines) > 1:
             axes.legend(fontsize="small")
