@@ -4,17 +4,11 @@ Every random number is a hash of where it is used: (seed, utterance, candidate, 
 stream, (step, position, attempt, draw) a place in it, and the code's id the entry. There is no
 generator and no state, so a draw depends neither on the batch, nor on the slot, nor on what was
 drawn before, and a rewound place is drawn afresh by counting its attempt.
-
-The hash is written twice, with the same bits: in torch for a device, and in NumPy for the host,
-where it is some forty small operations, each of which costs NumPy a quarter of what it costs torch.
 """
 
-from collections.abc import Sequence
 from enum import IntEnum
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 _WORD = (1 << 64) - 1
@@ -23,10 +17,6 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 # Odd 64-bit constants, one an axis of a place: the fractional parts of the square roots of 2, 3, 5
 # and 7, made odd.
 _AXES = (0x6A09E667F3BCC909, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1)
-_U64_GOLDEN, _U64_AXES = np.uint64(_GOLDEN), tuple(map(np.uint64, _AXES))
-_U64_MIX, _U64_SHIFTS = tuple(map(np.uint64, _MIX)), tuple(map(np.uint64, (30, 27, 31)))
-# The largest fractions round to 1 in float32, which a race would turn into infinity.
-_LARGEST = 1 - 2.0**-24
 
 
 class Stage(IntEnum):
@@ -109,57 +99,18 @@ def uniform(
 
     Source: the finaliser of splitmix64, Steele, Lea and Flood 2014 (variant 13 of Stafford).
     """
-    hashed = _on_host if keys.device.type == "cpu" else _on_device
-    return hashed(keys, width, (step, position, attempt, draw))
-
-
-def _on_device(keys: Tensor, width: int, place: Sequence[Tensor | int]) -> Tensor:
-    """`uniform` in torch, without an operation that waits for the device."""
     offset, words = 0, keys
-    for axis, count in zip(_AXES, place, strict=True):
+    for axis, count in zip(_AXES, (step, position, attempt, draw), strict=True):
         if isinstance(count, Tensor):
-            words = words + count * _signed(axis)
+            words = words.add(count, alpha=_signed(axis))
         else:
             offset += count * axis
     words = words + _signed(offset & _WORD)
     entries = torch.arange(1, width + 1, device=keys.device).mul_(_signed(_GOLDEN))
     bits = _mix(_mix(words) + entries)
     fraction = (bits >> 24).bitwise_and_((1 << 40) - 1).to(torch.float32)
-    return fraction.add_(0.5).mul_(2.0**-40).clamp_(max=_LARGEST)
-
-
-def _on_host(keys: Tensor, width: int, place: Sequence[Tensor | int]) -> Tensor:
-    """`uniform` in NumPy, bit for bit what `_on_device` gives."""
-    offset, words = 0, _words(keys)
-    for axis, count in zip(_U64_AXES, place, strict=True):
-        if isinstance(count, Tensor):
-            words = words + _words(count) * axis
-        else:
-            offset += count * int(axis)
-    words = words + np.uint64(offset & _WORD)
-    entries = np.arange(1, width + 1, dtype=np.uint64) * _U64_GOLDEN
-    bits = _mix_words(_mix_words(words) + entries)
-    bits >>= np.uint64(24)
-    # Below 2^40 both views are the same numbers; the signed ones convert twice as fast.
-    fraction = bits.view(np.int64).astype(np.float32)
-    fraction += np.float32(0.5)
-    fraction *= np.float32(2.0**-40)
-    return torch.from_numpy(np.minimum(fraction, np.float32(_LARGEST), out=fraction))
-
-
-def _words(numbers: Tensor) -> NDArray[np.uint64]:
-    return numbers.numpy().view(np.uint64)
-
-
-def _mix_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`_mix_int` for words of any shape, in place."""
-    first, second, third = _U64_SHIFTS
-    words ^= words >> first
-    words *= _U64_MIX[0]
-    words ^= words >> second
-    words *= _U64_MIX[1]
-    words ^= words >> third
-    return words
+    # The largest fractions round to 1 in float32, which a race would turn into infinity.
+    return fraction.add_(0.5).mul_(2.0**-40).clamp_(max=1 - 2.0**-24)
 
 
 def greedy(logits: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samplers.draw import Stage, _on_device, _on_host, categorical, greedy, stream_key, uniform
+from samplers.draw import Stage, categorical, greedy, stream_key, uniform
 from tests.samplers.harness import load, stack
 
 WORD = (1 << 64) - 1
@@ -31,13 +31,18 @@ WORDS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.integers(0, 2**40)
 
 
-@given(st.lists(st.tuples(WORDS, COUNTS, COUNTS), min_size=1, max_size=4), COUNTS, COUNTS)
-def test_the_host_and_a_device_hash_to_the_same_bits(
-    rows: list[tuple[int, int, int]], position: int, draw: int
+@given(WORDS, st.tuples(COUNTS, COUNTS, COUNTS, COUNTS))
+def test_a_place_is_the_same_in_numbers_and_in_tensors(
+    key: int, place: tuple[int, int, int, int]
 ) -> None:
-    keys, step, attempt = (torch.tensor(column)[:, None] for column in zip(*rows, strict=True))
-    place = (step, position, attempt, draw)
-    assert torch.equal(_on_host(keys, 33, place), _on_device(keys, 33, place))
+    keys = torch.tensor([[key]])
+    step, position, attempt, draw = place
+    tensors = [torch.tensor([[count]]) for count in place[:3]]
+    noise = uniform(keys, 9, step=step, position=position, attempt=attempt, draw=draw)
+    again = uniform(
+        keys, 9, step=tensors[0], position=tensors[1], attempt=tensors[2], draw=draw
+    )  # fmt: skip
+    assert torch.equal(noise, again)
 
 
 def test_golden_splitmix64_matches_its_published_first_outputs() -> None:
