@@ -3,9 +3,10 @@
     python -m benchmarks.samplers --json docs/results/samplers.json
 
 A step is what the engine pays a frame: `ArSampler.step` on logits of the model's shape with a
-history of 300 frames. Rounds are interleaved, so that a machine that slows down slows all; the
-figure is the median over the rounds. With `transformers` installed, its processors run on the same
-params and batch, and the ratio is given. Run it on an idle machine.
+history of some 300 frames, to which it is taken back between the rounds. Rounds are interleaved, so
+that a machine that slows down slows all; the figure is the median over the rounds. With
+`transformers` installed, its processors run beside ours on the same params and batch. Run it on an
+idle machine, where it takes about two minutes.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from samplers.chain import ArSampler
+from samplers.entropix import AttentionStatistics
 from samplers.params import SamplingParams, resolve
 from samplers.presets import PRESETS
 
@@ -47,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mirostat 1": {"mirostat_mode": 1},
     "mirostat 2": {"mirostat_mode": 2},
     "ras": {"ras": True},
+    "entropix": {"entropix": True},
     "all on": {
         "temperature": 0.8, "min_temperature": 0.5, "top_k": 100, "top_p": 0.95, "min_p": 0.01,
         "typical_p": 0.98, "top_n_sigma": 2.5, "epsilon_cutoff": 1e-4, "eta_cutoff": 1e-4,
@@ -57,27 +60,54 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+_ONCE = {"repetition_penalty_window": 0, "repetition_penalty_one_time": True}
 SAME_IN_TRANSFORMERS: dict[str, dict[str, Any]] = {
     "temperature, top_k, top_p": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
     "repetition_penalty, temperature, top_k, top_p, min_p": {
-        "repetition_penalty": 1.1, "repetition_penalty_window": 0,
-        "repetition_penalty_one_time": True, "temperature": 0.8, "top_k": 50, "top_p": 0.9,
+        "repetition_penalty": 1.1, **_ONCE, "temperature": 0.8, "top_k": 50, "top_p": 0.9,
         "min_p": 0.02,
+    },
+    "all that it has": {
+        "repetition_penalty": 1.1, **_ONCE, "no_repeat_ngram_size": 30, "temperature": 0.8,
+        "top_k": 100, "top_p": 0.95, "min_p": 0.01, "typical_p": 0.98, "epsilon_cutoff": 1e-4,
+        "eta_cutoff": 1e-4,
     },
 }  # fmt: skip
 
+TARGETS_US = {"preset default": 150.0, "all on": 1500.0}
+"""What a step of one row may cost."""
 
-def our_step(params: SamplingParams, rows: int) -> Callable[[], object]:
-    """A step of ours that can be repeated: the history stays near `HISTORY` frames."""
-    sampler = ArSampler(
-        [params] * rows, range(rows), stop_token=STOP, vocab_size=VOCAB_SIZE, max_frames=10_000
-    )
-    generator = torch.Generator().manual_seed(0)
-    logits = 3 * torch.randn(rows, VOCAB_SIZE, generator=generator)
+
+class OurStep:
+    """A step of ours that can be repeated."""
+
+    def __init__(self, params: SamplingParams, rows: int) -> None:
+        """Draw `HISTORY` codes a row."""
+        self._sampler = ArSampler(
+            [params] * rows, range(rows), stop_token=STOP, vocab_size=VOCAB_SIZE,
+            max_frames=10 * HISTORY,
+        )  # fmt: skip
+        self._logits, self._rows = model_logits(rows), rows
+        wanted, statistics = self._sampler.wants_attention, torch.ones(4, rows)
+        self._attention = AttentionStatistics(*statistics) if wanted else None
+        for _ in range(HISTORY):
+            self()
+
+    def __call__(self) -> None:
+        """Draw a code a row."""
+        self._sampler.step(self._logits, attention=self._attention)
+
+    def reset(self) -> None:
+        """Take the history back to `HISTORY` codes."""
+        for row in range(self._rows):
+            self._sampler.rewind(row, HISTORY)
+
+
+def model_logits(rows: int) -> Tensor:
+    """Logits ``(rows, V)`` in which every code is possible and the stop is not."""
+    logits = 3 * torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(0))
     logits[:, STOP] = -30.0
-    for _ in range(HISTORY):
-        sampler.step(logits)
-    return lambda: sampler.step(logits)
+    return logits
 
 
 def their_step(knobs: dict[str, Any], rows: int) -> Callable[[], object]:
@@ -86,15 +116,18 @@ def their_step(knobs: dict[str, Any], rows: int) -> Callable[[], object]:
 
     makers = {
         "repetition_penalty": "RepetitionPenaltyLogitsProcessor",
+        "no_repeat_ngram_size": "NoRepeatNGramLogitsProcessor",
         "temperature": "TemperatureLogitsWarper",
         "top_k": "TopKLogitsWarper",
         "top_p": "TopPLogitsWarper",
         "min_p": "MinPLogitsWarper",
+        "typical_p": "TypicalLogitsWarper",
+        "epsilon_cutoff": "EpsilonLogitsWarper",
+        "eta_cutoff": "EtaLogitsWarper",
     }
     chain = [getattr(generation, makers[n])(knobs[n]) for n in makers if n in knobs]
-    generator = torch.Generator().manual_seed(0)
-    logits = 3 * torch.randn(rows, VOCAB_SIZE, generator=generator)
-    history = torch.randint(0, STOP, (rows, HISTORY), generator=generator)
+    logits = model_logits(rows)
+    history = torch.randint(0, STOP, (rows, HISTORY), generator=torch.Generator().manual_seed(0))
 
     @torch.inference_mode()
     def step() -> Tensor:
@@ -113,6 +146,8 @@ def measure(
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
+            if isinstance(step, OurStep):
+                step.reset()
             step()
             started = time.perf_counter()
             for _ in range(repeats):
@@ -135,9 +170,11 @@ def main() -> None:
         cases[f"preset {name}"] = resolve(SamplingParams(preset=name, seed=0))
     results: dict[str, dict[str, float]] = {}
     for rows in options.rows:
-        steps = {name: our_step(params, rows) for name, params in cases.items()}
+        steps: dict[str, Callable[[], object]] = {
+            name: OurStep(params, rows) for name, params in cases.items()
+        }
         for name, knobs in SAME_IN_TRANSFORMERS.items():
-            steps[f"ours: {name}"] = our_step(SamplingParams(**knobs), rows)
+            steps[f"ours: {name}"] = OurStep(SamplingParams(**knobs), rows)
             try:
                 steps[f"transformers: {name}"] = their_step(knobs, rows)
             except ImportError:
@@ -155,6 +192,7 @@ def main() -> None:
                     "history": HISTORY,
                     "machine": platform.processor() or platform.machine(),
                     "torch": torch.__version__,
+                    "targets_at_one_row": TARGETS_US,
                     "threads": 1,
                     "figures": results,
                 },
@@ -174,6 +212,9 @@ def report(results: dict[str, dict[str, float]], rows: list[int]) -> None:
         if name.startswith("transformers: ") and ours:
             ratios = [f"{figures[str(n)] / ours[str(n)]:.2f}x" for n in rows]
             print("| ... transformers / ours | " + " | ".join(ratios) + " |")
+    for name, target in TARGETS_US.items():
+        if figure := results[name].get("1"):
+            print(f"{name}: {figure} us at B = 1, {figure / target:.2f} of the target of {target}")
 
 
 if __name__ == "__main__":
