@@ -48,6 +48,12 @@ class Backtracker:
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
 
+    @property
+    def final(self) -> int:
+        """How many of the first frames will not be taken back: what may be heard."""
+        block = self._first_block if self._reached >= self._first_block else 0
+        return max(block, self._reached - self._params.backtrack_window)
+
     def discourage(self, logits: Tensor, frame: int) -> Tensor:
         """Make less likely what failed at a frame, and impossible what failed there twice.
 
@@ -80,11 +86,10 @@ class Backtracker:
             keep = max(keep, self._first_block)
         if keep >= length:  # nothing but final frames yet
             return None
-        final = self._reached - self._params.backtrack_window
-        if keep < final or len(self.taken) >= self._params.backtrack_budget:
+        if keep < self.final or len(self.taken) >= self._params.backtrack_budget:
             if cause == "sequence":  # a nuisance, but speech: it may stand
                 return None
-            return Verdict(max(keep, final), stuck=True)
+            return Verdict(max(keep, self.final), stuck=True)
         self._note(Backtrack(cause, length, keep, int(history.codes[0, keep])))
         return Verdict(keep, stuck=False)
 

@@ -1,9 +1,9 @@
-"""From phonemes to codes: the AR loop over a cache, then one NAR pass a level.
+"""From phonemes to codes: the AR loop over a cache, and the finer levels behind it.
 
 The only place where models meet samplers: logits go in, tokens come out, and the token is fed back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, NamedTuple
@@ -11,97 +11,22 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from app.engine.backtracking import Backtracker
+from app.engine.finer import FinerLevels
 from app.engine.job import Backtrack, TraceColumns
 from app.engine.masked import draw_masked
+from app.engine.piece import Piece
 from models.cache import KVCache
-from models.config import BOS_ID, EOS_ID
-from models.valle import Prefix, Valle
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
 from samplers.chain import ArSampler
 from samplers.entropix import AttentionStatistics
-from samplers.guidance import guide, guide_frames
-from samplers.nar import sample_nar
-from samplers.params import SamplingParams
+from samplers.guidance import guide
 from samplers.trace import Trace
 
 FinishReason = Literal["stop", "length", "stuck", "cancelled"]
 
 OnFrame = Callable[[int], bool]
 """Called with the count after every frame; False stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """An utterance that was spoken before.
-
-    Attributes:
-        phoneme_ids: With the begin and end marks.
-        codes: ``[T]`` int64 of level 0.
-    """
-
-    phoneme_ids: Sequence[int]
-    codes: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One utterance that is to be decoded.
-
-    Args:
-        phoneme_ids: With the begin and end marks.
-        params: Resolved: every knob has its value.
-        seed: Of every draw.
-        utterance: Its number within the job; the noise depends on it.
-        max_frames: Where the AR is stopped if it does not stop by itself.
-        prompt: ``[Tp, K]`` codes of the voice, or None.
-        language: Its index in the model's languages.
-        trace: Whether to record what is seen and done at every token of the AR.
-        silent: ``(V,)`` bool, the codes of silence; None if none are known.
-        before: Utterances that the AR reads again, to go on from them.
-    """
-
-    phoneme_ids: Sequence[int]
-    params: SamplingParams
-    seed: int
-    utterance: int
-    max_frames: int
-    prompt: Tensor | None = None
-    language: int = 0
-    trace: bool = False
-    silent: Tensor | None = None
-    before: Sequence[Said] = ()
-
-    def prefix(self, model: Valle, level: int) -> Prefix:
-        """Assemble what stands before the response."""
-        return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
-
-    def ar_prefixes(self, model: Valle) -> list[Prefix]:
-        """Assemble what stands before the first frame that the AR draws; twice if guided.
-
-        What was said before reads as one utterance with this one: the marks between them are left
-        out. A prompt that begins the response is no segment of its own (e-c-k-e-r/vall-e).
-        """
-        begun = [said.codes for said in self.before]
-        prompt = self.prompt
-        if self.params.prompt_as_prefix and prompt is not None:
-            begun, prompt = [prompt[:, 0], *begun], None
-        ids = [BOS_ID]
-        for part in (*(said.phoneme_ids for said in self.before), self.phoneme_ids):
-            ids += part[1:-1]
-        prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
-        if self.params.cfg_strength > 1:
-            prefixes.append(model.null_prefix(0, language=self.language))
-        if not begun:
-            return prefixes
-        return [model.begin(prefix, torch.cat(begun)) for prefix in prefixes]
-
-    def backtracker(self, model: Valle) -> Backtracker:
-        """Make what notices that this utterance is stuck."""
-        config, device = model.config, model.separator.device
-        silent = self.silent
-        if silent is None:
-            silent = torch.zeros(config.codes, dtype=torch.bool, device=device)
-        return Backtracker(self.params, silent, first_block=config.block_frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,38 +45,123 @@ class Decoded:
     backtracks: tuple[Backtrack, ...] = ()
 
 
-@torch.inference_mode()
-def decode_utterance(model: Valle, codebooks: Tensor, piece: Piece, on_frame: OnFrame) -> Decoded:
-    """Decode one utterance.
+def decode_utterance(
+    model: Valle,
+    codebooks: Tensor,
+    piece: Piece,
+    on_frame: OnFrame,
+    prefixes: PrefixCache | None = None,
+) -> Decoded:
+    """Decode one utterance to its codes, with no sound.
 
     Args:
         model: On the device to use.
         codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
         piece: What to speak.
-        on_frame: Told of every frame of the AR.
+        on_frame: Told of every frame of level 0.
+        prefixes: Where what is shared comes from; None: nothing is kept.
 
     Returns:
         The codes; level 0 alone if it was cancelled.
     """
-    if piece.params.level_0 == "masked":
-        return _decode_masked(model, codebooks, piece, on_frame)
     started_s = perf_counter()
-    trace = Trace() if piece.trace else None
-    ar = _Ar(model, piece, trace)
-    finish_reason = ar.run(on_frame)
-    ar_s = perf_counter() - started_s
-    codes = ar.codes[:, None]
-    if len(codes) and finish_reason != "cancelled":
-        codes = _decode_nar(model, codebooks, piece, codes)
-    nar_s = perf_counter() - started_s - ar_s
+    prefixes = PrefixCache(model) if prefixes is None else prefixes
+    level_0 = LevelZero(model, piece, on_frame, prefixes)
+    finer = FinerLevels(model, codebooks, piece, prefixes)
+    chunks, codes = finer.chunks(), [finer.nothing]
+    for frames in level_0:
+        codes += map(finer.draw, chunks.push(frames))
+    if level_0.finish_reason == "cancelled":
+        codes = [level_0.codes[:, None]]
+    else:
+        codes += map(finer.draw, chunks.push(level_0.codes[:0], ended=True))
+    nar_s = perf_counter() - started_s - level_0.work_s
     return Decoded(
-        codes,
-        finish_reason,
-        ar_s,
+        torch.cat(codes),
+        level_0.finish_reason,
+        level_0.work_s,
         nar_s,
-        trace.columns(0) if trace else None,
-        tuple(ar.backtracker.taken) if ar.backtracker else (),
+        level_0.trace,
+        level_0.backtracks,
     )
+
+
+class LevelZero:
+    """Level 0 of one utterance: iterate for its frames, ``[n]`` int64, as they become final.
+
+    Attributes:
+        finish_reason: Why it ended; to be read when it has.
+        work_s: Seconds spent on it.
+    """
+
+    def __init__(
+        self, model: Valle, piece: Piece, on_frame: OnFrame, prefixes: PrefixCache
+    ) -> None:
+        """Begin before the first frame.
+
+        Args:
+            model: On the device to use.
+            piece: What to speak.
+            on_frame: Told of every frame; those that are not final may be taken back.
+            prefixes: Where what is shared comes from.
+        """
+        self._model, self._piece, self._on_frame = model, piece, on_frame
+        self._prefixes = prefixes
+        self._ar: _Ar | None = None
+        self.codes = torch.zeros(0, dtype=torch.int64, device=model.separator.device)
+        self.finish_reason: FinishReason = "stop"
+        self.work_s = 0.0
+
+    @property
+    def trace(self) -> TraceColumns | None:
+        """What was seen and done, if the piece asks for it; masked passes have no tokens."""
+        if not self._piece.trace:
+            return None
+        return self._ar.trace.columns(0) if self._ar and self._ar.trace else {}
+
+    @property
+    def backtracks(self) -> tuple[Backtrack, ...]:
+        """Every time that it was taken back."""
+        backtracker = self._ar.backtracker if self._ar else None
+        return tuple(backtracker.taken) if backtracker else ()
+
+    @torch.inference_mode()
+    def __iter__(self) -> Iterator[Tensor]:
+        """Draw the frames; nothing more comes once `on_frame` says so."""
+        masked = self._piece.params.level_0 == "masked"
+        resumed_s = perf_counter()
+        for frames in self._draw_masked() if masked else self._draw():
+            self.work_s += perf_counter() - resumed_s
+            yield frames
+            resumed_s = perf_counter()
+        self.work_s += perf_counter() - resumed_s
+
+    def _draw(self) -> Iterator[Tensor]:
+        self._ar = ar = _Ar(self._model, self._piece, self._prefixes)
+        given = 0
+        while (reason := ar.step(self._on_frame)) is None:
+            if ar.final > given:
+                yield ar.codes(given, ar.final)
+                given = ar.final
+        self.finish_reason, self.codes = reason, ar.codes()
+        if reason != "cancelled" and len(self.codes) > given:
+            yield self.codes[given:]
+
+    def _draw_masked(self) -> Iterator[Tensor]:
+        model, piece = self._model, self._piece
+        drawn = draw_masked(
+            model,
+            piece.prefix(model, 0),
+            piece.null_prefix(model, 0),
+            piece.params,
+            seed=piece.seed,
+            utterance=piece.utterance,
+            max_frames=piece.max_frames,
+            on_frame=self._on_frame,
+        )
+        self.finish_reason, self.codes = drawn.finish_reason, drawn.codes
+        if drawn.finish_reason != "cancelled":
+            yield drawn.codes
 
 
 class _Seen(NamedTuple):
@@ -170,9 +180,10 @@ class _Ar:
     A guided utterance takes two slots, the second without its words; both are fed what was drawn.
     """
 
-    def __init__(self, model: Valle, piece: Piece, trace: Trace | None) -> None:
+    def __init__(self, model: Valle, piece: Piece, prefixes: PrefixCache) -> None:
         """Read the prefix, or both."""
-        self._model, self._piece, self._trace = model, piece, trace
+        self._model, self._piece = model, piece
+        self.trace = Trace() if piece.trace else None
         config, params, device = model.config, piece.params, model.separator.device
         self._prefixes = piece.ar_prefixes(model)
         self._slots = range(len(self._prefixes))
@@ -192,42 +203,48 @@ class _Ar:
         self._guidance = torch.tensor(
             [[params.cfg_strength], [params.cfg_rescale]], device=device
         ).unbind()
-        self._first = self._seen = self._read_prefixes()
+        self._first = self._seen = self._read_prefixes(prefixes)
         starts = torch.tensor([prefix.response_start for prefix in self._prefixes], device=device)
         self._positions = torch.arange(piece.max_frames, device=device)[:, None] + starts
         self._drawn: list[Tensor] = []
         self.backtracker = piece.backtracker(model) if params.backtrack else None
 
     @property
-    def codes(self) -> Tensor:
-        """``[T]`` int64: what was drawn and stayed."""
+    def final(self) -> int:
+        """How many of the first frames will not be taken back."""
+        return self.backtracker.final if self.backtracker else len(self._drawn)
+
+    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``[T]`` int64 of what was drawn and stayed, or a part of it."""
         nothing = torch.zeros(0, dtype=torch.int64, device=self._seen.hidden.device)
-        return torch.cat([nothing, *self._drawn])
+        return torch.cat([nothing, *self._drawn[start:end]])
 
-    def run(self, on_frame: OnFrame) -> FinishReason:
-        """Draw until the utterance ends, and return why it did."""
-        while True:
-            token = self._draw()
-            if int(token) == self._model.config.stop_token:
-                return "stop"
-            self._drawn.append(token)
-            if not on_frame(len(self._drawn)):
-                return "cancelled"
-            verdict = self.backtracker.look(self._sampler.history) if self.backtracker else None
-            if verdict is not None:
-                self._rewind(verdict.keep)
-                if verdict.stuck:
-                    return "stuck"
-            if len(self._drawn) == self._piece.max_frames:
-                return "length"
-            self._feed()
+    def step(self, on_frame: OnFrame) -> FinishReason | None:
+        """Draw one token; return why the utterance ends, if it does."""
+        token = self._draw()
+        if int(token) == self._model.config.stop_token:
+            return "stop"
+        self._drawn.append(token)
+        if not on_frame(len(self._drawn)):
+            return "cancelled"
+        verdict = self.backtracker.look(self._sampler.history) if self.backtracker else None
+        if verdict is not None:
+            self._rewind(verdict.keep)
+            if verdict.stuck:
+                return "stuck"
+        if len(self._drawn) == self._piece.max_frames:
+            return "length"
+        self._feed()
+        return None
 
-    def _read_prefixes(self) -> _Seen:
+    def _read_prefixes(self, prefixes: PrefixCache) -> _Seen:
         """Return that from which frame 0 is predicted."""
         model, last, attention = self._model, [], None
-        for slot, prefix in enumerate(self._prefixes):
-            ranks = model.ranks(0, prefix.blocks)
-            read = (prefix.embeddings, prefix.positions, self._cache, slot, ranks)
+        keys = (self._piece.voice, self._piece.null)
+        for slot, (prefix, key) in enumerate(zip(self._prefixes, keys, strict=False)):
+            rest = prefixes.begin(prefix, 0, self._cache, slot, key)
+            ranks = model.ranks(0, rest.blocks)
+            read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
             if slot == 0 and self._sampler.wants_attention:
                 hidden, attention = model.transformer.extend_looking(*read)
             else:
@@ -243,7 +260,7 @@ class _Ar:
             logits = guide(own[:, None], logits[1:, None], *self._guidance)[:, 0]
         if self.backtracker:
             logits = self.backtracker.discourage(logits, len(self._drawn))
-        return self._sampler.step(logits, self._trace, own, self._seen.attention)
+        return self._sampler.step(logits, self.trace, own, self._seen.attention)
 
     def _feed(self) -> None:
         """Feed the newest frame, so that the next one can be predicted."""
@@ -266,49 +283,3 @@ class _Ar:
         self._sampler.rewind(0, keep)
         for slot, prefix in enumerate(self._prefixes):
             self._cache.rewind(slot, len(prefix) + max(0, keep - 1))
-
-
-def _decode_masked(model: Valle, codebooks: Tensor, piece: Piece, on_frame: OnFrame) -> Decoded:
-    """Decode an utterance whose level 0 is drawn in masked passes; it has no tokens to trace."""
-    started_s = perf_counter()
-    drawn = draw_masked(
-        model,
-        piece.prefix(model, 0),
-        model.null_prefix(0, language=piece.language),
-        piece.params,
-        seed=piece.seed,
-        utterance=piece.utterance,
-        max_frames=piece.max_frames,
-        on_frame=on_frame,
-    )
-    masked_s = perf_counter() - started_s
-    codes = drawn.codes[:, None]
-    if drawn.finish_reason != "cancelled":
-        codes = _decode_nar(model, codebooks, piece, codes)
-    nar_s = perf_counter() - started_s - masked_s
-    return Decoded(codes, drawn.finish_reason, masked_s, nar_s, {} if piece.trace else None)
-
-
-def _decode_nar(model: Valle, codebooks: Tensor, piece: Piece, codes: Tensor) -> Tensor:
-    """Return ``[T, 1 + levels]``, the finer levels added to level 0 ``[T, 1]``."""
-    for level in range(1, 1 + min(piece.params.nar_levels, model.config.levels - 1)):
-        drawn = sample_nar(
-            _nar_logits(model, piece, codes, level),
-            piece.params,
-            seed=piece.seed,
-            utterance=piece.utterance,
-            level=level,
-            codebook=codebooks[level],
-        )
-        codes = torch.cat([codes, drawn[:, None]], 1)
-    return codes
-
-
-def _nar_logits(model: Valle, piece: Piece, codes: Tensor, level: int) -> Tensor:
-    """Return ``[T, V]`` of a level, guided if the piece asks for it."""
-    own = model.nar_logits(piece.prefix(model, level), codes, level)
-    strength = piece.params.nar_cfg_strength
-    if strength <= 1:
-        return own
-    null = model.nar_logits(model.null_prefix(level, language=piece.language), codes, level)
-    return guide_frames(own, null, strength, piece.params.nar_cfg_rescale)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from app.engine.piece import Piece
+from app.engine.plan import Chunks
 from models.cache import KVCache
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
@@ -28,9 +29,7 @@ class _Row:
 class FinerLevels:
     """Levels 1 and up of one utterance.
 
-    Attributes:
-        streams: Whether `draw` may be called for chunks. If not, where every frame sees all others,
-            it is to be called once, for all frames.
+    Where every frame sees all others, nothing can be drawn before the last one is there.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class FinerLevels:
             prefixes: Where what is shared comes from.
         """
         self._model, self._codebooks, self._piece = model, codebooks, piece
-        self.streams = model.config.nar_mask != "full"
+        self._streams = model.config.nar_mask != "full"
         self._frames = 0
         self._levels: dict[int, list[_Row]] = {}
         slots = 0
@@ -57,9 +56,13 @@ class FinerLevels:
                 _Row(prefix, slots + place) for place, prefix in enumerate(conditions)
             ]
             slots += len(conditions)
-        if self.streams and slots:
+        if self._streams and slots:
             self._cache = self._make_cache(slots)
             self._read_prefixes(prefixes)
+
+    def chunks(self) -> Chunks:
+        """Return what cuts level 0 into the chunks that `draw` is to be called for."""
+        return Chunks(self._model.config.block_frames if self._streams else None)
 
     @property
     def nothing(self) -> Tensor:
@@ -69,7 +72,7 @@ class FinerLevels:
 
     @torch.inference_mode()
     def draw(self, level_0: Tensor) -> Tensor:
-        """Draw the finer codes of the next frames.
+        """Draw the finer codes of the next chunk.
 
         Args:
             level_0: ``[n]`` int64.
@@ -94,7 +97,7 @@ class FinerLevels:
 
     def _logits(self, codes: Tensor, level: int) -> Tensor:
         """Return ``[n, V]`` of the next frames' level, guided if the piece asks for it."""
-        predict = self._extend if self.streams else self._predict_whole
+        predict = self._extend if self._streams else self._predict_whole
         own, *null = [predict(row, codes, level) for row in self._levels[level]]
         if not null:
             return own

@@ -7,9 +7,23 @@ import torch
 from torch import Tensor
 
 from app.engine.backtracking import Backtracker
+from models.config import BOS_ID, EOS_ID
 from models.prefix_cache import NullKey, VoiceKey
 from models.valle import Prefix, Valle
 from samplers.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An utterance that was spoken before.
+
+    Attributes:
+        phoneme_ids: With the begin and end marks.
+        codes: ``[T]`` int64 of level 0.
+    """
+
+    phoneme_ids: Sequence[int]
+    codes: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,7 @@ class Piece:
         language: Its index in the model's languages.
         trace: Whether to record what is seen and done at every token of the AR.
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
+        before: Utterances that the AR reads again, to go on from them.
         voice: Whose prompt it is, so that what it leads to may be kept; None: it is not.
     """
 
@@ -38,6 +53,7 @@ class Piece:
     language: int = 0
     trace: bool = False
     silent: Tensor | None = None
+    before: Sequence[Said] = ()
     voice: VoiceKey | None = None
 
     def prefix(self, model: Valle, level: int) -> Prefix:
@@ -52,6 +68,26 @@ class Piece:
     def null(self) -> NullKey:
         """What the shared part of that condition's prefix is kept under."""
         return NullKey(self.language)
+
+    def ar_prefixes(self, model: Valle) -> list[Prefix]:
+        """Assemble what stands before the first frame that the AR draws; twice if guided.
+
+        What was said before reads as one utterance with this one: the marks between them are left
+        out. A prompt that begins the response is no segment of its own (e-c-k-e-r/vall-e).
+        """
+        begun = [said.codes for said in self.before]
+        prompt = self.prompt
+        if self.params.prompt_as_prefix and prompt is not None:
+            begun, prompt = [prompt[:, 0], *begun], None
+        ids = [BOS_ID]
+        for part in (*(said.phoneme_ids for said in self.before), self.phoneme_ids):
+            ids += part[1:-1]
+        prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
+        if self.params.cfg_strength > 1:
+            prefixes.append(self.null_prefix(model, 0))
+        if not begun:
+            return prefixes
+        return [model.begin(prefix, torch.cat(begun)) for prefix in prefixes]
 
     def backtracker(self, model: Valle) -> Backtracker:
         """Make what notices that this utterance is stuck."""

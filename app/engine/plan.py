@@ -29,7 +29,8 @@ class Chunks:
         blocks = chain(_BLOCKS, repeat(_LATER_BLOCKS))
         self._lengths = (count * (block_frames or sys.maxsize) for count in blocks)
         self._length = next(self._lengths)
-        self._waiting: Tensor | None = None
+        self._waiting: list[Tensor] = []
+        self._count = 0  # frames that wait
 
     def push(self, frames: Tensor, *, ended: bool = False) -> list[Tensor]:
         """Take the next frames and return the chunks that they complete.
@@ -38,9 +39,11 @@ class Chunks:
             frames: ``[n, ...]``, any number.
             ended: None will follow: the last chunk is what is left.
         """
-        if self._waiting is not None:
-            frames = torch.cat([self._waiting, frames])
-        chunks = []
+        self._waiting.append(frames)
+        self._count += len(frames)
+        if self._count < self._length and not ended:
+            return []
+        frames, chunks = torch.cat(self._waiting), []
         while len(frames) >= self._length:
             # A chunk of its own memory: where it lies must not depend on how the frames came.
             chunks.append(frames[: self._length].clone())
@@ -49,5 +52,5 @@ class Chunks:
         if ended and len(frames):
             chunks.append(frames.clone())
             frames = frames[:0]
-        self._waiting = frames
+        self._waiting, self._count = [frames], len(frames)
         return chunks

@@ -1,27 +1,33 @@
-"""One job while it is spoken: its utterances decoded one after the other, and the account of it."""
+"""One job while it is spoken: its utterances one after the other, and the account of it."""
 
 import hashlib
 import math
 import sys
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from app.engine.decode import Decoded, Piece, Said, decode_utterance
+from app.engine.decode import LevelZero
 from app.engine.job import (
     AudioChunk,
     FinishReason,
     Progress,
+    Samples,
     SpeechResult,
     SpokenUtterance,
     Timings,
+    TraceColumns,
 )
-from app.engine.sound import SoundMaker
+from app.engine.piece import Piece, Said
 from app.engine.speaking import OnProgress, Plan
+from app.engine.stream import Joiner
+from app.engine.voicing import Voicing
 from models.checkpoints import SpeechModel
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey
 from models.text import FrontEnd, Utterance
 from models.voice import PromptCodes
 
@@ -43,6 +49,7 @@ class Run:
         *,
         front_end: FrontEnd,
         prompts: PromptCodes,
+        prefixes: PrefixCache,
         silent: Tensor,
         queue_s: float,
         on_progress: OnProgress,
@@ -54,17 +61,20 @@ class Run:
             plan: What to speak.
             front_end: Gives the ids of phonemes.
             prompts: Where the codes of the plan's voice come from.
+            prefixes: Where what its prefixes share comes from.
             silent: ``(V,)`` bool, the codes of silence.
             queue_s: Seconds the job waited before.
             on_progress: Called after every frame; False stops.
         """
         self._speech, self._plan, self._silent = speech, plan, silent
         self._on_progress, self._queue_s = on_progress, queue_s
-        self._front_end = front_end
+        self._front_end, self._prefixes = front_end, prefixes
         self._started_s = perf_counter()
         self._prompt = prompts.of(plan.voice)
+        language = speech.model.config.languages.index(plan.language)
+        self._voice = VoiceKey(plan.voice.owner, plan.voice.name, language)
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._sound = SoundMaker(speech.codec, plan.params.pause_s)
+        self._joiner = Joiner(speech.codec.config.sample_rate_hz, plan.params.pause_s)
         self._digest = hashlib.sha256()
         self._spoken: list[SpokenUtterance] = []
         self._said: deque[Said] = deque(maxlen=plan.params.context_utterances)
@@ -79,38 +89,92 @@ class Run:
         )
 
     def chunks(self) -> Iterator[AudioChunk]:
-        """Yield one chunk an utterance, the last with the result; nothing more once stopped."""
+        """Yield the sound as it comes, the last with the result; nothing more once stopped."""
         utterances = self._plan.utterances
-        for number, utterance in enumerate(utterances):
-            decoded = self._decode(utterance, number)
-            if self._stopped:
-                return
-            last, pause_after_s = number + 1 == len(utterances), utterance.pause_after_s
-            if not last and self._frames_left <= 0:
-                self._note("length")
-                last, pause_after_s = True, None  # the pause led to what is not spoken
-            yield self._chunk(decoded, pause_after_s, last=last)
-            if last:
-                return
+        with self._prefixes.pinned(self._voice, NullKey(self._voice.language)):
+            for number, utterance in enumerate(utterances):
+                yield from self._speak(utterance, number)
+                if self._stopped:
+                    return
+                last, pause_after_s = number + 1 == len(utterances), utterance.pause_after_s
+                if not last and self._frames_left <= 0:
+                    self._note("length")
+                    last, pause_after_s = True, None  # the pause led to what is not spoken
+                self._spoken[-1] = replace(self._spoken[-1], pause_after_s=pause_after_s)
+                samples = self._joiner.finish(pause_after_s, last=last)
+                if last:
+                    yield self._chunk(samples, self._result())
+                    return
+                if len(samples):
+                    yield self._chunk(samples)
 
-    def _chunk(self, decoded: Decoded, pause_after_s: float | None, *, last: bool) -> AudioChunk:
-        """Return the sound of one more utterance, with the account of all if it is the last."""
-        started_s = perf_counter()
-        codes = decoded.codes.cpu().numpy().astype("<i2")
+    def _speak(self, utterance: Utterance, number: int) -> Iterator[AudioChunk]:
+        """Yield the sound of an utterance but for its end; one without phonemes is a pause."""
+        model, codec = self._speech.model, self._speech.codec
+        if not utterance.phonemes:
+            nothing = np.zeros((0, model.config.levels), np.int16)
+            trace: TraceColumns | None = {} if self._plan.job.trace else None
+            self._spoken.append(SpokenUtterance(nothing, "stop", trace=trace))
+            return
+
+        def on_frame(frames: int) -> bool:
+            utterances = len(self._plan.utterances)
+            going = self._on_progress(Progress(number, utterances, self._frames + frames))
+            self._stopped = not going
+            return going
+
+        piece = self._piece(utterance, number)
+        voicing = Voicing(model, codec, piece, self._prefixes)
+        level_0 = LevelZero(model, piece, on_frame, self._prefixes)
+        for codes in level_0:
+            samples = self._joiner.push(voicing.feed(codes))
+            if len(samples):
+                yield self._chunk(samples)
+        if self._stopped:
+            return
+        samples = self._joiner.push(voicing.feed(level_0.codes[:0], ended=True))
+        self._account(piece, level_0, voicing)
+        if len(samples):
+            yield self._chunk(samples)
+
+    def _piece(self, utterance: Utterance, number: int) -> Piece:
+        ids, plan = self._front_end.encode(utterance.phonemes), self._plan
+        return Piece(
+            ids,
+            plan.params,
+            plan.seed,
+            number,
+            max_frames=min(self._frames_left, longest(len(ids), self._frame_rate_hz)),
+            prompt=self._prompt,
+            language=self._voice.language,
+            trace=plan.job.trace,
+            silent=self._silent,
+            before=tuple(self._said),
+            voice=self._voice,
+        )
+
+    def _account(self, piece: Piece, level_0: LevelZero, voicing: Voicing) -> None:
+        """Note what became of an utterance."""
+        codes = voicing.codes.cpu().numpy().astype("<i2")
         self._digest.update(codes.tobytes())
         self._spoken.append(
             SpokenUtterance(
                 codes,
-                decoded.finish_reason,
-                pause_after_s=pause_after_s,
-                trace=decoded.trace,
-                backtracks=decoded.backtracks,
+                level_0.finish_reason,
+                trace=level_0.trace,
+                backtracks=level_0.backtracks,
             )
         )
-        samples = self._sound.add(decoded.codes, pause_after_s, last=last)
-        self._codec_s += perf_counter() - started_s
-        rate_hz = self._speech.codec.config.sample_rate_hz
-        return AudioChunk(samples, rate_hz, self._result() if last else None)
+        self._note(level_0.finish_reason)
+        self._said.append(Said(piece.phoneme_ids, level_0.codes))
+        self._frames += len(codes)
+        self._frames_left -= len(codes)
+        self._ar_s += level_0.work_s
+        self._nar_s += voicing.nar_s
+        self._codec_s += voicing.codec_s
+
+    def _chunk(self, samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
+        return AudioChunk(samples, self._speech.codec.config.sample_rate_hz, result)
 
     def _note(self, reason: FinishReason) -> None:
         """Take an utterance's finish reason for the job's, if it is graver."""
@@ -135,47 +199,10 @@ class Run:
             language=plan.language,
             codes_sha256=self._digest.hexdigest(),
             frames=self._frames,
-            audio_s=self._sound.samples / self._speech.codec.config.sample_rate_hz,
+            audio_s=self._joiner.given / self._speech.codec.config.sample_rate_hz,
             timings=timings,
             utterances=tuple(self._spoken),
         )
-
-    def _decode(self, utterance: Utterance, number: int) -> Decoded:
-        """Decode an utterance; one without phonemes is a mere pause."""
-        config = self._speech.model.config
-        if not utterance.phonemes:
-            nothing = torch.zeros((0, config.levels), dtype=torch.int64)
-            return Decoded(nothing, "stop", 0.0, 0.0, {} if self._plan.job.trace else None)
-
-        def on_frame(frames: int) -> bool:
-            utterances = len(self._plan.utterances)
-            going = self._on_progress(Progress(number, utterances, self._frames + frames))
-            self._stopped = not going
-            return going
-
-        ids = self._front_end.encode(utterance.phonemes)
-        plan = self._plan
-        piece = Piece(
-            ids,
-            plan.params,
-            plan.seed,
-            number,
-            max_frames=min(self._frames_left, longest(len(ids), self._frame_rate_hz)),
-            prompt=self._prompt,
-            language=config.languages.index(plan.language),
-            trace=plan.job.trace,
-            silent=self._silent,
-            before=tuple(self._said),
-        )
-        codebooks = self._speech.codec.quantizer.codebooks
-        decoded = decode_utterance(self._speech.model, codebooks, piece, on_frame)
-        self._ar_s += decoded.ar_s
-        self._nar_s += decoded.nar_s
-        self._note(decoded.finish_reason)
-        self._said.append(Said(ids, decoded.codes[:, 0]))
-        self._frames += len(decoded.codes)
-        self._frames_left -= len(decoded.codes)
-        return decoded
 
 
 def longest(phonemes: int, frame_rate_hz: float) -> int:

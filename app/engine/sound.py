@@ -1,4 +1,4 @@
-"""From codes to the sound of a job: the codec, then the joining of utterances."""
+"""From the codes of an utterance to its sound, chunk by chunk."""
 
 import numpy as np
 import torch
@@ -7,7 +7,6 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.plan import Chunks
-from app.engine.stream import Joiner
 from models.codec import Codec
 
 
@@ -46,39 +45,3 @@ class UtteranceSound:
         if not np.isfinite(sound).all():
             raise GenerationFailed("the codec gave samples that are no numbers")
         return sound
-
-
-class SoundMaker:
-    """Makes one job's sound, an utterance at a time; the same codes give the same samples."""
-
-    def __init__(self, codec: Codec, pause_s: float) -> None:
-        """Begin with no sound.
-
-        Args:
-            codec: Decodes the codes.
-            pause_s: Silence between two utterances where the text asks for none in particular.
-        """
-        self._codec = codec
-        self._joiner = Joiner(codec.config.sample_rate_hz, pause_s)
-        self.samples = 0
-
-    @torch.inference_mode()
-    def add(self, codes: Tensor, pause_after_s: float | None, *, last: bool) -> Samples:
-        """Return the samples of the next utterance, with the pause before it.
-
-        Args:
-            codes: ``[T, K]`` int64 on the codec's device; K may be fewer than its levels.
-            pause_after_s: As `Joiner.add` takes it.
-            last: Nothing follows.
-
-        Raises:
-            GenerationFailed: They are no numbers.
-        """
-        sound = np.zeros(0, np.float32)
-        if len(codes):
-            sound = self._codec.decode(codes).float().cpu().numpy()
-        if not np.isfinite(sound).all():
-            raise GenerationFailed("the codec gave samples that are no numbers")
-        joined = self._joiner.add(sound, pause_after_s, last=last)
-        self.samples += len(joined)
-        return joined

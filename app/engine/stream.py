@@ -117,10 +117,6 @@ class Joiner:
         asked = last and pause_after_s is not None
         return self._count(rest, self._silence(self._pause_s if asked else 0.0))
 
-    def add(self, samples: Samples, pause_after_s: float | None, *, last: bool = False) -> Samples:
-        """Take a whole utterance: `push`, then `finish`."""
-        return np.concatenate([self.push(samples), self.finish(pause_after_s, last=last)])
-
     def _count(self, *parts: Samples) -> Samples:
         joined = np.concatenate(parts)
         self.given += len(joined)

@@ -10,16 +10,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal, Self
 
+import numpy as np
 import torch
 
 from app.engine.errors import InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, Timings
 from app.engine.masked import choose_level_0
+from app.engine.plan import Chunks
 from app.engine.run import Run
-from app.engine.sound import SoundMaker
+from app.engine.sound import UtteranceSound
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
+from app.engine.stream import Joiner
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
 from models.checkpoints.hub import CACHE
+from models.prefix_cache import PrefixCache
 from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
 from models.text import FrontEnd, TextError, Utterance
@@ -62,6 +66,7 @@ class Synthesizer:
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
+        self._prefixes = PrefixCache(speech.model)
         self._silent = silent_codes(speech.codec)
         self.info = ModelInfo(
             speech.name,
@@ -152,7 +157,7 @@ class Synthesizer:
         return Plan(job, params, params.seed, voice, language, utterances, text_s)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
-        """Yield one chunk an utterance, the last with the result; nothing more once stopped.
+        """Yield the sound as it comes, the last with the result; nothing more once stopped.
 
         Args:
             plan: From `plan`.
@@ -167,6 +172,7 @@ class Synthesizer:
             plan,
             front_end=self._front_end,
             prompts=self._prompts,
+            prefixes=self._prefixes,
             silent=self._silent,
             queue_s=queue_s,
             on_progress=on_progress,
@@ -181,26 +187,32 @@ class Synthesizer:
         Args:
             replay: The speech; of this very model.
             queue_s: Seconds it waited before.
-            on_progress: Called before every utterance; False stops.
+            on_progress: Called before every chunk; False stops.
 
         Raises:
             GenerationFailed: What came out is no sound.
         """
         started_s = perf_counter()
-        spoken, device = replay.result.utterances, self._speech.model.separator.device
-        sound = SoundMaker(self._speech.codec, replay.result.params.pause_s)
+        speech, spoken = self._speech, replay.result.utterances
+        device, block_frames = speech.model.separator.device, speech.model.config.block_frames
+        joiner = Joiner(self.info.sample_rate_hz, replay.result.params.pause_s)
         frames = 0
         for number, utterance in enumerate(spoken):
-            if not on_progress(Progress(number, len(spoken), frames)):
-                return
-            frames += len(utterance.codes)
             codes = torch.from_numpy(utterance.codes).to(device, torch.int64)
+            sound = UtteranceSound(speech.codec, block_frames)
+            for chunk in Chunks(block_frames).push(codes, ended=True):
+                if not on_progress(Progress(number, len(spoken), frames)):
+                    return
+                frames += len(chunk)
+                samples = joiner.push(sound.push(chunk))
+                yield AudioChunk(samples, self.info.sample_rate_hz)
+            rest = joiner.push(sound.push(codes[:0], ended=True))
             last = number + 1 == len(spoken)
-            samples = sound.add(codes, utterance.pause_after_s, last=last)
+            rest = np.concatenate([rest, joiner.finish(utterance.pause_after_s, last=last)])
             work_s = perf_counter() - started_s
             timings = Timings(queue_s, 0.0, 0.0, 0.0, work_s, queue_s + work_s)
             result = changed(replay.result, timings=timings) if last else None
-            yield AudioChunk(samples, self.info.sample_rate_hz, result)
+            yield AudioChunk(rest, self.info.sample_rate_hz, result)
 
     def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
         """Refuse knobs that the loaded model cannot honour.

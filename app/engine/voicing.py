@@ -9,7 +9,6 @@ from torch import Tensor
 from app.engine.finer import FinerLevels
 from app.engine.job import Samples
 from app.engine.piece import Piece
-from app.engine.plan import Chunks
 from app.engine.sound import UtteranceSound
 from models.codec import Codec
 from models.prefix_cache import PrefixCache
@@ -38,7 +37,7 @@ class Voicing:
         """
         started_s = perf_counter()
         self._finer = FinerLevels(model, codec.quantizer.codebooks, piece, prefixes)
-        self._chunks = Chunks(model.config.block_frames if self._finer.streams else None)
+        self._chunks = self._finer.chunks()
         self._sound = UtteranceSound(codec, model.config.block_frames)
         self._codes: list[Tensor] = []
         self.nar_s = perf_counter() - started_s
@@ -60,9 +59,7 @@ class Voicing:
         Raises:
             GenerationFailed: The samples are no numbers.
         """
-        parts = []
-        for chunk in self._chunks.push(codes, ended=ended):
-            parts.append(self._voice(chunk))
+        parts = [self._voice(chunk) for chunk in self._chunks.push(codes, ended=ended)]
         if ended:
             parts.append(self._decode(self._finer.nothing, ended=True))
         return np.concatenate([np.zeros(0, np.float32), *parts])

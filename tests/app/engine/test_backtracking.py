@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import Decoded, Piece, decode_utterance
+from app.engine.decode import Decoded, LevelZero, decode_utterance
 from app.engine.job import Backtrack
+from app.engine.piece import Piece
 from models.cache import KVCache
 from models.checkpoints import SpeechModel, load_speech_model
+from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.params import SamplingParams
 from tests.toy.make_toy import MODEL
@@ -191,6 +193,21 @@ def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_fi
     assert stands.codes[:3, 0].tolist() == [100, 101, 102]
 
 
+@pytest.mark.parametrize(
+    "script",
+    [loop_from(3, 1), loop_from(20, 30), loop_from(40, 3), lambda _: {A: 20.0, B: 10.0}],
+    ids=["in the first block", "stuck", "later", "again and again"],
+)
+def test_no_frame_that_was_given_is_taken_back(script) -> None:
+    model = cast("Valle", Scripted(script))
+    piece = Piece([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
+    level_0 = LevelZero(model, piece, lambda _: True, PrefixCache(model))
+    given = list(level_0)
+    assert torch.equal(torch.cat(given), level_0.codes)
+    assert len(given) > 1
+    assert level_0.backtracks or level_0.finish_reason == "stuck"
+
+
 @pytest.fixture(scope="module")
 def toy_speech(toy) -> SpeechModel:
     return load_speech_model(toy, torch.device("cpu"))
@@ -255,7 +272,7 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
 ) -> None:
     watched = decode_toy(toy_speech, backtrack=True)
     assert watched.backtracks == ()
-    monkeypatch.setattr("app.engine.decode.Backtracker", None)
+    monkeypatch.setattr("app.engine.piece.Backtracker", None)
     off = decode_toy(toy_speech, **EAGER | {"backtrack": False})
     assert torch.equal(off.codes, watched.codes)
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import Piece, Said, decode_utterance
+from app.engine.decode import decode_utterance
+from app.engine.piece import Piece, Said
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.params import SamplingParams, resolve

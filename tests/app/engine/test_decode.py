@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import Decoded, OnFrame, Piece, decode_utterance
+from app.engine.decode import Decoded, OnFrame, decode_utterance
 from app.engine.job import TraceColumns
+from app.engine.piece import Piece
 from models.cache import KVCache
 from models.checkpoints import SpeechModel, load_speech_model
 from samplers.guidance import guide, guide_frames

@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from app.engine.decode import Piece, decode_utterance
+from app.engine.decode import decode_utterance
 from app.engine.errors import InvalidRequest
 from app.engine.masked import choose_level_0, draw_masked, predict_length
+from app.engine.piece import Piece
 from models.checkpoints.public import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle

@@ -3,26 +3,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.job import Samples
 from app.engine.stream import Joiner
 
 RATE_HZ = 24_000
 EDGE, FADE = 1440, 120
 
 
-def tone(seconds: float, level: float = 0.3) -> np.ndarray:
+def tone(seconds: float, level: float = 0.3) -> Samples:
     return np.full(round(seconds * RATE_HZ), level, np.float32)
 
 
-def silence(seconds: float) -> np.ndarray:
+def silence(seconds: float) -> Samples:
     return np.zeros(round(seconds * RATE_HZ), np.float32)
 
 
-def joined(samples: np.ndarray) -> np.ndarray:
+def add(
+    joiner: Joiner, samples: Samples, pause_after_s: float | None, *, last: bool = False
+) -> Samples:
+    """Give a joiner a whole utterance."""
+    return np.concatenate([joiner.push(samples), joiner.finish(pause_after_s, last=last)])
+
+
+def joined(samples: Samples) -> Samples:
     """Return what a joiner makes of one utterance alone."""
-    return Joiner(RATE_HZ, 0.25).add(samples, None)
+    return add(Joiner(RATE_HZ, 0.25), samples, None)
 
 
-def trimmed_and_faded(samples: np.ndarray) -> np.ndarray:
+def trimmed_and_faded(samples: Samples) -> Samples:
     """Do the same to the whole, the slow and plain way."""
     loud = [place for place, sample in enumerate(samples) if abs(sample) > 10**-2.5]
     begin, end = (max(0, loud[0] - EDGE), loud[-1] + 1 + EDGE) if loud else (0, 2 * EDGE)
@@ -88,7 +96,7 @@ def test_pieces_of_several_utterances_join_as_whole_ones_do(utterances):
     whole, pieces = Joiner(RATE_HZ, 0.25), Joiner(RATE_HZ, 0.25)
     for number, (count, pause_s) in enumerate(utterances):
         sound, last = np.ones(count, np.float32), number + 1 == len(utterances)
-        expected = whole.add(sound, pause_s, last=last)
+        expected = add(whole, sound, pause_s, last=last)
         parts = [pieces.push(sample) for sample in np.split(sound, range(0, count, 100))]
         parts.append(pieces.finish(pause_s, last=last))
         np.testing.assert_array_equal(np.concatenate(parts), expected)
@@ -110,9 +118,9 @@ def test_silence_is_held_back_past_60_ms_until_something_follows():
 
 def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
     joiner = Joiner(RATE_HZ, 0.25)
-    first = joiner.add(tone(0.5), 0.25)
-    second = joiner.add(tone(0.5), 1.0)
-    third = joiner.add(tone(0.5), 9.0)
+    first = add(joiner, tone(0.5), 0.25)
+    second = add(joiner, tone(0.5), 1.0)
+    third = add(joiner, tone(0.5), 9.0)
     assert [len(part) for part in (first, second, third)] == [12_000, 18_000, 36_000]
     assert not second[:6000].any()
     assert second[6000:].any()
@@ -120,23 +128,23 @@ def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
 
 def test_joiner_makes_a_pause_where_the_text_asks_for_none_in_particular():
     joiner = Joiner(RATE_HZ, 0.25)
-    joiner.add(tone(0.5), None)
-    assert len(joiner.add(tone(0.5), None, last=True)) == round(0.75 * RATE_HZ)
+    add(joiner, tone(0.5), None)
+    assert len(add(joiner, tone(0.5), None, last=True)) == round(0.75 * RATE_HZ)
 
 
 def test_joiner_ends_with_a_pause_only_where_the_text_asks_for_it():
-    assert len(Joiner(RATE_HZ, 0.25).add(tone(0.5), 1.0, last=True)) == round(1.5 * RATE_HZ)
-    assert len(Joiner(RATE_HZ, 0.25).add(tone(0.5), None, last=True)) == round(0.5 * RATE_HZ)
+    assert len(add(Joiner(RATE_HZ, 0.25), tone(0.5), 1.0, last=True)) == round(1.5 * RATE_HZ)
+    assert len(add(Joiner(RATE_HZ, 0.25), tone(0.5), None, last=True)) == round(0.5 * RATE_HZ)
 
 
 def test_joiner_begins_with_a_pause_where_the_text_does():
     joiner = Joiner(RATE_HZ, 0.25)
-    joiner.add(silence(0), 2.0)
-    assert len(joiner.add(tone(0.5), None)) == round(2.5 * RATE_HZ)
+    add(joiner, silence(0), 2.0)
+    assert len(add(joiner, tone(0.5), None)) == round(2.5 * RATE_HZ)
 
 
 def test_joiner_adds_the_pause_of_an_utterance_without_sound_to_the_one_before():
     joiner = Joiner(RATE_HZ, 0.25)
-    joiner.add(tone(0.5), 0.25)
-    assert not len(joiner.add(silence(0), 0.5))
-    assert len(joiner.add(tone(0.5), 0.0)) == round(1.25 * RATE_HZ)
+    add(joiner, tone(0.5), 0.25)
+    assert not len(add(joiner, silence(0), 0.5))
+    assert len(add(joiner, tone(0.5), 0.0)) == round(1.25 * RATE_HZ)

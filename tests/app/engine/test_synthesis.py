@@ -1,19 +1,23 @@
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from app.engine import run, synthesis
-from app.engine.decode import Decoded, Piece
+from app.engine.decode import LevelZero, decode_utterance
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
+from app.engine.piece import Piece
 from app.engine.run import longest
 from app.engine.speaking import Replay
 from app.engine.synthesis import Synthesizer
 from models.checkpoints import CheckpointError
+from models.codec import Codec
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams
 from tests.toy.make_toy import MODEL, make
@@ -36,40 +40,93 @@ def spoken(synthesizer: Synthesizer, wanted: SpeechJob) -> tuple[list[AudioChunk
     return chunks, result
 
 
-def scripted(monkeypatch, *codes: int, reason: Literal["stop", "length"] = "stop") -> list[Piece]:
-    """Decode so many frames an utterance instead of asking the model; note each call."""
+def whole(chunks: list[AudioChunk]) -> np.ndarray:
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+def scripted(monkeypatch, *frames: int, reason: Literal["stop", "length"] = "stop") -> list[Piece]:
+    """Give so many frames of level 0 an utterance instead of asking the AR; note each call."""
     calls: list[Piece] = []
 
-    def decode(model, codebooks, piece, on_frame):
-        frames = min(codes[len(calls)], piece.max_frames)
-        calls.append(piece)
-        for frame in range(frames):
-            if not on_frame(frame + 1):
-                return Decoded(torch.zeros(frame + 1, 1).long(), "cancelled", 0.0, 0.0)
-        return Decoded(torch.full((frames, 8), len(calls)), reason, 0.25, 0.125)
+    class Scripted(LevelZero):
+        def _draw(self) -> Iterator[Tensor]:
+            count = min(frames[len(calls)], self._piece.max_frames)
+            calls.append(self._piece)
+            self.codes = torch.full((count,), len(calls))
+            self.finish_reason = reason
+            for frame in range(count):
+                if not self._on_frame(frame + 1):
+                    self.finish_reason = "cancelled"
+                    return
+            yield self.codes
 
-    monkeypatch.setattr(run, "decode_utterance", decode)
+    monkeypatch.setattr(run, "LevelZero", Scripted)
     return calls
 
 
-def test_it_gives_a_chunk_an_utterance_and_the_account_with_the_last(synthesizer, monkeypatch):
+def test_it_gives_the_sound_and_the_account_with_its_last_chunk(synthesizer, monkeypatch):
     calls = scripted(monkeypatch, 10, 20)
     chunks, result = spoken(synthesizer, job("One. Two."))
-    assert [chunk.result is None for chunk in chunks] == [True, False]
+    assert all(chunk.result is None and len(chunk.samples) for chunk in chunks[:-1])
     assert (result.frames, result.finish_reason) == (30, "stop")
+    assert [len(utterance.codes) for utterance in result.utterances] == [10, 20]
     assert (result.voice, result.language, result.seed) == ("toy", "en", 1)
-    assert result.audio_s == sum(len(chunk.samples) for chunk in chunks) / 24_000
-    assert (result.timings.queue_s, result.timings.ar_s, result.timings.nar_s) == (0.5, 0.5, 0.25)
-    assert result.timings.total_s > 0.5
+    assert result.audio_s == len(whole(chunks)) / 24_000
+    timings = result.timings
+    assert timings.queue_s == 0.5
+    assert min(timings.ar_s, timings.nar_s, timings.codec_s) > 0
+    assert timings.total_s > 0.5 + timings.ar_s + timings.nar_s + timings.codec_s
     assert [call.utterance for call in calls] == [0, 1]
     assert all(call.prompt is not None and len(call.prompt) == 38 for call in calls)
+
+
+ENDLESS = SamplingParams(seed=1, ban_tokens=(512,))
+
+
+def heard_at(synthesizer, params: SamplingParams) -> list[int]:
+    """Return how many frames of level 0 there were when each chunk came."""
+    frames, told = [], [0]
+
+    def note(progress: Progress) -> bool:
+        told.append(progress.frames)
+        return True
+
+    plan = synthesizer.plan(job("Hello.", params=params, max_duration_s=140 / 75))
+    for chunk in synthesizer.speak(plan, queue_s=0.0, on_progress=note):
+        assert len(chunk.samples)
+        frames.append(told[-1])
+    return frames
+
+
+def test_the_sound_of_a_chunk_comes_with_its_last_frame(synthesizer):
+    assert heard_at(synthesizer, ENDLESS) == [15, 30, 60, 105, 140, 140]
+
+
+def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
+    backtracking = {"backtrack": True, "backtrack_window": 75, "backtrack_max_silence": 0}
+    params = ENDLESS.model_copy(update=backtracking | {"backtrack_min_frames": 1000})
+    assert heard_at(synthesizer, params)[:3] == [15, 105, 135]
+
+
+def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
+    plan = synthesizer.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
+    *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+    speech, first = synthesizer._speech, last.result.utterances[0]
+    ids = synthesizer._front_end.encode(plan.utterances[0].phonemes)
+    prompt = synthesizer._prompts.of(plan.voice)
+    piece = Piece(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=prompt)
+    decoded = decode_utterance(
+        speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True
+    )
+    np.testing.assert_array_equal(decoded.codes, first.codes)
 
 
 def test_the_hash_is_of_all_codes_in_order_as_int16(synthesizer, monkeypatch):
     scripted(monkeypatch, 2, 1)
     _, result = spoken(synthesizer, job("One. Two."))
-    codes = np.array([[1] * 8, [1] * 8, [2] * 8], dtype="<i2")
-    assert result.codes_sha256 == hashlib.sha256(codes.tobytes()).hexdigest()
+    codes = np.concatenate([utterance.codes for utterance in result.utterances])
+    assert codes[:, 0].tolist() == [1, 1, 2]
+    assert result.codes_sha256 == hashlib.sha256(codes.astype("<i2").tobytes()).hexdigest()
 
 
 def test_the_gravest_finish_reason_is_the_jobs(synthesizer, monkeypatch):
@@ -81,10 +138,10 @@ def test_a_bound_on_the_duration_ends_the_job_between_and_inside_utterances(
     synthesizer, monkeypatch
 ):
     calls = scripted(monkeypatch, 10, 10, 10)
-    chunks, result = spoken(synthesizer, job("One. Two. Three.", max_duration_s=15 / 75))
+    _, result = spoken(synthesizer, job("One. Two. Three.", max_duration_s=15 / 75))
     assert result.frames == 15
     assert [call.max_frames for call in calls][1] == 5
-    assert len(chunks) == 2
+    assert len(result.utterances) == 2
     assert result.finish_reason == "length"
 
 
@@ -103,7 +160,7 @@ def test_longest_grows_with_the_text_up_to_a_minute():
 def test_an_utterance_without_frames_is_silence_not_an_error(synthesizer, monkeypatch):
     scripted(monkeypatch, 0)
     chunks, result = spoken(synthesizer, job("Hello."))
-    assert (result.frames, len(chunks[0].samples)) == (0, 0)
+    assert (result.frames, len(whole(chunks))) == (0, 0)
 
 
 def test_a_pause_in_the_text_is_heard(synthesizer, monkeypatch):
@@ -111,7 +168,7 @@ def test_a_pause_in_the_text_is_heard(synthesizer, monkeypatch):
     plain, _ = spoken(synthesizer, job("Hello."))
     scripted(monkeypatch, 10)
     paused, _ = spoken(synthesizer, job("Hello. [pause:0.5s]"))
-    seconds = [sum(len(chunk.samples) for chunk in chunks) / 24_000 for chunks in (plain, paused)]
+    seconds = [len(whole(chunks)) / 24_000 for chunks in (plain, paused)]
     assert seconds[1] - seconds[0] == pytest.approx(0.5)
 
 
@@ -141,9 +198,8 @@ def test_a_replay_has_the_samples_and_the_account_of_the_speech(synthesizer, tex
     wanted = job(text, params=params, max_duration_s=(frames or 90) / 75)
     chunks, result = spoken(synthesizer, wanted)
     again = list(synthesizer.replay(Replay(result), queue_s=0.5, on_progress=lambda _: True))
-    assert [chunk.result is None for chunk in again] == [chunk.result is None for chunk in chunks]
-    for one, other in zip(chunks, again, strict=True):
-        np.testing.assert_array_equal(one.samples, other.samples)
+    np.testing.assert_array_equal(whole(again), whole(chunks))
+    assert all(chunk.result is None for chunk in again[:-1])
     replayed = again[-1].result
     assert replayed is not None
     assert replace(replayed, timings=result.timings) == result
@@ -156,7 +212,7 @@ def test_a_replay_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypat
     again = synthesizer.replay(
         Replay(result), queue_s=0.0, on_progress=lambda progress: progress.utterance < 1
     )
-    assert [chunk.result for chunk in again] == [None]
+    assert {chunk.result for chunk in again} == {None}
 
 
 def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch):
@@ -170,16 +226,14 @@ def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch)
     chunks = list(
         synthesizer.speak(synthesizer.plan(job("One. Two.")), queue_s=0, on_progress=going)
     )
-    assert [chunk.result for chunk in chunks] == [None]
+    assert {chunk.result for chunk in chunks} == {None}
     assert seen[0] == (0, 2, 1)
     assert seen[-1] == (1, 2, 13)
 
 
 def test_samples_that_are_no_numbers_are_a_failure(synthesizer, monkeypatch):
     scripted(monkeypatch, 3)
-    monkeypatch.setattr(
-        type(synthesizer._speech.codec), "decode", lambda _, codes: torch.full((960,), torch.nan)
-    )
+    monkeypatch.setattr(Codec, "_decode", lambda *_: torch.full((960,), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         spoken(synthesizer, job())
 

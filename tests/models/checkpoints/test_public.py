@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from app.engine.decode import Piece, decode_utterance
+from app.engine.decode import decode_utterance
+from app.engine.piece import Piece
 from models.checkpoints import load_lm, public
 from models.checkpoints.convert import convert
 from models.checkpoints.public import Switches, inspect_public, load_public
