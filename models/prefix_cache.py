@@ -49,7 +49,7 @@ class PrefixCache:
             max_bytes: More than this is kept only while it is pinned.
         """
         self._model, self._max_bytes = model, max_bytes
-        self._kept: OrderedDict[tuple[Hashable, int], KVCache] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, int, int], KVCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
 
@@ -99,7 +99,8 @@ class PrefixCache:
         return prefix[prefix.shared :]
 
     def _of(self, key: Hashable, part: Prefix, level: int, like: KVCache) -> KVCache:
-        place = (key, level)
+        # The prompt may be left out for one request: then less is shared under the same key.
+        place = (key, level, len(part))
         if place not in self._kept:
             self._kept[place] = self._read(part, level, like)
             self.bytes += self._kept[place].bytes

@@ -4,7 +4,7 @@ import hashlib
 import math
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from time import perf_counter
 
@@ -93,7 +93,7 @@ class Run:
         utterances = self._plan.utterances
         with self._prefixes.pinned(self._voice, NullKey(self._voice.language)):
             for number, utterance in enumerate(utterances):
-                yield from self._speak(utterance, number)
+                rest = yield from self._speak(utterance, number)
                 if self._stopped:
                     return
                 last, pause_after_s = number + 1 == len(utterances), utterance.pause_after_s
@@ -101,21 +101,26 @@ class Run:
                     self._note("length")
                     last, pause_after_s = True, None  # the pause led to what is not spoken
                 self._spoken[-1] = replace(self._spoken[-1], pause_after_s=pause_after_s)
-                samples = self._joiner.finish(pause_after_s, last=last)
+                ending = self._joiner.finish(pause_after_s, last=last)
+                samples = np.concatenate([rest, ending])
                 if last:
                     yield self._chunk(samples, self._result())
                     return
                 if len(samples):
                     yield self._chunk(samples)
 
-    def _speak(self, utterance: Utterance, number: int) -> Iterator[AudioChunk]:
-        """Yield the sound of an utterance but for its end; one without phonemes is a pause."""
+    def _speak(self, utterance: Utterance, number: int) -> Generator[AudioChunk, None, Samples]:
+        """Yield the sound of an utterance and return that of its last frames.
+
+        One without phonemes is a mere pause.
+        """
+        silence = np.zeros(0, np.float32)
         model, codec = self._speech.model, self._speech.codec
         if not utterance.phonemes:
             nothing = np.zeros((0, model.config.levels), np.int16)
             trace: TraceColumns | None = {} if self._plan.job.trace else None
             self._spoken.append(SpokenUtterance(nothing, "stop", trace=trace))
-            return
+            return silence
 
         def on_frame(frames: int) -> bool:
             utterances = len(self._plan.utterances)
@@ -131,11 +136,10 @@ class Run:
             if len(samples):
                 yield self._chunk(samples)
         if self._stopped:
-            return
+            return silence
         samples = self._joiner.push(voicing.feed(level_0.codes[:0], ended=True))
         self._account(piece, level_0, voicing)
-        if len(samples):
-            yield self._chunk(samples)
+        return samples
 
     def _piece(self, utterance: Utterance, number: int) -> Piece:
         ids, plan = self._front_end.encode(utterance.phonemes), self._plan

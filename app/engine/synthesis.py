@@ -205,7 +205,8 @@ class Synthesizer:
                     return
                 frames += len(chunk)
                 samples = joiner.push(sound.push(chunk))
-                yield AudioChunk(samples, self.info.sample_rate_hz)
+                if len(samples):
+                    yield AudioChunk(samples, self.info.sample_rate_hz)
             rest = joiner.push(sound.push(codes[:0], ended=True))
             last = number + 1 == len(spoken)
             rest = np.concatenate([rest, joiner.finish(utterance.pause_after_s, last=last)])

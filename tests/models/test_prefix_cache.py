@@ -126,6 +126,16 @@ def test_owners_voices_languages_and_levels_are_apart(model) -> None:
     assert prefixes.misses == prefixes.parts == 4
 
 
+def test_a_prefix_without_the_prompt_is_not_taken_for_the_one_with_it(model) -> None:
+    prefixes = PrefixCache(model)
+    for prompt in (some_codes(20), None):
+        prefix = model.prefix(IDS, 0, prompt=prompt)
+        cache = slot_of(model, prefix)
+        prefixes.begin(prefix, 0, cache, 0, EVE)
+        assert cache.lengths[0] == prefix.shared
+    assert prefixes.parts == 2
+
+
 def test_what_is_pinned_stays_as_long_as_anybody_pins_it(model) -> None:
     prefixes = PrefixCache(model, max_bytes=part_bytes(model.config, 25))
     pinned = VoiceKey(None, "a", 0)
