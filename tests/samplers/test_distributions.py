@@ -38,6 +38,7 @@ def test_what_is_drawn_has_the_stated_distribution(golden: Path, family: Any) ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_all_distributions_hold_together_under_holms_correction(golden: Path) -> None:
     p_values: PValues = {}
     for family in THOROUGH:
