@@ -21,9 +21,13 @@ class FakeSpeaking:
 
     A text with "break" raises in the middle; one with "wait" takes each frame only when `let` is
     called. Reading a text with "hard" in it takes until `read_on` is set.
+
+    Args:
+        chunk_s: Seconds of sound that are given after every frame; 0 gives all at the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_s: float = 0.0) -> None:
+        self._chunk = np.linspace(-0.5, 0.5, round(chunk_s * SAMPLE_RATE_HZ), dtype=np.float32)
         self.info = ModelInfo("fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",))
         self.voices = BuiltinVoices(Path("/nonexistent"))
         self.spoken: list[str] = []
@@ -61,7 +65,10 @@ class FakeSpeaking:
             self.frames_made[job.id] = frame
             if not on_progress(Progress(0, 1, frame)):
                 return
-        samples = np.linspace(-0.5, 0.5, SAMPLES_A_FRAME * len(job.text), dtype=np.float32)
+            if len(self._chunk):
+                yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
+        left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
+        samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)
         result = SpeechResult(
             job_id=job.id,
             finish_reason="stop",
@@ -71,7 +78,7 @@ class FakeSpeaking:
             language=plan.language,
             codes_sha256="f" * 64,
             frames=len(job.text),
-            audio_s=len(samples) / SAMPLE_RATE_HZ,
+            audio_s=(len(samples) + len(self._chunk) * len(job.text)) / SAMPLE_RATE_HZ,
             timings=Timings(queue_s, 0.0, 0.0, 0.0, 0.0, queue_s + 0.01),
             utterances=(SpokenUtterance(np.zeros((len(job.text), 1), np.int16), "stop"),),
         )
@@ -87,8 +94,17 @@ class FakeSpeaking:
 
 
 def fake_engine(
-    speaking: FakeSpeaking | None = None, *, max_queue: int = 4, request_timeout_s: float = 60.0
+    speaking: FakeSpeaking | None = None,
+    *,
+    max_queue: int = 4,
+    request_timeout_s: float = 60.0,
+    stall_timeout_s: float = 30.0,
 ) -> SpeechEngine:
     """An engine around a fake."""
     loaded = speaking or FakeSpeaking()
-    return SpeechEngine(lambda: loaded, max_queue=max_queue, request_timeout_s=request_timeout_s)
+    return SpeechEngine(
+        lambda: loaded,
+        max_queue=max_queue,
+        request_timeout_s=request_timeout_s,
+        stall_timeout_s=stall_timeout_s,
+    )

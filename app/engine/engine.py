@@ -43,13 +43,15 @@ class SpeechEngine:
         *,
         max_queue: int,
         request_timeout_s: float,
+        stall_timeout_s: float = 30.0,
     ) -> None:
         """Make an engine that does nothing before `start`.
 
         Args:
             load: Makes the model; called once, in the worker.
             max_queue: Jobs that may wait or be read beside the one that runs.
-            request_timeout_s: Longest time from `submit` to the last chunk.
+            request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
+            stall_timeout_s: Longest pause of a job whose reader does not take its sound.
         """
         self._load = load
         self._request_timeout_s = request_timeout_s
@@ -57,7 +59,7 @@ class SpeechEngine:
         self._state: State = "new"
         self._error: str | None = None
         self._queue = TicketQueue(max_queue)
-        self._runner = Runner(self._queue)
+        self._runner = Runner(self._queue, stall_timeout_s)
         self._moving = threading.Lock()  # held where the state changes
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
@@ -184,7 +186,7 @@ class SpeechEngine:
         for ticket in self._queue.close():
             self._runner.close(ticket, "cancelled")
         if (running := self._queue.running) is not None:
-            running.abandoned = "cancelled"
+            running.abandon("cancelled")
         self._texts.shutdown(wait=False, cancel_futures=True)
         if self._worker is not None:
             await asyncio.to_thread(self._worker.join)
@@ -224,7 +226,7 @@ class SpeechEngine:
 
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """Forget a job that nobody reads: at once if it waits, at its next frame if it runs."""
-        ticket.abandoned = reason
+        ticket.abandon(reason)
         if self._queue.leave(ticket):
             self._runner.close(ticket, reason)
 

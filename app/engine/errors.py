@@ -9,6 +9,7 @@ SpeechError
 │   ├── EngineBusy      the queue is full
 │   └── EngineNotReady  loading, draining, stopped or failed
 ├── DeadlineExceeded    it took longer than the operator allows
+├── ReaderStalled       its reader took nothing for longer than the operator allows
 └── GenerationFailed    this job broke; others go on
 
 `code` is a stable word for programs. What these are in HTTP is the business of `app.api.errors`.
@@ -87,6 +88,12 @@ class DeadlineExceeded(SpeechError):
     """The request took longer, queue included, than the operator allows."""
 
     code = "deadline_exceeded"
+
+
+class ReaderStalled(SpeechError):
+    """Sound was waiting, and its reader took none of it for longer than the operator allows."""
+
+    code = "reader_stalled"
 
 
 class GenerationFailed(SpeechError):

@@ -1,8 +1,9 @@
 """A request as the engine sees it, and what it gives back. Loads without torch."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 from samplers.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
+"""Why a speech or an utterance ended."""
+
+GRAVITY: Final[tuple[FinishReason, ...]] = ("stop", "length", "stuck", "cancelled", "error")
+"""The gravest last: of several, that one is told."""
 
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
@@ -31,6 +36,11 @@ class SpeechJob:
         language: None is the voice's.
         max_duration_s: Longest speech, pauses not counted; None is by the length of the text.
         trace: Whether to record what was seen and done at every token of the AR.
+        before: What earlier jobs spoke of the same speech, which this one goes on with: its
+            utterances are numbered after those, and the limit, the context and the pauses count
+            them in. None begins a speech.
+        more: Whether a later job may go on with it: a pause that the text asks for at the end is
+            then owed and not given.
     """
 
     id: str
@@ -40,6 +50,8 @@ class SpeechJob:
     language: str | None = None
     max_duration_s: float | None = None
     trace: bool = False
+    before: "SpeechResult | None" = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,12 @@ class Timings:
     nar_s: float
     codec_s: float
     total_s: float
+
+    def __add__(self, other: "Timings") -> "Timings":
+        """Return the seconds of both."""
+        return Timings(
+            *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
+        )
 
 
 BacktrackCause = Literal["loop", "silence", "sequence"]
@@ -84,6 +102,7 @@ class SpokenUtterance:
         pause_after_s: Silence that the text asks for after it; None leaves it to `pause_s`.
         trace: Only where the job asked for it; empty for an utterance that is a mere pause.
         backtracks: In order.
+        phonemes: What was read; empty for a mere pause.
     """
 
     codes: NDArray[np.int16]
@@ -91,11 +110,12 @@ class SpokenUtterance:
     pause_after_s: float | None = None
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
+    phonemes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechResult:
-    """What became of a job.
+    """What became of a job, or of several that spoke one speech.
 
     Args:
         job_id: The job's.
@@ -109,6 +129,7 @@ class SpeechResult:
         audio_s: Seconds of sound given, pauses included.
         timings: Where the time went.
         utterances: One a piece of the text, in order.
+        pause_owed_s: Silence between this and what a later job speaks of the same speech.
     """
 
     job_id: str
@@ -122,11 +143,28 @@ class SpeechResult:
     audio_s: float
     timings: Timings
     utterances: tuple[SpokenUtterance, ...] = ()
+    pause_owed_s: float = 0.0
 
     @property
     def backtracks(self) -> int:
         """How often an utterance was taken back."""
         return sum(len(utterance.backtracks) for utterance in self.utterances)
+
+    def then(self, later: "SpeechResult") -> "SpeechResult":
+        """Return what became of this and of the job that went on with it, as one."""
+        utterances = self.utterances + later.utterances
+        digest = hashlib.sha256()
+        for utterance in utterances:
+            digest.update(utterance.codes.astype("<i2").tobytes())
+        return replace(
+            later,
+            finish_reason=max(self.finish_reason, later.finish_reason, key=GRAVITY.index),
+            codes_sha256=digest.hexdigest(),
+            frames=self.frames + later.frames,
+            audio_s=self.audio_s + later.audio_s,
+            timings=self.timings + later.timings,
+            utterances=utterances,
+        )
 
     @property
     def real_time_factor(self) -> float:

@@ -9,10 +9,12 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from app.engine.decode import LevelZero
 from app.engine.job import (
+    GRAVITY,
     AudioChunk,
     FinishReason,
     Progress,
@@ -35,8 +37,6 @@ from models.voice import PromptCodes
 SECONDS_A_PHONEME = 0.16
 SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
-
-_GRAVITY: tuple[FinishReason, ...] = ("stop", "length", "stuck", "cancelled", "error")
 
 
 class Run:
@@ -74,10 +74,15 @@ class Run:
         language = speech.model.config.languages.index(plan.language)
         self._voice = VoiceKey(plan.voice.owner, plan.voice.name, language)
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._joiner = Joiner(speech.codec.config.sample_rate_hz, plan.params.pause_s)
+        before = plan.job.before
+        owed_s = before.pause_owed_s if before else 0.0
+        rate_hz = speech.codec.config.sample_rate_hz
+        self._joiner = Joiner(rate_hz, plan.params.pause_s, owed_s=owed_s)
         self._digest = hashlib.sha256()
         self._spoken: list[SpokenUtterance] = []
+        self._first = len(before.utterances) if before else 0
         self._said: deque[Said] = deque(maxlen=plan.params.context_utterances)
+        self._said.extend(self._said_by(before))
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = 0.0
@@ -86,11 +91,15 @@ class Run:
         limit_s = plan.job.max_duration_s
         self._frames_left = (
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
-        )
+        ) - (before.frames if before else 0)
 
     def chunks(self) -> Iterator[AudioChunk]:
         """Yield the sound as it comes, the last with the result; nothing more once stopped."""
         utterances = self._plan.utterances
+        if self._frames_left <= 0:  # only where earlier jobs took them all
+            self._note("length")
+            yield self._chunk(np.zeros(0, np.float32), self._result())
+            return
         with self._prefixes.pinned(self._voice, NullKey(self._voice.language)):
             for number, utterance in enumerate(utterances):
                 rest = yield from self._speak(utterance, number)
@@ -101,7 +110,7 @@ class Run:
                     self._note("length")
                     last, pause_after_s = True, None  # the pause led to what is not spoken
                 self._spoken[-1] = replace(self._spoken[-1], pause_after_s=pause_after_s)
-                ending = self._joiner.finish(pause_after_s, last=last)
+                ending = self._joiner.finish(pause_after_s, last=last and not self._plan.job.more)
                 samples = np.concatenate([rest, ending])
                 if last:
                     yield self._chunk(samples, self._result())
@@ -128,7 +137,7 @@ class Run:
             self._stopped = not going
             return going
 
-        piece = self._piece(utterance, number)
+        piece = self._piece(utterance, self._first + number)
         voicing = Voicing(model, codec, piece, self._prefixes)
         level_0 = LevelZero(model, piece, on_frame, self._prefixes)
         for codes in level_0:
@@ -138,7 +147,7 @@ class Run:
         if self._stopped:
             return silence
         samples = self._joiner.push(voicing.feed(level_0.codes[:0], ended=True))
-        self._account(piece, level_0, voicing)
+        self._account(utterance, piece, level_0, voicing)
         return samples
 
     def _piece(self, utterance: Utterance, number: int) -> Piece:
@@ -157,7 +166,9 @@ class Run:
             voice=self._voice,
         )
 
-    def _account(self, piece: Piece, level_0: LevelZero, voicing: Voicing) -> None:
+    def _account(
+        self, utterance: Utterance, piece: Piece, level_0: LevelZero, voicing: Voicing
+    ) -> None:
         """Note what became of an utterance."""
         codes = voicing.codes.cpu().numpy().astype("<i2")
         self._digest.update(codes.tobytes())
@@ -167,6 +178,7 @@ class Run:
                 level_0.finish_reason,
                 trace=level_0.trace,
                 backtracks=level_0.backtracks,
+                phonemes=utterance.phonemes,
             )
         )
         self._note(level_0.finish_reason)
@@ -177,12 +189,21 @@ class Run:
         self._nar_s += voicing.nar_s
         self._codec_s += voicing.codec_s
 
+    def _said_by(self, before: SpeechResult | None) -> Iterator[Said]:
+        """Return the utterances of earlier jobs that the AR goes on from."""
+        if before is None or not (wanted := self._plan.params.context_utterances):
+            return
+        device = self._speech.model.separator.device
+        for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
+            codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64)).to(device)
+            yield Said(self._front_end.encode(spoken.phonemes), codes)
+
     def _chunk(self, samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
         return AudioChunk(samples, self._speech.codec.config.sample_rate_hz, result)
 
     def _note(self, reason: FinishReason) -> None:
         """Take an utterance's finish reason for the job's, if it is graver."""
-        self._finish_reason = max(self._finish_reason, reason, key=_GRAVITY.index)
+        self._finish_reason = max(self._finish_reason, reason, key=GRAVITY.index)
 
     def _result(self) -> SpeechResult:
         plan = self._plan
@@ -206,6 +227,7 @@ class Run:
             audio_s=self._joiner.given / self._speech.codec.config.sample_rate_hz,
             timings=timings,
             utterances=tuple(self._spoken),
+            pause_owed_s=self._joiner.owed_s,
         )
 
 

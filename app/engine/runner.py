@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Iterator
 from time import monotonic
 
-from app.engine.errors import EngineNotReady, GenerationFailed, SpeechError
+from app.engine.errors import EngineNotReady, GenerationFailed, ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.queue import TicketQueue
 from app.engine.speaking import OnProgress, Plan, Replay, Speaking
 from app.engine.ticket import Ticket
 
 log = logging.getLogger(__name__)
+
+_PAUSE_BEAT_S = 0.25
 
 
 class Runner:
@@ -23,8 +25,15 @@ class Runner:
         job_s: Seconds that a job takes, old ones fading: the machine may have become busier.
     """
 
-    def __init__(self, queue: TicketQueue) -> None:
+    def __init__(self, queue: TicketQueue, stall_timeout_s: float) -> None:
+        """Begin with nothing done.
+
+        Args:
+            queue: Where tickets come from.
+            stall_timeout_s: Longest pause of a job whose reader does not take its sound.
+        """
         self._queue = queue
+        self._stall_timeout_s = stall_timeout_s
         self.finished: Counter[FinishReason] = Counter()
         self.beat_s = monotonic()
         self.job_s = 2.0  # a guess, until jobs have been measured
@@ -74,12 +83,25 @@ class Runner:
                 ticket.give(chunk)
                 if chunk.result is not None:
                     return
+                self._wait_for_reader(ticket)
+        except ReaderStalled as error:
+            self.close(ticket, "cancelled", error)
         except SpeechError as error:
             self.close(ticket, "error", error)
         except Exception as error:
             self.close(ticket, "error", _broken(ticket, error))
         else:
             self.close(ticket, ticket.abandoned or "cancelled")
+
+    def _wait_for_reader(self, ticket: Ticket) -> None:
+        """Pause while more sound waits than may.
+
+        Raises:
+            ReaderStalled: The pause took too long.
+        """
+        timeout_s = self._stall_timeout_s
+        if not ticket.wait_for_room(self.beat, _PAUSE_BEAT_S, timeout_s):
+            raise ReaderStalled(f"nobody took the sound for {timeout_s:g} s")
 
     def close(self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None) -> None:
         """Account for a ticket that ended without a result.

@@ -75,18 +75,24 @@ class Joiner:
         given: How many samples came out so far.
     """
 
-    def __init__(self, sample_rate_hz: int, pause_s: float) -> None:
+    def __init__(self, sample_rate_hz: int, pause_s: float, *, owed_s: float = 0.0) -> None:
         """Begin with no sound.
 
         Args:
             sample_rate_hz: Samples in a second.
             pause_s: Silence between two sounds where the text asks for none in particular.
+            owed_s: Silence before the first sound: what the joiner of a sound before this owed.
         """
         self._rate_hz = sample_rate_hz
         self._between_s = pause_s
-        self._pause_s = 0.0
+        self._pause_s = owed_s
         self._edges: Edges | None = None
         self.given = 0
+
+    @property
+    def owed_s(self) -> float:
+        """Seconds of silence between the utterance that ended and whatever follows it."""
+        return self._pause_s
 
     def push(self, samples: Samples) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return what is now certain.
@@ -114,8 +120,10 @@ class Joiner:
             self._pause_s = self._between_s if pause_after_s is None else pause_after_s
         else:
             self._pause_s += pause_after_s or 0.0
-        asked = last and pause_after_s is not None
-        return self._count(rest, self._silence(self._pause_s if asked else 0.0))
+        if not last or pause_after_s is None:
+            return self._count(rest)
+        asked, self._pause_s = self._silence(self._pause_s), 0.0
+        return self._count(rest, asked)
 
     def _count(self, *parts: Samples) -> Samples:
         joined = np.concatenate(parts)
