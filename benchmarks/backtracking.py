@@ -2,8 +2,8 @@
 
     python -m benchmarks.backtracking --sentences 40 --seeds 5 --minutes 25 --out backtracking.json
 
-The voice speaks as it should not: cold and without guidance, where it sticks. A take is at fault if
-it runs away (over 1.8x the teacher's length), breaks off (under 0.5x), ends in 0.7 s of silence,
+The voice is made to stick: without guidance, and with a frequency penalty that rewards what was
+said before. A take is at fault if it runs away (over 1.8x the teacher's length), breaks off (under 0.5x), ends in 0.7 s of silence,
 repeats a piece of level 0 four times (0.4 s at least), or if the engine says that it gave up. Asked
 for: at most half as many with backtracking as without, and no more words misheard.
 
@@ -25,8 +25,12 @@ from training.bootstrap import estimate_difference
 from training.cache import cache_folder
 from training.report import measures, report, sums
 
-PROVOKING: Mapping[str, Any] = {"temperature": 0.1, "top_p": 0.9, "nar_decision": "mean"}
-"""Cold and unguided, as the preset of the built-in voice is not."""
+PROVOKING: Mapping[str, Any] = {
+    "temperature": 0.5,
+    "frequency_penalty": -0.3,
+    "nar_decision": "mean",
+}
+"""A quarter of the takes stick; merely cold and unguided (0.1, top-p 0.9) 1 of 200 did."""
 
 OFF = Setting("off", PROVOKING)
 # 0.67 s: longer than any silence within 5,000 sentences of the teacher.
