@@ -3,9 +3,10 @@
     python -m benchmarks.backtracking --sentences 40 --seeds 5 --minutes 25 --out backtracking.json
 
 The voice is made to stick: without guidance, and with a frequency penalty that rewards what was
-said before. A take is at fault if it runs away (over 1.8x the teacher's length), breaks off (under 0.5x), ends in 0.7 s of silence,
-repeats a piece of level 0 four times (0.4 s at least), or if the engine says that it gave up. Asked
-for: at most half as many with backtracking as without, and no more words misheard.
+said before. A take is at fault if it runs away (over 1.8x the teacher's length), breaks off (under
+0.5x), ends in 0.7 s of silence, repeats a piece of level 0 four times (0.4 s at least), or if the
+engine says that it gave up. Asked for: at most half as many with backtracking as without, and no
+more words misheard.
 
 Stopped by its time or by hand, it takes up where it was: takes are kept in a file.
 """
