@@ -1,4 +1,4 @@
-"""The chain: from a model's logits to the next code, for a batch of unlike rows.
+"""The chain: from a model's logits to the next code, for a batch of unlike rows that come and go.
 
 Every row has its own params, its own history and its own stream of noise. The chain knows neither
 the model nor the audio, and holds all state of sampling: histories, attempts, which rows stopped.
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from samplers import filters
 from samplers.conflicts import CONFLICTS, ConflictError
-from samplers.draw import Stage, stream_key
 from samplers.entropix import AttentionStatistics
 from samplers.history import History
+from samplers.memory import Memory
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
 from samplers.pipeline import Pipeline
 from samplers.rows import Rows
 from samplers.scores import Scores
-from samplers.terminal import Drawn, Terminal
-from samplers.trace import Record, Trace, consider, log_prob_of, weigh
+from samplers.terminal import Terminal
+from samplers.trace import Trace, log_prob_of, record
 
 __all__ = ["CONFLICTS", "ArSampler", "ConflictError", "sample_nar"]
 
@@ -29,11 +29,9 @@ __all__ = ["CONFLICTS", "ArSampler", "ConflictError", "sample_nar"]
 class ArSampler:
     """Draws the level-0 codes of a batch of utterances, one a row at each step.
 
-    A row that drew the stop, or that holds ``max_frames`` codes, gives the stop from then on, and
-    its history no longer grows; the others do not notice.
-
-    Attributes:
-        wants_attention: Whether a row has entropix on, so that every step needs the statistics.
+    A row that drew the stop, or that holds as many codes as it may, gives the stop from then on,
+    and its history no longer grows; the others do not notice. Between two steps rows may join, at
+    the end, and leave, whereupon those behind move up; the others do not notice that either.
     """
 
     def __init__(
@@ -43,27 +41,25 @@ class ArSampler:
         *,
         stop_token: int,
         vocab_size: int,
-        max_frames: int,
+        max_frames: int = 0,
         utterances: Sequence[int] | None = None,
         candidates: Sequence[int] | None = None,
         prompts: Sequence[Tensor | None] | None = None,
         silent: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Admit the rows.
+        """Admit the first rows, of which there may be none.
 
         Args:
-            params: Resolved params, one a row.
-            seeds: One a row.
+            params: One a row, as the next three; see `join`.
+            seeds: See there.
             stop_token: The id that ends an utterance.
             vocab_size: V, the stop included.
-            max_frames: The longest history of any row.
-            utterances: Which utterance of its text each row speaks; 0 by default.
-            candidates: Which take of its utterance each row is; 0 by default.
-            prompts: The level-0 codes ``(N,)`` int64 of each row's voice, which count where the
-                row has `penalty_includes_prompt`; none by default.
-            silent: ``(V,)`` bool, the codes of silence, which may stop short of the last ids: what
-                entropix puts in as a pause. None: it never does.
+            max_frames: How many codes each of these rows may hold.
+            utterances: See `join`.
+            candidates: See there.
+            prompts: See there; one a row, too.
+            silent: The same for all these rows.
             device: Where the logits will be.
 
         Raises:
@@ -72,49 +68,113 @@ class ArSampler:
         count = len(params)
         utterances = utterances if utterances is not None else [0] * count
         candidates = candidates if candidates is not None else [0] * count
-        if not count == len(seeds) == len(utterances) == len(candidates):
-            raise ValueError("params, seeds, utterances and candidates must have one entry a row")
+        prompts = prompts if prompts is not None else [None] * count
+        if not count == len(seeds) == len(utterances) == len(candidates) == len(prompts):
+            raise ValueError(
+                "params, seeds, utterances, candidates and prompts must have one entry a row"
+            )
         if not 0 <= stop_token < vocab_size:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
-        place = torch.device(device)
-        self._stop_token, self._max_frames = stop_token, max_frames
-        self._tracks_runs = any(
-            p.dry_multiplier > 0 or p.no_repeat_ngram_size > 0 or p.backtrack for p in params
-        )
-        self._history = History(count, max_frames, place, track_runs=self._tracks_runs)
-        self._prompted = [0] * count  # how many codes of a prompt each row heard
-        self._heard = self._hear(params, prompts) if prompts else self._history
-        longest = self._heard.codes.shape[1]
-        self._lookback = max((_lookback(p, longest) for p in params), default=0)
-        self._stopped = torch.zeros(count, dtype=torch.bool, device=place)
-        self._attempts = torch.zeros(count, 1, dtype=torch.int64, device=place)
-        streams = zip(seeds, utterances, candidates, strict=True)
-        keys = [stream_key(s, u, Stage.AR, candidate=c) for s, u, c in streams]
-        self._keys = torch.tensor(keys, device=place)[:, None]
-        rows = Rows(params, vocab_size, stop_token, place)
-        self.wants_attention = rows.any("entropix")
-        self._pipeline = Pipeline(rows, silent, max_frames)
-        self._terminal = Terminal(rows, max_frames)
+        self._stop_token, self._vocab_size = stop_token, vocab_size
+        self._device = torch.device(device)
+        self._rows: Memory | None = None
+        self._chain: _Chain | None = None  # built when a step needs it
+        parts = [
+            Memory.begin(
+                one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
+                prompt=prompt, silent=silent, device=self._device,
+            )
+            for one, seed, utterance, candidate, prompt in zip(
+                params, seeds, utterances, candidates, prompts, strict=True
+            )
+        ]  # fmt: skip
+        if parts:
+            self._rows = Memory.join(parts)
+            self._chain = self._built
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._rows.rows) if self._rows else 0
+
+    @torch.inference_mode()
+    def join(
+        self,
+        params: SamplingParams,
+        seed: int,
+        *,
+        max_frames: int,
+        utterance: int = 0,
+        candidate: int = 0,
+        prompt: Tensor | None = None,
+        silent: Tensor | None = None,
+    ) -> None:
+        """Admit a row, as the last.
+
+        Args:
+            params: Resolved.
+            seed: Of its noise.
+            max_frames: How many codes it may hold.
+            utterance: Which utterance of its text it speaks.
+            candidate: Which take of its utterance it is.
+            prompt: The level-0 codes ``(N,)`` int64 of its voice, which count if the row has
+                `penalty_includes_prompt`.
+            silent: ``(V,)`` bool, the codes of silence, which may stop short of the last ids: what
+                entropix puts in as a pause. None: it never does.
+        """
+        self.rejoin(
+            Memory.begin(
+                params, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
+                prompt=prompt, silent=silent, device=self._device,
+            )
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def leave(self, row: int) -> Memory:
+        """Let a row go, and return what it remembers, so that it may come back.
+
+        Args:
+            row: Which; those behind it move up by one.
+        """
+        gone = self._held.take([row])
+        others = [place for place in range(len(self)) if place != row]
+        self._rows = self._held.take(others) if others else None
+        self._chain = None
+        return gone
+
+    @torch.inference_mode()
+    def rejoin(self, memory: Memory) -> None:
+        """Admit rows that left, as the last, to go on as if they had not.
+
+        Args:
+            memory: From `leave`.
+        """
+        self._rows = Memory.join([self._rows, memory] if self._rows else [memory])
+        self._chain = None
+
+    @property
+    def wants_attention(self) -> bool:
+        """Whether a row has entropix on, so that every step needs the statistics."""
+        return any(row.wants_attention for row in self._held.rows)
 
     @property
     def history(self) -> History:
         """What was drawn, with its runs where a row has `backtrack`; to look at only."""
-        return self._history
+        return self._held.history
 
     @property
     def lengths(self) -> Tensor:
         """``(B,)`` int64: how many codes each row has drawn, the stop not counted."""
-        return self._history.lengths
+        return self.history.lengths
 
     @property
     def codes(self) -> Tensor:
         """``(B, max_frames)`` int64: the codes drawn; only the first `lengths` mean anything."""
-        return self._history.codes
+        return self.history.codes
 
     @property
     def stopped(self) -> Tensor:
         """``(B,)`` bool: which rows have ended."""
-        return self._stopped
+        return self._held.stopped
 
     @torch.inference_mode()
     def step(
@@ -140,93 +200,27 @@ class ArSampler:
         Raises:
             ValueError: A row has entropix on, and there are no attention statistics.
         """
+        chain, memory = self._built, self._held
         clean = filters.sanitise(logits)
-        scores = self._scores(clean)
+        scores = chain.scores(clean, memory)
         scores.attention = attention
-        weighed = self._pipeline.run(scores, tracing=trace is not None)
-        drawn = self._terminal.draw(scores)
+        weighed = chain.pipeline.run(scores, tracing=trace is not None)
+        drawn = chain.terminal.draw(scores)
         # Only a row from which nothing may be drawn gives a code that is gone: it ends here.
         empty = drawn.logits.gather(-1, drawn.codes[:, None])[:, 0] == -torch.inf
         ended = empty | (drawn.codes == self._stop_token)
-        stopped = self._stopped | ended | (self._history.lengths >= self._max_frames)
+        stopped = memory.stopped | ended | (memory.history.lengths >= memory.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
         if trace is not None and weighed is not None:
-            record = self._record(logits, clean, weighed, scores, drawn, codes, empty)
+            entry = record(
+                logits, clean, weighed, scores, drawn, codes,
+                stop_token=self._stop_token, alive=~memory.stopped, empty=empty,
+            )  # fmt: skip
             if own is not None:
-                record = replace(record, logprob=log_prob_of(filters.sanitise(own), codes))
-            trace.records.append(record)
-        self._stopped.copy_(stopped)
-        self._history.append(codes, ~stopped)
-        if self._heard is not self._history:
-            self._heard.append(codes, ~stopped)
+                entry = replace(entry, logprob=log_prob_of(filters.sanitise(own), codes))
+            trace.records.append(entry)
+        memory.append(codes, stopped, scores, drawn)
         return codes
-
-    def _hear(self, params: Sequence[SamplingParams], prompts: Sequence[Tensor | None]) -> History:
-        """Return the history that penalties count; rows that want it begin with their prompt."""
-        pairs = list(zip(params, prompts, strict=True))
-        heard = [prompt if p.penalty_includes_prompt else None for p, prompt in pairs]
-        self._prompted = [0 if prompt is None else len(prompt) for prompt in heard]
-        if not any(self._prompted):
-            return self._history
-        history = History(
-            len(params),
-            self._max_frames + max(self._prompted),
-            self._history.codes.device,
-            track_runs=self._tracks_runs,
-        )
-        for row, prompt in enumerate(heard):
-            if prompt is not None:
-                history.preload(row, prompt)
-        return history
-
-    def _scores(self, logits: Tensor) -> Scores:
-        recent = heard = self._history.newest_first(self._lookback)
-        if self._heard is not self._history:
-            heard = self._heard.newest_first(self._lookback)
-        return Scores(
-            logits,
-            self._history.lengths[:, None],
-            recent,
-            heard,
-            self._heard.runs if self._tracks_runs else heard,
-            self._keys,
-            self._attempts,
-        )
-
-    def _record(
-        self,
-        logits: Tensor,
-        clean: Tensor,
-        weighed: Tensor,
-        scores: Scores,
-        drawn: Drawn,
-        codes: Tensor,
-        empty: Tensor,
-    ) -> Record:
-        greedy_score = torch.zeros_like(clean[:, 0])
-        temperature = scores.divisor if scores.divisor is not None else scores.ones()
-        score, logprob = log_prob_of(drawn.logits, codes), log_prob_of(clean, codes)
-        mu = self._terminal.mu
-        return Record(
-            alive=~self._stopped,
-            frame=self._history.lengths.clone(),
-            attempt=self._attempts[:, 0].clone(),
-            code=codes,
-            logprob=logprob,
-            guided_logprob=logprob,
-            score=torch.where(temperature[:, 0] <= 0, greedy_score, score),
-            **weigh(clean, weighed, self._stop_token),
-            kept=(drawn.logits > -torch.inf).sum(-1),
-            temperature=temperature[:, 0],
-            mirostat_mu=(mu.clone() if mu is not None else scores.ones() * torch.nan)[:, 0],
-            repeated=(
-                drawn.repeated[:, 0] if drawn.repeated is not None else torch.zeros_like(empty)
-            ),
-            **consider(scores),
-            saw_nan=logits.isnan().any(-1),
-            saw_inf=(logits == torch.inf).any(-1),
-            all_masked=empty,
-        )
 
     @torch.inference_mode()
     def rewind(self, row: int, length: int) -> None:
@@ -236,12 +230,46 @@ class ArSampler:
             row: Which row.
             length: How many codes to keep; no more than the row holds.
         """
-        self._history.rewind(row, length)
-        if self._heard is not self._history:
-            self._heard.rewind(row, self._prompted[row] + length)
-        self._terminal.rewind(row, length)
-        self._attempts[row] += 1
-        self._stopped[row] = False
+        self._held.rewind(row, length)
+
+    @property
+    def _held(self) -> Memory:
+        assert self._rows is not None, "there is no row"
+        return self._rows
+
+    @property
+    def _built(self) -> "_Chain":
+        if self._chain is None:
+            self._chain = _Chain(self._held, self._vocab_size, self._stop_token, self._device)
+        return self._chain
+
+
+class _Chain:
+    """The steps for certain rows, which remember nothing.
+
+    Attributes:
+        pipeline: From the model's scores to those that are drawn from.
+        terminal: From those to codes.
+    """
+
+    def __init__(
+        self, memory: Memory, vocab_size: int, stop_token: int, device: torch.device
+    ) -> None:
+        params = [row.params for row in memory.rows]
+        rows = Rows(params, vocab_size, stop_token, device)
+        self.pipeline = Pipeline(rows, [row.silent for row in memory.rows])
+        self.terminal = Terminal(rows)
+        self._lookback = max(_lookback(p, memory.longest_heard) for p in params)
+        self._pauses = any(row.pauses for row in memory.rows)
+
+    def scores(self, logits: Tensor, memory: Memory) -> Scores:
+        """Return ``(B, V)`` float32 logits with all that the steps read of the rows."""
+        scores = memory.scores(logits, self._lookback)
+        if self.terminal.wants_mu:
+            scores.mu = memory.mu.gather(1, scores.lengths)
+        if self._pauses:
+            scores.last_pause = memory.last_pause.gather(1, scores.lengths)
+        return scores
 
 
 def _lookback(params: SamplingParams, max_frames: int) -> int:

@@ -6,6 +6,7 @@ decision.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import torch
@@ -22,24 +23,22 @@ from samplers.entropix import (
     state,
 )
 from samplers.entropix_knobs import EntropixKnobs
-from samplers.rows import Rows
+from samplers.params import SamplingParams
+from samplers.rows import Rows, on
 from samplers.scores import Scores
 
 PREFIX = "entropix_"
-NEVER = -(2**31)
-"""The frame of a pause that there was not: longer ago than any interval."""
 
 
 class EntropixStep:
     """Entropix for the rows that have it on; the others keep their knobs."""
 
-    def __init__(self, rows: Rows, silent: Tensor | None, max_frames: int) -> None:
+    def __init__(self, rows: Rows, silent: Sequence[Tensor | None]) -> None:
         """Read the rows' params.
 
         Args:
             rows: The rows.
-            silent: ``(V,)`` bool, the codes of silence, or fewer than V entries, or None.
-            max_frames: The longest history of any row.
+            silent: ``(V,)`` bool a row, the codes of silence, or fewer than V entries, or None.
         """
         self._active = rows.column([rows.on("entropix", p) for p in rows.params])
         self._settings = settings(rows)
@@ -58,12 +57,11 @@ class EntropixStep:
             top_p=self._own.top_p.clamp(max=1),
         )
         pausing = rows.flags([
-            action == "pause" and rows.on("entropix", p)
-            for action, p in zip(actions, rows.params, strict=True)
+            pauses(p) and quiet is not None for p, quiet in zip(rows.params, silent, strict=True)
         ])
         self._pauses = None
-        if pausing is not None and silent is not None:
-            self._pauses = Pauses(pausing, self._settings, silent, rows, max_frames)
+        if pausing is not None:
+            self._pauses = Pauses(pausing, self._settings, silent, rows)
 
     def __call__(self, scores: Scores) -> None:
         """Decide.
@@ -119,33 +117,39 @@ def _neutral_top_p(moved: Knobs, own: Knobs, keeps: Tensor) -> Knobs:
     )
 
 
+def pauses(params: SamplingParams) -> bool:
+    """Whether entropix may put in silence for a row with these params."""
+    return on("entropix", params) and params.entropix_action == "pause"
+
+
 class Pauses:
-    """Where a frame of silence may be put in, and where the last one was."""
+    """Where a frame of silence may be put in."""
 
     def __init__(
-        self, pausing: Tensor, settings: Settings, silent: Tensor, rows: Rows, max_frames: int
+        self, pausing: Tensor, settings: Settings, silent: Sequence[Tensor | None], rows: Rows
     ) -> None:
         self._pausing, self._settings = pausing, settings
-        self._silent = torch.zeros(rows.vocab_size, dtype=torch.bool, device=rows.device)
-        self._silent[: len(silent)] = silent.to(rows.device)
-        self._max_frames = max_frames
-        # The frame of the last pause at each length: a rewind needs to put nothing back.
-        self._last = torch.full((len(rows.params), max_frames + 2), NEVER, device=rows.device)
+        table = torch.zeros(len(silent), rows.vocab_size, dtype=torch.bool, device=rows.device)
+        for row, codes in enumerate(silent):
+            if codes is not None:
+                table[row, : len(codes)] = codes.to(rows.device)
+        self._silent = table
 
     def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
         """Leave nothing but silence in the rows that pause.
 
         Args:
-            scores: Gets other logits.
+            scores: With limits and last pauses; gets other logits.
             unsure: ``(B, 1)`` bool, rows that would.
 
         Returns:
             ``(B, 1)`` bool, those that do.
         """
         lengths, span = scores.lengths, self._settings["pause_silence"]
-        last = self._last.gather(1, lengths)
+        assert scores.limits is not None
+        assert scores.last_pause is not None
         distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
-        quiet = self._silent[scores.recent.clamp(min=0)] & (scores.recent >= 0)
+        quiet = self._silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
         silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
         hushed = scores.logits.masked_fill(~self._silent, -torch.inf)
         paused = (
@@ -154,9 +158,8 @@ class Pauses:
             & (hushed > -torch.inf).any(-1, keepdim=True)
             & (lengths >= span)
             & (silence < span)
-            & (lengths - last >= self._settings["pause_interval"])
-            & (self._max_frames - lengths >= self._settings["pause_end"])
+            & (lengths - scores.last_pause >= self._settings["pause_interval"])
+            & (scores.limits - lengths >= self._settings["pause_end"])
         )
-        self._last.scatter_(1, lengths + 1, torch.where(paused, lengths, last))
         scores.replace(torch.where(paused, hushed, scores.logits))
         return paused

@@ -32,15 +32,14 @@ class Group:
 class Pipeline:
     """The steps of a batch, one pass for each order that its rows ask for."""
 
-    def __init__(self, rows: Rows, silent: Tensor | None, max_frames: int) -> None:
+    def __init__(self, rows: Rows, silent: Sequence[Tensor | None]) -> None:
         """Build the steps.
 
         Args:
             rows: The rows.
-            silent: ``(V,)`` bool, the codes of silence, or None.
-            max_frames: The longest history of any row.
+            silent: ``(V,)`` bool a row, the codes of silence, or None.
         """
-        self._silent, self._max_frames = silent, max_frames
+        self._silent = silent
         orders = [
             arrange(p.sampler_order, temperature_last=p.temperature_last) for p in rows.params
         ]
@@ -87,7 +86,7 @@ class Pipeline:
         weighing = [*FIXED, *(MOVABLE[name] for name in order[:border])]
         truncating = [step for name in order[border:] if (step := MOVABLE[name](part)) is not None]
         if part.any("entropix"):
-            truncating.insert(0, EntropixStep(part, self._silent, self._max_frames))
+            truncating.insert(0, EntropixStep(part, [self._silent[row] for row in members]))
         return Group(
             None if alone else torch.tensor(members, device=rows.device),
             [step for build in weighing if (step := build(part)) is not None],

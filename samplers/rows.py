@@ -24,6 +24,12 @@ def within(value: float) -> float:
     return value if math.isinf(value) else max(-_LARGEST, min(value, _LARGEST))
 
 
+def on(feature: str, params: SamplingParams) -> bool:
+    """Whether a feature of `samplers.conflicts` acts; greedy beats what is random."""
+    beaten = feature in RANDOM and FEATURES["greedy"].on(params)
+    return FEATURES[feature].on(params) and not beaten
+
+
 @dataclass(frozen=True)
 class Rows:
     """What the builder of a step knows.
@@ -41,9 +47,8 @@ class Rows:
     device: torch.device
 
     def on(self, feature: str, params: SamplingParams) -> bool:
-        """Whether a row has a feature of `samplers.conflicts` on; greedy beats what is random."""
-        beaten = feature in RANDOM and FEATURES["greedy"].on(params)
-        return FEATURES[feature].on(params) and not beaten
+        """Whether a feature acts in a row, as the function of this name says."""
+        return on(feature, params)
 
     def any(self, feature: str) -> bool:
         """Whether any row has a feature on."""

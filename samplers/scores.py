@@ -24,7 +24,10 @@ class Scores:
         runs: ``(B, W)`` int64 of `samplers.repeats.count_runs` over ``heard``, if a step needs it.
         keys: ``(B, 1)`` int64, each row's stream of noise.
         attempts: ``(B, 1)`` int64, how often each row was rewound.
+        limits: ``(B, 1)`` int64, how many frames each row may have.
         attention: Of the model, if a row wants entropix.
+        mu: ``(B, 1)`` float32 bits, mirostat's state, if a row has it on.
+        last_pause: ``(B, 1)`` int64, the frame of entropix's last pause, if a row makes any.
         divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
         knobs: What entropix made of the rows' knobs; the rows' own where it is off.
         decision: What else entropix decided.
@@ -38,7 +41,10 @@ class Scores:
     keys: Tensor
     attempts: Tensor
     _: KW_ONLY
+    limits: Tensor | None = None
     attention: AttentionStatistics | None = None
+    mu: Tensor | None = None
+    last_pause: Tensor | None = None
     divisor: Tensor | None = None
     knobs: Knobs | None = None
     decision: Decision | None = None
@@ -80,6 +86,10 @@ class Scores:
     def take(self, rows: Tensor) -> "Scores":
         """The scores of some rows, by an ``(n,)`` int64 index."""
         attention = None if self.attention is None else self.attention.take(rows)
+        limits, mu, last_pause = (
+            None if column is None else column.index_select(0, rows)
+            for column in (self.limits, self.mu, self.last_pause)
+        )
         return Scores(
             *(
                 table.index_select(0, rows)
@@ -88,7 +98,7 @@ class Scores:
                     self.attempts,
                 )
             ),
-            attention=attention,
+            limits=limits, attention=attention, mu=mu, last_pause=last_pause,
         )  # fmt: skip
 
     def ones(self) -> Tensor:

@@ -25,36 +25,43 @@ class Drawn:
         codes: ``(B,)`` int64.
         logits: ``(B, V)`` float32, the scores that each code was drawn from.
         repeated: ``(B, 1)`` bool: repetition-aware sampling drew anew; None if it is off.
+        mu: ``(B, 1)`` float32 bits, mirostat's next state; None if no row has it on, as the next.
+        mirostat: ``(B, 1)`` bool, which rows have it on.
     """
 
     codes: Tensor
     logits: Tensor
     repeated: Tensor | None = None
+    mu: Tensor | None = None
+    mirostat: Tensor | None = None
 
 
 class Terminal:
-    """The draw of a batch, with the state that mirostat keeps a row."""
+    """The draw of a batch."""
 
-    def __init__(self, rows: Rows, max_frames: int) -> None:
+    def __init__(self, rows: Rows) -> None:
         """Read the rows' params.
 
         Args:
             rows: The rows.
-            max_frames: The longest history of any row.
         """
         self._greedy = rows.flags([p.temperature <= 0 for p in rows.params])
         self._all_greedy = all(params.temperature <= 0 for params in rows.params)
-        self._mirostat = Mirostat(rows, max_frames) if rows.any("mirostat") else None
+        self._mirostat = Mirostat(rows) if rows.any("mirostat") else None
         self._ras = RepetitionAware(rows) if rows.any("ras") else None
         self._redraw = Redraw(rows) if rows.any("entropix") else None
 
     @property
-    def mu(self) -> Tensor | None:
-        """Mirostat's state, ``(B, 1)`` float32 bits; None if no row uses it."""
-        return self._mirostat.mu if self._mirostat else None
+    def wants_mu(self) -> bool:
+        """Whether a row has mirostat on, so that the scores must bring its state."""
+        return self._mirostat is not None
 
     def draw(self, scores: Scores) -> Drawn:
-        """Draw one code a row; a row that is all -inf gives any code."""
+        """Draw one code a row; a row that is all -inf gives any code.
+
+        Args:
+            scores: With mirostat's state, where a row has that on.
+        """
         if self._mirostat:
             self._mirostat.truncate(scores)
         if self._all_greedy:
@@ -70,58 +77,52 @@ class Terminal:
             best = greedy(scores.logits)
             drawn.codes = torch.where(self._greedy[:, 0], best, drawn.codes)
         if self._mirostat:
-            self._mirostat.update(scores, drawn.codes[:, None])
+            drawn.mu = self._mirostat.update(scores, drawn.codes[:, None])
+            drawn.mirostat = self._mirostat.active
         return drawn
-
-    def rewind(self, row: int, length: int) -> None:
-        """Put a row's state back to what it was at a length."""
-        if self._mirostat:
-            self._mirostat.rewind(row, length)
 
 
 class Mirostat:
-    """Mirostat for the rows that have it on; the others keep all codes."""
+    """Mirostat for the rows that have it on; the others keep all codes.
 
-    def __init__(self, rows: Rows, max_frames: int) -> None:
+    Attributes:
+        active: ``(B, 1)`` bool, which have.
+    """
+
+    def __init__(self, rows: Rows) -> None:
         self._vocab_size = rows.vocab_size
-        self._active = rows.column([rows.on("mirostat", p) for p in rows.params])
+        self.active = rows.column([rows.on("mirostat", p) for p in rows.params])
         self._version_1 = rows.flags([p.mirostat_mode == 1 for p in rows.params])
         self._version_2 = rows.flags([p.mirostat_mode == 2 for p in rows.params])
         self._truncated = rows.flags([p.mirostat_surprise == "truncated" for p in rows.params])
         self._tau = rows.column([p.mirostat_tau for p in rows.params])
         self._eta = rows.column([p.mirostat_eta for p in rows.params])
-        self.mu = 2 * self._tau
-        # What mu was at each length, for a rewind; the stop, too, moves mu past the last length.
-        self._trail = self.mu.repeat(1, max_frames + 2)
-        self._full = self.mu
+        self._full = self._tau
 
     def truncate(self, scores: Scores) -> None:
         """Remove what is too surprising."""
         self._full = scores.logits
-        floor = torch.full_like(self.mu, -torch.inf)
+        assert scores.mu is not None
+        floor = torch.full_like(scores.mu, -torch.inf)
         if self._version_1 is not None:
-            lowest = mirostat.version_1_floor(scores.ordered, self.mu, self._vocab_size)
-            floor = torch.where(self._version_1 & self._active, lowest, floor)
+            lowest = mirostat.version_1_floor(scores.ordered, scores.mu, self._vocab_size)
+            floor = torch.where(self._version_1 & self.active, lowest, floor)
         if self._version_2 is not None:
-            lowest = mirostat.version_2_floor(scores.logits, self.mu)
-            floor = torch.where(self._version_2 & self._active, lowest, floor)
+            lowest = mirostat.version_2_floor(scores.logits, scores.mu)
+            floor = torch.where(self._version_2 & self.active, lowest, floor)
         scores.keep_from(floor)
 
-    def update(self, scores: Scores, codes: Tensor) -> None:
-        """Correct mu by the surprise of what was drawn, ``(B, 1)`` int64."""
+    def update(self, scores: Scores, codes: Tensor) -> Tensor:
+        """Return mu, corrected by the surprise of what was drawn, ``(B, 1)`` int64."""
+        assert scores.mu is not None
         log_prob = self._full.log_softmax(-1).gather(-1, codes)
         if self._truncated is not None:
             kept = scores.logits.log_softmax(-1).gather(-1, codes)
             log_prob = torch.where(self._truncated, kept, log_prob)
         # A row from which nothing could be drawn has no surprise to learn from.
         log_prob = torch.where(log_prob.isfinite(), log_prob, -self._tau * math.log(2))
-        moved = mirostat.update(self.mu, log_prob, self._tau, self._eta)
-        self.mu.copy_(torch.where(self._active, moved, self.mu))
-        self._trail.scatter_(1, scores.lengths + 1, self.mu)
-
-    def rewind(self, row: int, length: int) -> None:
-        """Put a row's mu back to what it was at a length."""
-        self.mu[row] = self._trail[row, length]
+        moved = mirostat.update(scores.mu, log_prob, self._tau, self._eta)
+        return torch.where(self.active, moved, scores.mu)
 
 
 class RepetitionAware:

@@ -4,7 +4,7 @@ A record is made of device tensors, so that tracing makes nobody wait; `Trace.co
 to the host when the utterance is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from samplers.entropix import AttentionStatistics, Decision, moments
 from samplers.scores import Scores
+from samplers.terminal import Drawn
 
 
 @dataclass(frozen=True)
@@ -88,20 +89,29 @@ class Trace:
     records: list[Record] = field(default_factory=list)
 
     def columns(self, row: int) -> dict[str, NDArray[Any]]:
-        """What happened to one row: ``[N]`` a field of `Record`, one entry a token.
-
-        Waits for the device. Only tokens of a row that had not ended are in it.
-        """
-        table = {
-            column.name: _values([getattr(record, column.name)[row] for record in self.records])
-            for column in fields(Record)
-        }
-        alive = table.pop("alive").astype(bool)
-        return {name: values[alive] for name, values in table.items()}
+        """What happened to one row: as of `columns`, if it was that row at every step."""
+        return columns((record, row) for record in self.records)
 
     def row(self, row: int) -> list[dict[str, Any]]:
         """`columns` as one entry a token, in plain numbers."""
         return entries(self.columns(row))
+
+
+def columns(tokens: Iterable[tuple[Record, int]]) -> dict[str, NDArray[Any]]:
+    """Bring what happened to an utterance to the host: ``[N]`` a field of `Record`.
+
+    Waits for the device. Only tokens of a row that had not ended are in it.
+
+    Args:
+        tokens: The record of each step, and which row of it was the utterance's.
+    """
+    tokens = list(tokens)
+    table = {
+        column.name: _values([getattr(record, column.name)[row] for record, row in tokens])
+        for column in fields(Record)
+    }
+    alive = table.pop("alive").astype(bool)
+    return {name: values[alive] for name, values in table.items()}
 
 
 def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -110,8 +120,63 @@ def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
 
 
-def _values(column: Sequence[Tensor]) -> NDArray[Any]:
-    return torch.stack(list(column)).cpu().numpy() if column else np.zeros(0)
+def _values(column: list[Tensor]) -> NDArray[Any]:
+    return torch.stack(column).cpu().numpy() if column else np.zeros(0)
+
+
+def record(
+    logits: Tensor,
+    clean: Tensor,
+    weighed: Tensor,
+    scores: Scores,
+    drawn: Drawn,
+    codes: Tensor,
+    *,
+    stop_token: int,
+    alive: Tensor,
+    empty: Tensor,
+) -> Record:
+    """Note what was seen and done in a step.
+
+    Args:
+        logits: ``(B, V)``, as the model gave them.
+        clean: ``(B, V)`` float32, without NaN and infinity.
+        weighed: ``(B, V)`` float32, after bans and penalties.
+        scores: After all steps.
+        drawn: What came of the draw.
+        codes: ``(B,)`` int64, what came of it in the end.
+        stop_token: The id of the stop.
+        alive: ``(B,)`` bool, rows that had not ended before.
+        empty: ``(B,)`` bool, rows from which nothing could be drawn.
+
+    Returns:
+        The record, with the same log-probability under the model's own and the guided logits.
+    """
+    never = torch.zeros_like(empty)
+    temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]
+    logprob = log_prob_of(clean, codes)
+    score = log_prob_of(drawn.logits, codes)
+    mu = scores.ones() * torch.nan
+    if drawn.mu is not None and drawn.mirostat is not None:
+        mu = torch.where(drawn.mirostat, drawn.mu, mu)
+    return Record(
+        alive=alive,
+        frame=scores.lengths[:, 0].clone(),
+        attempt=scores.attempts[:, 0].clone(),
+        code=codes,
+        logprob=logprob,
+        guided_logprob=logprob,
+        score=torch.where(temperature <= 0, torch.zeros_like(score), score),
+        **weigh(clean, weighed, stop_token),
+        kept=(drawn.logits > -torch.inf).sum(-1),
+        temperature=temperature,
+        mirostat_mu=mu[:, 0],
+        repeated=drawn.repeated[:, 0] if drawn.repeated is not None else never,
+        **consider(scores),
+        saw_nan=logits.isnan().any(-1),
+        saw_inf=(logits == torch.inf).any(-1),
+        all_masked=empty,
+    )
 
 
 def log_prob_of(logits: Tensor, codes: Tensor) -> Tensor:

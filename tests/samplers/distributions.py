@@ -157,7 +157,7 @@ def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
         ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
         ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
     )  # fmt: skip
-    terminal = Terminal(Rows([params], logits.shape[1], None, torch.device("cpu")), 1)
+    terminal = Terminal(Rows([params], logits.shape[1], None, torch.device("cpu")))
     counts = torch.zeros(logits.shape[1], dtype=torch.int64)
     for keys in streams():
         drawn = terminal.draw(_scores(logits, case["history"], keys))

@@ -148,11 +148,12 @@ def _dry_off_by_one(patch: Patch) -> None:
 def _surprise_of_the_wrong_distribution(patch: Patch) -> None:
     right = terminal.Mirostat.update
 
-    def update(self: terminal.Mirostat, scores: Scores, codes: Tensor) -> None:
+    def update(self: terminal.Mirostat, scores: Scores, codes: Tensor) -> Tensor:
         truncated = self._truncated
-        self._truncated = torch.ones_like(self._active) if truncated is None else None
-        right(self, scores, codes)
+        self._truncated = torch.ones_like(self.active) if truncated is None else None
+        moved = right(self, scores, codes)
         self._truncated = truncated
+        return moved
 
     patch.setattr(terminal.Mirostat, "update", update)
 

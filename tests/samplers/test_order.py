@@ -48,13 +48,14 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
         sampler = ArSampler(
             params, range(len(cases)), stop_token=stop, vocab_size=stop + 1, max_frames=frames
         )
-        history = sampler._history
+        history = sampler.history
         history.longest = frames
         for row, case in enumerate(cases):
             history.codes[row, : len(case["history"])] = torch.tensor(case["history"])
             history.rewind(row, len(case["history"]))
-        scores = sampler._scores(stack([case["logits"] for case in cases]))
-        sampler._pipeline.run(scores, tracing=False)
+        chain = sampler._built
+        scores = chain.scores(stack([case["logits"] for case in cases]), sampler._held)
+        chain.pipeline.run(scores, tracing=False)
         assert kept(scores.logits) == [case["expected"]["kept"] for case in cases]
         assert_probs(scores.logits, [case["expected"]["probs"] for case in cases])
 

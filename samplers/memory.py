@@ -1,0 +1,235 @@
+"""All that a batch remembers from step to step, a row at a time: rows join, leave and come back.
+
+The steps of the chain remember nothing. What a row's state was at each length is kept, so that a
+rewind has nothing to put back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from samplers.draw import Stage, stream_key
+from samplers.entropix_step import pauses
+from samplers.history import History
+from samplers.params import SamplingParams
+from samplers.rows import on, within
+from samplers.scores import Scores
+from samplers.terminal import Drawn
+
+NEVER = -(2**31)
+"""The frame of a pause that there was not: longer ago than any interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What never changes about a row.
+
+    Attributes:
+        params: Resolved.
+        max_frames: How many codes it may hold.
+        silent: ``(<= V,)`` bool, the codes of silence, or None.
+        prompted: How many codes of a prompt its penalties count.
+    """
+
+    params: SamplingParams
+    max_frames: int
+    silent: Tensor | None
+    prompted: int
+
+    @property
+    def wants_attention(self) -> bool:
+        """Whether entropix reads how the model attended."""
+        return on("entropix", self.params)
+
+    @property
+    def pauses(self) -> bool:
+        """Whether entropix may put in a pause."""
+        return self.silent is not None and pauses(self.params)
+
+    @property
+    def tracks_runs(self) -> bool:
+        """Whether a step, or who looks at the history, reads its runs."""
+        params = self.params
+        return (
+            params.dry_multiplier > 0 or params.no_repeat_ngram_size > 0 or bool(params.backtrack)
+        )
+
+
+@dataclass(eq=False)
+class Memory:
+    """What some rows remember.
+
+    Attributes:
+        rows: What never changes about them.
+        history: What each has drawn.
+        heard: The same behind the prompt that its penalties count; None where no row has one.
+        stopped: ``(B,)`` bool, which have ended.
+        limits: ``(B, 1)`` int64, how many codes each may hold.
+        keys: ``(B, 1)`` int64, each row's stream of noise.
+        attempts: ``(B, 1)`` int64, how often each was rewound.
+        mu: ``(B, max_frames + 2)`` float32 bits, mirostat's state at each length.
+        last_pause: ``(B, max_frames + 2)`` int64, the frame of entropix's last pause at each
+            length.
+    """
+
+    rows: Sequence[Row]
+    history: History
+    heard: History | None
+    stopped: Tensor
+    limits: Tensor
+    keys: Tensor
+    attempts: Tensor
+    mu: Tensor
+    last_pause: Tensor
+
+    @classmethod
+    def begin(
+        cls,
+        params: SamplingParams,
+        seed: int,
+        *,
+        max_frames: int,
+        device: torch.device,
+        utterance: int = 0,
+        candidate: int = 0,
+        prompt: Tensor | None = None,
+        silent: Tensor | None = None,
+    ) -> "Memory":
+        """Return that of one row which has drawn nothing; see `ArSampler.join`."""
+        counted = prompt if params.penalty_includes_prompt else None
+        prompted = 0 if counted is None else len(counted)
+        row = Row(params, max_frames, silent, prompted)
+        history = History(1, max_frames, device, track_runs=row.tracks_runs)
+        heard = None
+        if counted is not None and prompted:
+            heard = History(1, max_frames + prompted, device, track_runs=row.tracks_runs)
+            heard.preload(0, counted.to(device))
+        key = stream_key(seed, utterance, Stage.AR, candidate=candidate)
+        # The stop, too, moves what is kept, past the last length.
+        room = (1, max_frames + 2)
+        return cls(
+            [row],
+            history,
+            heard,
+            torch.zeros(1, dtype=torch.bool, device=device),
+            torch.tensor([[max_frames]], device=device),
+            torch.tensor([[key]], device=device),
+            torch.zeros(1, 1, dtype=torch.int64, device=device),
+            torch.full(room, float(within(params.mirostat_tau)), device=device).mul_(2),
+            torch.full(room, NEVER, device=device),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence["Memory"]) -> "Memory":
+        """Put the rows of several memories into one, in order.
+
+        Args:
+            parts: At least one, all on one device.
+        """
+        prompted = any(part.heard is not None for part in parts)
+        return cls(
+            [row for part in parts for row in part.rows],
+            History.join([part.history for part in parts]),
+            History.join([part.heard or part.history for part in parts]) if prompted else None,
+            torch.cat([part.stopped for part in parts]),
+            *(
+                torch.cat([getattr(part, name) for part in parts])
+                for name in ("limits", "keys", "attempts")
+            ),
+            *(_stack([getattr(part, name) for part in parts]) for name in ("mu", "last_pause")),
+        )
+
+    def take(self, places: Sequence[int]) -> "Memory":
+        """Copy what some rows remember.
+
+        Args:
+            places: Which rows, in the order of the copy; at least one.
+        """
+        rows = [self.rows[place] for place in places]
+        track_runs, heard = any(row.tracks_runs for row in rows), None
+        longest = max(row.max_frames for row in rows)
+        if self.heard is not None and any(row.prompted for row in rows):
+            most = max(row.max_frames + row.prompted for row in rows)
+            heard = self.heard.take(places, most, track_runs=track_runs)
+        index = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
+        columns = (self.stopped, self.limits, self.keys, self.attempts)
+        trails = (self.mu[:, : longest + 2], self.last_pause[:, : longest + 2])
+        return Memory(
+            rows,
+            self.history.take(places, longest, track_runs=track_runs),
+            heard,
+            *(table.index_select(0, index) for table in (*columns, *trails)),
+        )
+
+    @property
+    def longest_heard(self) -> int:
+        """How many codes a row may have heard when it is full, those of its prompt included."""
+        return max(row.max_frames + row.prompted for row in self.rows)
+
+    @property
+    def tracks_runs(self) -> bool:
+        """Whether a row needs its runs."""
+        return any(row.tracks_runs for row in self.rows)
+
+    def scores(self, logits: Tensor, lookback: int) -> Scores:
+        """Return ``(B, V)`` float32 logits with what the steps read of the rows.
+
+        Args:
+            logits: Without NaN.
+            lookback: How far the steps look back.
+        """
+        recent = counted = self.history.newest_first(lookback)
+        if self.heard is not None:
+            counted = self.heard.newest_first(lookback)
+        runs = (self.heard or self.history).runs if self.tracks_runs else counted
+        lengths = self.history.lengths[:, None]
+        return Scores(
+            logits, lengths, recent, counted, runs, self.keys, self.attempts, limits=self.limits
+        )
+
+    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: Drawn) -> None:
+        """Remember a step.
+
+        Args:
+            codes: ``(B,)`` int64, what it gave.
+            stopped: ``(B,)`` bool, rows that have ended: what it gave them is no speech.
+            scores: After it.
+            drawn: What came of the draw.
+        """
+        following = scores.lengths + 1
+        if drawn.mu is not None:
+            self.mu.scatter_(1, following, drawn.mu)
+        if scores.last_pause is not None and scores.decision is not None:
+            paused = torch.where(scores.decision.paused, scores.lengths, scores.last_pause)
+            self.last_pause.scatter_(1, following, paused)
+        self.stopped.copy_(stopped)
+        for history in (self.history, self.heard):
+            if history is not None:
+                history.append(codes, ~stopped)
+
+    def rewind(self, place: int, length: int) -> None:
+        """Take back all but the first ``length`` codes of a row, which then goes on.
+
+        Args:
+            place: Which row.
+            length: How many to keep; no more than it holds.
+        """
+        self.history.rewind(place, length)
+        if self.heard is not None:
+            self.heard.rewind(place, self.rows[place].prompted + length)
+        self.attempts[place] += 1
+        self.stopped[place] = False
+
+
+def _stack(tables: Sequence[Tensor]) -> Tensor:
+    """Put ``(n, W)`` tables of any widths below each other; what no row reads is left 0."""
+    stacked = tables[0].new_zeros(
+        sum(len(table) for table in tables), max(table.shape[1] for table in tables)
+    )
+    start = 0
+    for table in tables:
+        stacked[start : start + len(table), : table.shape[1]] = table
+        start += len(table)
+    return stacked
