@@ -12,7 +12,8 @@ from fastapi import FastAPI
 from app.api import errors
 from app.api.recent import RecentSpeeches
 from app.api.request_id import RequestIdMiddleware
-from app.api.routes import health_router, speech_router
+from app.api.routes import health_router, list_router
+from app.api.speech import speech_router
 from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
 from app.preset_files import read_presets
@@ -53,6 +54,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
         lambda: load_synthesizer(settings, presets),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
     )
 
 
@@ -91,5 +93,6 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.add_middleware(RequestIdMiddleware)
     errors.install(app)
     app.include_router(speech_router)
+    app.include_router(list_router)
     app.include_router(health_router)
     return app

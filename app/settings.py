@@ -72,7 +72,13 @@ class Settings(BaseSettings):
         300.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds a request may take, waiting included.",
+        description="Seconds a request may take, waiting included; pauses for its reader are not.",
+    )
+    stall_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds a client may take none of its sound before its request is cancelled.",
     )
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds running requests get at shutdown."

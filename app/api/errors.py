@@ -5,7 +5,7 @@ The only place where exceptions become HTTP.
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from app.engine.errors import (
     DeadlineExceeded,
     GenerationFailed,
     InvalidRequest,
+    ReaderStalled,
     SpeechError,
     Unavailable,
     UnknownModel,
@@ -31,6 +32,7 @@ STATUS: Mapping[type[SpeechError], int] = {
     UnknownSpeech: 404,
     Unavailable: 503,
     DeadlineExceeded: 504,
+    ReaderStalled: 504,
     GenerationFailed: 500,
 }
 
@@ -52,13 +54,44 @@ def error_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """Return the one error body."""
-    detail = ErrorDetail(
-        message=message,
-        type="invalid_request_error" if status < 500 else "server_error",
-        param=param,
-        code=code,
-    )
+    detail = error_detail(status, message, param=param, code=code)
     return JSONResponse(ErrorBody(error=detail).model_dump(), status, headers=dict(headers or {}))
+
+
+def error_detail(
+    status: int, message: str, *, param: str | None = None, code: str | None = None
+) -> ErrorDetail:
+    """Return what went wrong, in the one shape.
+
+    Args:
+        status: As HTTP has it, sent or not; it tells whose fault it is.
+        message: For people.
+        param: The field at fault.
+        code: For programs.
+    """
+    kind: Literal["invalid_request_error", "server_error"] = (
+        "invalid_request_error" if status < 500 else "server_error"
+    )
+    return ErrorDetail(message=message, type=kind, param=param, code=code)
+
+
+def speech_error_detail(error: SpeechError) -> ErrorDetail:
+    """Return what went wrong in the engine."""
+    return error_detail(
+        speech_error_status(error), error.message, param=error.param, code=error.code
+    )
+
+
+def speech_error_status(error: SpeechError) -> int:
+    """Return the HTTP status of an error of the engine."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetail:
+    """Return what is wrong with something that pydantic refused."""
+    first = problems[0]
+    message = "; ".join(map(_sentence, problems))
+    return error_detail(422, message, param=_field(first) or None, code=first["type"])
 
 
 def install(app: FastAPI) -> None:
@@ -70,19 +103,19 @@ def install(app: FastAPI) -> None:
 
 async def _speech_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, SpeechError)
-    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    return speech_error_response(error)
+
+
+def speech_error_response(error: SpeechError) -> JSONResponse:
+    """Return the one error body for an error of the engine."""
     headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Unavailable) else None
-    return error_response(
-        status, error.message, param=error.param, code=error.code, headers=headers
-    )
+    body = ErrorBody(error=speech_error_detail(error)).model_dump()
+    return JSONResponse(body, speech_error_status(error), headers=headers)
 
 
 async def _validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = error.errors()
-    message = "; ".join(map(_sentence, problems))
-    first = problems[0]
-    return error_response(422, message, param=_field(first) or None, code=first["type"])
+    return JSONResponse(ErrorBody(error=validation_error_detail(error.errors())).model_dump(), 422)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:

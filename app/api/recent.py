@@ -4,11 +4,14 @@ Kept in memory and bounded; touched on the event loop alone. Never logged: it ho
 """
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from app.engine.errors import UnknownSpeech
+from app.api.errors import speech_error_detail
+from app.api.schemas import ErrorDetail
+from app.engine.errors import ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.job import (
     Backtrack,
     FinishReason,
@@ -17,6 +20,7 @@ from app.engine.job import (
     SpokenUtterance,
     Timings,
 )
+from app.engine.speaking import Plan
 from samplers.params import SamplingParams
 from samplers.trace import entries
 
@@ -25,8 +29,8 @@ class RequestReport(BaseModel):
     """What was asked for, every choice made."""
 
     input: str
-    voice: str
-    language: str
+    voice: str | None = Field(description="Null where it ended before that was chosen.")
+    language: str | None = Field(description="The same.")
     max_duration_s: float | None = Field(description="As the request had it.")
     params: SamplingParams = Field(description="Every knob as it was used, preset and seed too.")
 
@@ -50,16 +54,42 @@ class UtteranceReport(BaseModel):
 
 
 class SpeechReport(BaseModel):
-    """All that is known of a response."""
+    """All that is known of a response; one that broke or was cancelled has less to tell."""
 
     id: str
     request: RequestReport
     finish_reason: FinishReason
-    codes_sha256: str
+    error: ErrorDetail | None = Field(description="What broke it; null where nothing did.")
+    codes_sha256: str | None
+    frames: int = Field(description="That were made.")
+    audio_s: float = Field(description="Seconds of sound that were given.")
+    timings: Timings | None
+    utterances: list[UtteranceReport] = Field(description="Those that came to their end.")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A speech that has no end.
+
+    Args:
+        error: What broke it; None where its client left or cancelled it.
+        plan: The choices made, if it came so far.
+        frames: That were made.
+        audio_s: Seconds of sound that were given.
+        utterances: Those that came to their end.
+    """
+
+    error: SpeechError | None
+    plan: Plan | None
     frames: int
     audio_s: float
-    timings: Timings
-    utterances: list[UtteranceReport]
+    utterances: tuple[SpokenUtterance, ...] = ()
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """How it ended."""
+        cancelled = self.error is None or isinstance(self.error, ReaderStalled)
+        return "cancelled" if cancelled else "error"
 
 
 class RecentSpeeches:
@@ -68,16 +98,16 @@ class RecentSpeeches:
     def __init__(self, limit: int) -> None:
         """Keep at most ``limit``; 0 keeps none."""
         self._limit = limit
-        self._kept: OrderedDict[str, tuple[SpeechJob, SpeechResult]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[SpeechJob, SpeechResult | Failure]] = OrderedDict()
 
-    def keep(self, job: SpeechJob, result: SpeechResult) -> None:
+    def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
         """Remember a job, and forget the oldest if there are too many."""
-        self._kept[job.id] = (job, result)
+        self._kept[job.id] = (job, outcome)
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
 
-    def __getitem__(self, job_id: str) -> tuple[SpeechJob, SpeechResult]:
-        """Return a job and its result.
+    def __getitem__(self, job_id: str) -> tuple[SpeechJob, SpeechResult | Failure]:
+        """Return a job and what became of it.
 
         Raises:
             UnknownSpeech: It is not kept.
@@ -88,10 +118,48 @@ class RecentSpeeches:
             )
         return self._kept[job_id]
 
+    def result(self, job_id: str) -> SpeechResult:
+        """Return the result of a job.
 
-def report_json(job: SpeechJob, result: SpeechResult) -> str:
+        Raises:
+            UnknownSpeech: It is not kept, or has none.
+        """
+        _, outcome = self[job_id]
+        if isinstance(outcome, Failure):
+            raise UnknownSpeech(f"the speech of that id has no end: {outcome.finish_reason}")
+        return outcome
+
+
+def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
     """Return a `SpeechReport` as JSON; what is no finite number is null."""
-    report = SpeechReport(
+    if isinstance(outcome, Failure):
+        return _failure_report(job, outcome).model_dump_json()
+    return _result_report(job, outcome).model_dump_json()
+
+
+def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
+    plan = failure.plan
+    return SpeechReport(
+        id=job.id,
+        request=RequestReport(
+            input=job.text,
+            voice=plan.voice.name if plan else job.voice,
+            language=plan.language if plan else job.language,
+            max_duration_s=job.max_duration_s,
+            params=plan.params if plan else job.params,
+        ),
+        finish_reason=failure.finish_reason,
+        error=failure.error and speech_error_detail(failure.error),
+        codes_sha256=None,
+        frames=failure.frames,
+        audio_s=failure.audio_s,
+        timings=None,
+        utterances=[utterance_report(utterance) for utterance in failure.utterances],
+    )
+
+
+def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
+    return SpeechReport(
         id=job.id,
         request=RequestReport(
             input=job.text,
@@ -101,16 +169,17 @@ def report_json(job: SpeechJob, result: SpeechResult) -> str:
             params=result.params,
         ),
         finish_reason=result.finish_reason,
+        error=None,
         codes_sha256=result.codes_sha256,
         frames=result.frames,
         audio_s=result.audio_s,
         timings=result.timings,
-        utterances=[_utterance(utterance) for utterance in result.utterances],
+        utterances=[utterance_report(utterance) for utterance in result.utterances],
     )
-    return report.model_dump_json()
 
 
-def _utterance(spoken: SpokenUtterance) -> UtteranceReport:
+def utterance_report(spoken: SpokenUtterance) -> UtteranceReport:
+    """Tell how an utterance was made."""
     tokens = None if spoken.trace is None else entries(spoken.trace)
     stayed = None if tokens is None else _stayed(tokens, spoken)
     return UtteranceReport(

@@ -15,12 +15,9 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Names that OpenAI's clients send; each means the loaded model."""
 
 
-class SpeechRequest(SamplingParams):
-    """OpenAI's speech request and every sampling knob, flat."""
+class SpeechOptions(SamplingParams):
+    """How to speak: every sampling knob, flat, beside what the knobs do not say."""
 
-    model_config = ConfigDict(title="SpeechRequest")
-
-    input: str = Field(description="What to say.")
     model: str | None = Field(
         None, description="The loaded model's name or one of OpenAI's; none is the loaded model."
     )
@@ -28,8 +25,6 @@ class SpeechRequest(SamplingParams):
         None, description="A voice of GET /v1/audio/voices; `default` or none is the first."
     )
     language: str | None = Field(None, description="Language of the text; none is the voice's.")
-    response_format: Literal["wav"] = Field("wav", description="Container of the sound.")
-    stream_format: Literal["audio"] = Field("audio", description="How the sound is sent.")
     speed: float = Field(1.0, description="Only 1 so far.")
     instructions: str | None = Field(
         None, description="Accepted when empty; no model here takes instructions."
@@ -60,21 +55,52 @@ class SpeechRequest(SamplingParams):
             raise ValueError("the loaded model takes no instructions")
         return instructions
 
-    def job(self, job_id: str) -> SpeechJob:
-        """Return the engine's view of this request; the knobs go along as they are.
+    def job_of(self, text: str, job_id: str) -> SpeechJob:
+        """Return the engine's view of this; the knobs go along as they are.
 
         Args:
+            text: What to say.
             job_id: Unique among all jobs.
         """
         return SpeechJob(
             id=job_id,
-            text=self.input,
+            text=text,
             params=self,
             voice=self.voice,
             language=self.language,
             max_duration_s=self.max_duration_s,
             trace=self.trace,
         )
+
+
+class SpeechRequest(SpeechOptions):
+    """OpenAI's speech request and every sampling knob, flat."""
+
+    model_config = ConfigDict(title="SpeechRequest")
+
+    input: str = Field(description="What to say.")
+    response_format: Literal["wav", "pcm"] = Field(
+        "wav", description="Container of the sound; pcm is 16 bits, little-endian, mono, no header."
+    )
+    stream: bool | None = Field(
+        None,
+        description="Whether the sound is sent while it is made. None streams pcm, which has no"
+        " length to tell, and sends wav whole.",
+    )
+    stream_format: Literal["audio"] = Field("audio", description="How the sound is sent.")
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the sound is to be sent while it is made."""
+        return self.response_format == "pcm" if self.stream is None else self.stream
+
+    def job(self, job_id: str) -> SpeechJob:
+        """Return the engine's view of this request.
+
+        Args:
+            job_id: Unique among all jobs.
+        """
+        return self.job_of(self.input, job_id)
 
 
 class ErrorDetail(BaseModel):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import CliPositionalArg
@@ -28,6 +28,8 @@ class Speak(SpeechRequest):
 
     input: CliPositionalArg[str] = Field(description="What to say; - reads it from stdin.")
     model: str | None = Field(None, description="Model folder; none is what TTS_MODEL names.")
+    response_format: Literal["wav"] = Field("wav", description="Only wav is written.")
+    stream: Literal[False] | None = Field(None, description="A file is written whole.")
     out: Path = Field(
         validation_alias=AliasChoices("o", "out"), description="The WAV file to write."
     )
