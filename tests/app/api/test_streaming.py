@@ -125,7 +125,8 @@ def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
             pytest.raises(httpx.RemoteProtocolError),
             client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer,
         ):
-            body.extend(byte for chunk in answer.iter_raw() for byte in chunk)
+            for chunk in answer.iter_raw():
+                body += chunk
         report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
         assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
         assert (report["codes_sha256"], report["frames"]) == (None, 2)
