@@ -25,12 +25,25 @@ def _clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def golden() -> Path:
-    """The folder of reference data: what ``TTS_GOLDEN`` names, else ``../shared/golden``."""
+def golden(request: pytest.FixtureRequest) -> Path:
+    """The folder of reference data: what ``TTS_GOLDEN`` names, else ``../shared/golden``.
+
+    Where there is neither, the copies in ``tests/golden``: what was computed from formulas, and so
+    may be copied. A test of anything else is skipped there.
+    """
     named = os.environ.get("TTS_GOLDEN")
     folder = Path(named) if named else ROOT.parent / "shared" / "golden"
+    if folder.is_dir():
+        return folder
+    if named:
+        pytest.fail(f"TTS_GOLDEN names {named}, which is not a folder")
+    return ROOT / "tests" / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden_valle(golden: Path) -> Path:
+    """What the reference code made of random checkpoints; nothing of it may be copied here."""
+    folder = golden / "valle"
     if not folder.is_dir():
-        if named:
-            pytest.fail(f"TTS_GOLDEN names {named}, which is not a folder")
-        pytest.skip(f"no golden data: {folder} is missing, and TTS_GOLDEN names no other folder")
+        pytest.skip(f"{folder} is missing: TTS_GOLDEN may name a golden folder that has it")
     return folder

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -22,9 +23,10 @@ Case = Mapping[str, Any]
 
 def load(golden: Path, family: str) -> list[Case]:
     """The cases of a family of golden vectors."""
-    cases: list[Case] = json.loads((golden / "samplers" / f"{family}.dev.json").read_text())[
-        "cases"
-    ]
+    path = golden / "samplers" / f"{family}.dev.json"
+    if family.startswith("llama_cpp") and not path.exists():
+        pytest.skip(f"{path} is missing: others' vectors are not copied here")
+    cases: list[Case] = json.loads(path.read_text())["cases"]
     assert cases
     return cases
 

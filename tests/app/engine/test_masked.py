@@ -68,8 +68,8 @@ def draw(
     return drawn.codes, drawn.finish_reason, read
 
 
-def test_every_pass_of_the_reference_loop(golden: Path) -> None:
-    folder = golden / "valle" / "dev"
+def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
+    folder = golden_valle / "dev"
     inputs = json.loads((folder / "inputs.json").read_text())
     meta = json.loads((folder / "meta.json").read_text())
     expected = load_file(folder / "expected.safetensors")

@@ -50,13 +50,13 @@ class Reference:
 
 
 @pytest.fixture(params=["dev", "dev_ar_nar"], scope="module")
-def reference(request: pytest.FixtureRequest, golden: Path) -> Reference:
-    return read(golden / "valle" / request.param)
+def reference(request: pytest.FixtureRequest, golden_valle: Path) -> Reference:
+    return read(golden_valle / request.param)
 
 
 @pytest.fixture(scope="module")
-def masked(golden: Path) -> Reference:
-    return read(golden / "valle" / "dev")
+def masked(golden_valle: Path) -> Reference:
+    return read(golden_valle / "dev")
 
 
 def read(folder: Path) -> Reference:

@@ -29,8 +29,8 @@ def utterances(text: str, language: str, symbols: str = "") -> list[Utterance]:
     return prepare(text, language=language, reader=reference_reader(language), symbols=symbols)
 
 
-def test_phonemes_equal_the_reference_but_for_named_rows(golden: Path) -> None:
-    rows = json.loads((golden / "valle" / "phonemes.json").read_text())["rows"]
+def test_phonemes_equal_the_reference_but_for_named_rows(golden_valle: Path) -> None:
+    rows = json.loads((golden_valle / "phonemes.json").read_text())["rows"]
     differing = {row["text"] for row in rows if read(row["text"], row["lang"]) != row["phonemes"]}
     assert differing == OTHER_IN_1_52 | BETTER_HERE
 

@@ -16,23 +16,23 @@ SMALL = {"<unk>": 0, "<bos>": 1, "</eos>": 2, "<mask>": 3, " ": 4, "a": 5, "ä":
 MERGED = SMALL | {"ab": 8, "abc": 9, "ca": 10}
 
 
-def golden_json(golden: Path, name: str) -> Any:
-    return json.loads((golden / "valle" / name).read_text())
+def golden_json(golden_valle: Path, name: str) -> Any:
+    return json.loads((golden_valle / name).read_text())
 
 
 @pytest.fixture(scope="session", params=["dev", "dev_ar_nar"])
-def published(request: pytest.FixtureRequest, golden: Path) -> Tokenizer:
-    with safe_open(golden / "valle" / request.param / "fp32.sft", framework="pt") as file:
+def published(request: pytest.FixtureRequest, golden_valle: Path) -> Tokenizer:
+    with safe_open(golden_valle / request.param / "fp32.sft", framework="pt") as file:
         return Tokenizer(json.loads(file.metadata()["userdata"])["symmap"])
 
 
-def test_edge_cases_equal_the_reference(published: Tokenizer, golden: Path) -> None:
-    for row in golden_json(golden, "tokenizer_strings.json"):
+def test_edge_cases_equal_the_reference(published: Tokenizer, golden_valle: Path) -> None:
+    for row in golden_json(golden_valle, "tokenizer_strings.json"):
         assert published.encode(row["s"]) == row["ids"], row["s"]
 
 
-def test_ids_of_phonemes_equal_the_reference(published: Tokenizer, golden: Path) -> None:
-    rows = golden_json(golden, "phonemes.json")["rows"]
+def test_ids_of_phonemes_equal_the_reference(published: Tokenizer, golden_valle: Path) -> None:
+    rows = golden_json(golden_valle, "phonemes.json")["rows"]
     assert len(rows) == 27
     for row in rows:
         assert published.encode(row["phonemes"]) == row["ids"], row["text"]
@@ -43,8 +43,8 @@ def test_every_merge_of_the_published_vocabulary_is_found(published: Tokenizer) 
     assert len(published._merges) == 173
 
 
-def test_a_merged_name_is_one_id(golden: Path, published: Tokenizer) -> None:
-    with safe_open(golden / "valle" / "dev" / "fp32.sft", framework="pt") as file:
+def test_a_merged_name_is_one_id(golden_valle: Path, published: Tokenizer) -> None:
+    with safe_open(golden_valle / "dev" / "fp32.sft", framework="pt") as file:
         names = json.loads(file.metadata()["userdata"])["symmap"]
     for name, number in names.items():
         assert published.encode(name) == [BOS_ID, number, EOS_ID], name
