@@ -35,6 +35,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         settings.model,
         settings.device,
         weights=settings.weights,
+        decoder=settings.decoder,
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
         presets=presets,

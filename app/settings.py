@@ -51,6 +51,10 @@ class Settings(BaseSettings):
         "int8",
         description="Matrices on a CPU: int8 is faster than float32 and exact in any batch.",
     )
+    decoder: Literal["codec", "vocos"] = Field(
+        "codec",
+        description="What makes sound of codes: the codec, or Vocos, for models that use EnCodec.",
+    )
     threads: int = Field(
         1, ge=1, le=64, description="CPU threads of one step; more than 1 gives up exact repeats."
     )

@@ -135,3 +135,18 @@ class CodecConfig(_Shape):
     def frame_rate_hz(self) -> float:
         """Frames in a second."""
         return self.sample_rate_hz / self.hop
+
+
+class VocosConfig(_Shape):
+    """A decoder of Vocos's architecture; the defaults are the published one for EnCodec."""
+
+    dimension: int = Field(128, description="Width of the latent that the codes stand for.")
+    width: int = 384
+    ffn: int = 1152
+    layers: int = 8
+    codes: int = 1024
+    bandwidth_levels: tuple[int, ...] = Field(
+        (2, 4, 8, 16), description="RVQ levels at each bit rate that it was trained at, rising."
+    )
+    window: int = Field(1280, description="Samples of a frame's spectrum.")
+    hop: int = Field(320, description="Samples in a frame.")

@@ -53,6 +53,7 @@ async def health(engine: EngineDep) -> Health:
         model=info.name if info else None,
         device=info.device if info else None,
         weights=info.weights if info else None,
+        decoder=info.decoder if info else None,
         queued=status.queued,
         running=status.running,
     )

@@ -157,6 +157,7 @@ class Health(BaseModel):
     model: str | None = Field(description="The loaded model's name.")
     device: str | None = Field(description="Where it runs.")
     weights: str | None = Field(description="Type of its matrices: int8 or float32.")
+    decoder: str | None = Field(description="What makes sound of codes: codec or vocos.")
     queued: int = Field(description="Requests that wait.")
     running: int = Field(description="Requests that are being spoken.")
 

@@ -73,6 +73,7 @@ def _check_model(settings: Settings) -> str:
             torch.device("cpu"),
             cache=Path(settings.cache),
             offline=settings.offline,
+            decoder=settings.decoder,
         )
     except CheckpointError as error:
         raise CommandError(f"{error}; name another model with --model or TTS_MODEL") from error

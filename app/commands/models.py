@@ -53,7 +53,7 @@ class Inspect(BaseModel):
 
 
 class Download(BaseModel):
-    """Fetch a model of the hub, and the official EnCodec that goes with it, into TTS_CACHE."""
+    """Fetch a model of the hub, and the codec that goes with it, into TTS_CACHE."""
 
     model: CliPositionalArg[str] = Field(DEFAULT, description=_NAMED)
 
@@ -66,12 +66,15 @@ class Download(BaseModel):
         from models.checkpoints.encodec import official_file
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.hub import locate
+        from models.checkpoints.vocos import vocos_file
 
         settings = Settings()
         cache = Path(settings.cache)
         try:
             print(locate(self.model, cache=cache, offline=settings.offline))
             print(official_file(cache, offline=settings.offline))
+            if settings.decoder == "vocos":
+                print(vocos_file(cache, offline=settings.offline))
         except CheckpointError as error:
             raise CommandError(f"model: {error}") from error
 

@@ -124,7 +124,7 @@ class Run:
         One without phonemes is a mere pause.
         """
         silence = np.zeros(0, np.float32)
-        model, codec = self._speech.model, self._speech.codec
+        model = self._speech.model
         if not utterance.phonemes:
             nothing = np.zeros((0, model.config.levels), np.int16)
             trace: TraceColumns | None = {} if self._plan.job.trace else None
@@ -138,7 +138,7 @@ class Run:
             return going
 
         piece = self._piece(utterance, self._first + number)
-        voicing = Voicing(model, codec, piece, self._prefixes)
+        voicing = Voicing(self._speech, piece, self._prefixes)
         level_0 = LevelZero(model, piece, on_frame, self._prefixes)
         for codes in level_0:
             samples = self._joiner.push(voicing.feed(codes))

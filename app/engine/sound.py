@@ -8,22 +8,24 @@ from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.plan import Chunks
 from models.codec import Codec
+from models.vocos import Vocos
 
 
 class UtteranceSound:
     """Decodes one utterance while its codes come; the same codes give the same samples.
 
     They do so bit for bit, however they come: the codec takes them in the chunks of the plan.
+    Vocos takes them all together, so that nothing is certain before the end.
     """
 
-    def __init__(self, codec: Codec, block_frames: int) -> None:
+    def __init__(self, decoder: Codec | Vocos, block_frames: int) -> None:
         """Begin before the first frame.
 
         Args:
-            codec: Decodes the codes.
+            decoder: Decodes the codes.
             block_frames: Of the model, for the chunk plan.
         """
-        self._stream = codec.stream()
+        self._stream = decoder.stream()
         self._chunks = Chunks(block_frames)
 
     @torch.inference_mode()
@@ -31,7 +33,7 @@ class UtteranceSound:
         """Take the next frames and return the samples ``[N]`` that are now certain.
 
         Args:
-            codes: ``[n, K]`` int64 on the codec's device; K may be fewer than its levels.
+            codes: ``[n, K]`` int64 on the decoder's device; K may be fewer than its levels.
             ended: None will follow.
 
         Raises:

@@ -23,6 +23,7 @@ class ModelInfo:
     sample_rate_hz: int
     languages: tuple[str, ...]
     weights: str = "float32"
+    decoder: str = "codec"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from app.engine.run import Run
 from app.engine.sound import UtteranceSound
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from app.engine.stream import Joiner
-from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
+from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.hub import CACHE
 from models.prefix_cache import PrefixCache
 from models.quantized import is_quantized, quantize_linears
@@ -75,6 +75,7 @@ class Synthesizer:
             speech.codec.config.sample_rate_hz,
             config.languages,
             "int8" if is_quantized(speech.model) else "float32",
+            speech.decoder_name,
         )
 
     @property
@@ -89,6 +90,7 @@ class Synthesizer:
         device: Literal["auto", "cpu", "cuda"],
         *,
         weights: Literal["int8", "float32"] = "float32",
+        decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
         presets: Presets = PRESETS,
@@ -101,6 +103,7 @@ class Synthesizer:
             model: A folder, a published file, or a name of the hub.
             device: Where it runs.
             weights: Of the language model's matrices, on a CPU.
+            decoder: What makes samples of codes.
             threads: Of one step.
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
@@ -112,7 +115,9 @@ class Synthesizer:
         """
         torch.set_num_threads(threads)
         place = choose_device(device)
-        speech = open_speech_model(model, place, cache=Path(cache), offline=offline)
+        speech = open_speech_model(
+            model, place, cache=Path(cache), offline=offline, decoder=decoder
+        )
         if weights == "int8" and place.type == "cpu":
             quantize_linears(speech.model)
         return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
@@ -199,7 +204,7 @@ class Synthesizer:
         frames = 0
         for number, utterance in enumerate(spoken):
             codes = torch.from_numpy(utterance.codes).to(device, torch.int64)
-            sound = UtteranceSound(speech.codec, block_frames)
+            sound = UtteranceSound(speech.decoder, block_frames)
             for chunk in Chunks(block_frames).push(codes, ended=True):
                 if not on_progress(Progress(number, len(spoken), frames)):
                     return

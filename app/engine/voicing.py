@@ -10,9 +10,8 @@ from app.engine.finer import FinerLevels
 from app.engine.job import Samples
 from app.engine.piece import Piece
 from app.engine.sound import UtteranceSound
-from models.codec import Codec
+from models.checkpoints import SpeechModel
 from models.prefix_cache import PrefixCache
-from models.valle import Valle
 
 
 class Voicing:
@@ -26,19 +25,19 @@ class Voicing:
         codec_s: Seconds spent on the codec.
     """
 
-    def __init__(self, model: Valle, codec: Codec, piece: Piece, prefixes: PrefixCache) -> None:
+    def __init__(self, speech: SpeechModel, piece: Piece, prefixes: PrefixCache) -> None:
         """Read the prefixes, so that the first frames need not wait for it.
 
         Args:
-            model: On the device to use.
-            codec: On the same.
+            speech: Model and codec, on the device to use.
             piece: What is spoken.
             prefixes: Where what is shared comes from.
         """
         started_s = perf_counter()
-        self._finer = FinerLevels(model, codec.quantizer.codebooks, piece, prefixes)
+        model, codebooks = speech.model, speech.codec.quantizer.codebooks
+        self._finer = FinerLevels(model, codebooks, piece, prefixes)
         self._chunks = self._finer.chunks()
-        self._sound = UtteranceSound(codec, model.config.block_frames)
+        self._sound = UtteranceSound(speech.decoder, model.config.block_frames)
         self._codes: list[Tensor] = []
         self.nar_s = perf_counter() - started_s
         self.codec_s = 0.0

@@ -1,10 +1,11 @@
 """From files to models: one adapter a published layout.
 
-The built-in layout is `builtin`, those of ecker/vall-e `public`, official EnCodec `encodec`;
-`open_speech_model` takes whatever an operator names.
+The built-in layout is `builtin`, those of ecker/vall-e `public`, official EnCodec `encodec`,
+Vocos for it `vocos`; `open_speech_model` takes whatever an operator names.
 """
 
 from models.checkpoints.builtin import (
+    DecoderName,
     SpeechModel,
     load_codec,
     load_lm,
@@ -17,6 +18,7 @@ from models.checkpoints.sources import open_speech_model
 
 __all__ = [
     "CheckpointError",
+    "DecoderName",
     "SpeechModel",
     "load_codec",
     "load_lm",

@@ -8,7 +8,7 @@ voices/                           reference audio, see `models.voice`
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ValidationError
@@ -18,8 +18,12 @@ from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256
 from models.codec import Codec
 from models.config import CodecConfig, ModelConfig
 from models.valle import Valle
+from models.vocos import Vocos
 
 FILE_BYTES = 14 * 2**20
+
+DecoderName = Literal["codec", "vocos"]
+"""What makes samples of codes: the codec itself, or Vocos in its place."""
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -32,6 +36,7 @@ class SpeechModel:
         name: What requests call it.
         sha256: Hash of its weights; a response names it, so that it can be reproduced.
         folder: Where it came from; ``voices/`` lies there.
+        vocos: Decodes in the codec's place, if there.
     """
 
     name: str
@@ -39,6 +44,17 @@ class SpeechModel:
     folder: Path
     model: Valle
     codec: Codec
+    vocos: Vocos | None = None
+
+    @property
+    def decoder(self) -> Codec | Vocos:
+        """What makes samples of codes."""
+        return self.vocos or self.codec
+
+    @property
+    def decoder_name(self) -> DecoderName:
+        """The same in a word."""
+        return "vocos" if self.vocos else "codec"
 
 
 def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:

@@ -7,15 +7,13 @@ upstream does, read without running anything, and kept as safetensors.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
-from filelock import FileLock
-from safetensors import SafetensorError
 from torch import Tensor
 
 from models.checkpoints.download import DownloadError, fetch
-from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
+from models.checkpoints.files import CheckpointError, fill, read_tensors
+from models.checkpoints.pickles import convert_once
 from models.codec import Codec
 from models.config import CodecConfig
 
@@ -54,14 +52,8 @@ def official_file(
     if found is None:
         raise CheckpointError(f"{url}: the name holds no hash")
     fetch(url, pickle, sha256=found[1])
-    try:
-        with FileLock(converted.with_name(f"{converted.name}.lock")):
-            if not converted.is_file():
-                codec = codec_from_encodec(_unpickled(pickle), config or CodecConfig())
-                write_tensors(converted, codec.state_dict(), dtype=None)
-                pickle.unlink()
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{converted} cannot be written: {error}") from error
+    shape = config or CodecConfig()
+    convert_once(pickle, converted, lambda tensors: codec_from_encodec(tensors, shape))
     return converted
 
 
@@ -74,24 +66,6 @@ def load_official(path: Path, config: CodecConfig | None = None) -> Codec:
     codec = Codec(config or CodecConfig())
     fill(codec, read_tensors([path]), str(path))
     return codec.eval().requires_grad_(False)
-
-
-def _unpickled(path: Path) -> dict[str, Tensor]:
-    """Read a pickle that may hold tensors and nothing else.
-
-    Raises:
-        CheckpointError: It holds something else.
-    """
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        first = str(error).partition("\n")[0]
-        raise CheckpointError(f"{path} is no pickle of tensors: {first}") from error
-    if not isinstance(tensors, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in tensors.items()
-    ):
-        raise CheckpointError(f"{path} is no mapping of names to tensors")
-    return tensors
 
 
 def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Codec:

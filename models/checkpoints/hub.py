@@ -108,11 +108,28 @@ def locate(
     wanted = find(name)
     if wanted is None:
         return Path(name)
+    return obtain(wanted, cache=cache, offline=offline, endpoint=endpoint)
+
+
+def obtain(
+    wanted: HubFile, *, cache: Path, offline: bool = False, endpoint: str | None = None
+) -> Path:
+    """Return where a file of the hub lies here, downloading it first if it is not there.
+
+    Args:
+        wanted: Which one.
+        cache: Folder of what was downloaded.
+        offline: Whether the network is out of bounds.
+        endpoint: As for `locate`.
+
+    Raises:
+        DownloadError: It is not to be had.
+    """
     target = wanted.local(cache.expanduser())
     if target.is_file():
         return target
     if offline:
-        raise DownloadError(f"{name} is not at {target}, and offline nothing is downloaded")
+        raise DownloadError(f"{wanted.repo} is not at {target}, and offline nothing is downloaded")
     if target.name == "model.safetensors":  # a file in the hub's own form is described beside it
         for name_beside in _BESIDE:
             beside = replace(wanted, path=str(Path(wanted.path).with_name(name_beside)), sha256="")

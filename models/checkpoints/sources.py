@@ -4,11 +4,12 @@ from pathlib import Path
 
 import torch
 
-from models.checkpoints.builtin import SpeechModel, load_lm, load_speech_model
+from models.checkpoints.builtin import DecoderName, SpeechModel, load_lm, load_speech_model
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError, sha256_of
 from models.checkpoints.hub import CACHE, locate
 from models.checkpoints.public import AS_FILED, SUFFIXES, Switches, find_file, load_public
+from models.checkpoints.vocos import load_vocos, vocos_file
 
 VOICES = Path(__file__).resolve().parents[2] / "weights"
 """Where voices come from for a model that brings none."""
@@ -21,6 +22,7 @@ def open_speech_model(
     cache: Path = Path(CACHE),
     offline: bool = False,
     switches: Switches = AS_FILED,
+    decoder: DecoderName = "codec",
 ) -> SpeechModel:
     """Load a model with its codec, fetching what is not here.
 
@@ -33,6 +35,7 @@ def open_speech_model(
         cache: Folder of what was downloaded.
         offline: Whether the network is out of bounds.
         switches: What to set against a published file.
+        decoder: What makes samples of codes; Vocos only where the codec is EnCodec.
 
     Raises:
         CheckpointError: It is not to be had, damaged, of no known layout, or does not belong
@@ -40,6 +43,10 @@ def open_speech_model(
     """
     path = locate(str(name), cache=cache, offline=offline)
     if (path / "codec.json").is_file():
+        if decoder == "vocos":
+            raise CheckpointError(
+                f"{path} brings a codec of its own; Vocos decodes the codes of EnCodec alone"
+            )
         return load_speech_model(path, device)
     if (path / "lm.json").is_file():
         model, files = load_lm(path), sorted(path.glob("lm-*.safetensors"))
@@ -59,9 +66,19 @@ def open_speech_model(
             f"{path}: the model speaks {model.config.levels} levels of {model.config.codes} codes,"
             f" EnCodec {codec.config.levels} of {codec.config.codes}"
         )
-    digest = sha256_of([*files, converted])
-    folder = path if (path / "voices").is_dir() else VOICES
-    return SpeechModel(model.config.name, digest, folder, model.to(device), codec.to(device))
+    files.append(converted)
+    vocos = None
+    if decoder == "vocos":
+        files.append(vocos_file(cache, offline=offline))
+        vocos = load_vocos(files[-1]).to(device)
+    return SpeechModel(
+        name=model.config.name,
+        sha256=sha256_of(files),
+        folder=path if (path / "voices").is_dir() else VOICES,
+        model=model.to(device),
+        codec=codec.to(device),
+        vocos=vocos,
+    )
 
 
 def is_published(file: Path) -> bool:

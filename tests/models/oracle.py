@@ -1,7 +1,8 @@
-"""The `encodec` package as an oracle.
+"""The packages `encodec` and `vocos` as oracles.
 
-encodec 0.1.1 imports torchaudio for file helpers that no test uses; torchaudio's wheel needs CUDA
-libraries and cannot be imported beside a CPU-only torch. This is the one place with a stand-in.
+encodec 0.1.1 and vocos 0.1.0 import torchaudio for helpers that no test uses; torchaudio's wheel
+needs CUDA libraries and cannot be imported beside a CPU-only torch. This is the one place with a
+stand-in.
 """
 
 import importlib
@@ -13,15 +14,23 @@ from typing import Any
 import torch
 
 
-def import_encodec() -> ModuleType:
-    """Return the package `encodec`, with a minimal stand-in where torchaudio does not import."""
+def _without_torchaudio(package: str) -> ModuleType:
+    """Return a package, with a minimal stand-in where torchaudio does not import."""
     try:
         importlib.import_module("torchaudio")
     except (ImportError, OSError):
-        for name in ("torchaudio", "torchaudio.transforms"):
-            sys.modules.setdefault(name, ModuleType(name))
-        sys.modules["torchaudio"].transforms = sys.modules["torchaudio.transforms"]  # type: ignore[attr-defined]
-    return importlib.import_module("encodec")
+        for name in ("", ".transforms", ".functional", ".functional.functional"):
+            sys.modules.setdefault(f"torchaudio{name}", ModuleType(f"torchaudio{name}"))
+        unused: Any = sys.modules["torchaudio.functional.functional"]
+        unused._hz_to_mel = unused._mel_to_hz = None
+        torchaudio: Any = sys.modules["torchaudio"]
+        torchaudio.transforms = sys.modules["torchaudio.transforms"]
+    return importlib.import_module(package)
+
+
+def import_encodec() -> ModuleType:
+    """Return the package `encodec`."""
+    return _without_torchaudio("encodec")
 
 
 def random_encodec() -> Any:
@@ -38,3 +47,24 @@ def random_encodec() -> Any:
         layer._codebook.embed.normal_(0, 0.2)
         layer._codebook.inited.fill_(1)
     return model.eval()
+
+
+def random_vocos() -> Any:
+    """Return Vocos for EnCodec with the published shapes and random weights."""
+    package = _without_torchaudio("vocos")
+    features: Any = importlib.import_module("vocos.feature_extractors")
+    models: Any = importlib.import_module("vocos.models")
+    heads: Any = importlib.import_module("vocos.heads")
+    torch.manual_seed(0)
+    backbone = models.VocosBackbone(128, 384, 1152, 8, adanorm_num_embeddings=4)
+    for name, tensor in backbone.state_dict().items():
+        if "norm" in name or "gamma" in name:  # else all bit rates are one, and blocks do little
+            tensor.copy_(torch.rand_like(tensor) + 0.5)
+    # Its own constructor would fetch EnCodec's weights.
+    extractor = features.EncodecFeatures.__new__(features.EncodecFeatures)
+    torch.nn.Module.__init__(extractor)
+    extractor.encodec = random_encodec()
+    books = [layer.codebook for layer in extractor.encodec.quantizer.vq.layers[:16]]
+    extractor.codebook_weights = torch.nn.Parameter(torch.cat(books), requires_grad=False)
+    head = heads.ISTFTHead(384, 1280, 320, padding="same")
+    return package.Vocos(extractor, backbone, head).eval()

@@ -110,6 +110,7 @@ def test_health_and_readiness(toy_server):
         "model": "toy",
         "device": "cpu",
         "weights": "int8",
+        "decoder": "codec",
         "queued": 0,
         "running": 0,
     }

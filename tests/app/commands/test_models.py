@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from app.cli import main
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
+from models.checkpoints.vocos import PUBLISHED
 from tests.conftest import ROOT
 from tests.models.checkpoints.hub_server import COMMIT, Hub, serve_hub
 from tests.toy.make_public import Form, make_public
@@ -89,6 +90,12 @@ def test_download_fetches_the_model_and_encodec_and_inspect_finds_it(
     assert capsys.readouterr().out.split() == [str(path), str(encodec)]
     facts = told(capsys, "inspect", "some/model")
     assert (facts["layout"], facts["licence"]) == ("ar+nar", "AGPL-3.0")
+    vocos = PUBLISHED.local(tmp_path / "cache").with_name("vocos.safetensors")
+    vocos.parent.mkdir(parents=True)
+    vocos.touch()  # nor for this
+    monkeypatch.setenv("TTS_DECODER", "vocos")
+    assert main(["models", "download", "some/model"]) == 0
+    assert capsys.readouterr().out.split() == [str(path), str(encodec), str(vocos)]
 
 
 def _point_to(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def voice(
 ) -> tuple[Tensor, list[Samples]]:
     """Feed a voicing in pieces; return the codes and what each piece gave."""
     prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
-    voicing = Voicing(speech.model, speech.codec, piece, prefixes)
+    voicing = Voicing(speech, piece, prefixes)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
     sounds = [voicing.feed(frames) for frames in pieces]
     sounds.append(voicing.feed(level_0[:0], ended=True))

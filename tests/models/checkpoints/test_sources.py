@@ -1,23 +1,29 @@
 """Whatever an operator names becomes a model that speaks, or an error that says why not."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpeechJob
+from app.engine.job import AudioChunk, Samples, SpeechJob
+from app.engine.speaking import Replay
 from app.engine.synthesis import Synthesizer
-from models.checkpoints import CheckpointError, open_speech_model
+from models.checkpoints import CheckpointError, DecoderName, open_speech_model
 from models.checkpoints.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
+from models.checkpoints.vocos import PUBLISHED, vocos_file
 from models.codec import Codec
-from models.config import CodecConfig
+from models.config import CodecConfig, VocosConfig
+from models.vocos import Vocos
 from samplers.params import SamplingParams
 from tests.models.checkpoints.hub_server import COMMIT
 from tests.toy.make_public import Form, make_public
+from tests.toy.make_toy import make as make_toy
 
 CPU = torch.device("cpu")
 
@@ -37,12 +43,35 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
-def load(model: str | Path, cache: Path) -> Synthesizer:
-    return Synthesizer.load(model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True)
+@pytest.fixture(scope="module")
+def vocos_cache(cache: Path) -> Path:
+    """The same, with a Vocos of the published shape and random weights."""
+    vocos = Vocos(VocosConfig())
+    vocos.codebooks.normal_(0, 0.2)
+    path = PUBLISHED.local(cache).with_name("vocos.safetensors")
+    path.parent.mkdir(parents=True)
+    write_tensors(path, vocos.state_dict(), dtype=None)
+    assert vocos_file(cache, offline=True) == path
+    return cache
+
+
+def load(model: str | Path, cache: Path, decoder: DecoderName = "codec") -> Synthesizer:
+    return Synthesizer.load(
+        model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True, decoder=decoder
+    )
 
 
 def speech(synthesizer: Synthesizer, text: str = "[[ab äb]]", language: str = "en") -> str:
-    """Return the hash of the codes of half a second."""
+    """Return the hash of the codes of 0.2 s."""
+    result = spoken(synthesizer, text, language)[-1].result
+    assert result is not None
+    assert result.frames > 0
+    return result.codes_sha256
+
+
+def spoken(
+    synthesizer: Synthesizer, text: str = "[[ab äb]]", language: str = "en"
+) -> list[AudioChunk]:
     job = SpeechJob(
         id="test",
         text=text,
@@ -50,11 +79,11 @@ def speech(synthesizer: Synthesizer, text: str = "[[ab äb]]", language: str = "
         max_duration_s=0.2,
         params=SamplingParams(seed=1),
     )
-    chunks = list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
-    result = chunks[-1].result
-    assert result is not None
-    assert result.frames > 0
-    return result.codes_sha256
+    return list(synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True))
+
+
+def sound(chunks: Iterable[AudioChunk]) -> Samples:
+    return np.concatenate([chunk.samples for chunk in chunks])
 
 
 @pytest.mark.parametrize("form", ["ar+nar", "ar+nar-len", "hf"])
@@ -90,6 +119,38 @@ def test_the_checkpoints_own_tokenizer_and_languages_are_used(tmp_path: Path, ca
     assert refused.value.param == "input"
     with pytest.raises(InvalidRequest, match="unknown symbols in inline phonemes: 'q'"):
         speech(synthesizer, "[[q]]")
+
+
+def test_vocos_makes_another_sound_of_the_same_codes(tmp_path: Path, vocos_cache: Path) -> None:
+    file = make_public(tmp_path, "ar+nar")
+    own, other = load(file, vocos_cache), load(file, vocos_cache, "vocos")
+    assert (own.info.decoder, other.info.decoder) == ("codec", "vocos")
+    assert speech(own) == speech(other)
+    assert own.info.sha256 != other.info.sha256
+    codec, vocos = sound(spoken(own)), sound(spoken(other))
+    assert np.isfinite(vocos).all()
+    assert len(vocos)
+    assert not np.array_equal(codec, vocos)
+
+
+def test_what_vocos_spoke_is_heard_again(tmp_path: Path, vocos_cache: Path) -> None:
+    synthesizer = load(make_public(tmp_path, "ar+nar-len"), vocos_cache, "vocos")
+    chunks = spoken(synthesizer)
+    result = chunks[-1].result
+    assert result is not None
+    again = synthesizer.replay(Replay(result), queue_s=0.0, on_progress=lambda _: True)
+    np.testing.assert_array_equal(sound(again), sound(chunks))
+
+
+def test_vocos_decodes_no_codes_but_encodecs(tmp_path: Path, vocos_cache: Path) -> None:
+    with pytest.raises(CheckpointError, match="a codec of its own; Vocos decodes the codes of EnC"):
+        load(make_toy(tmp_path), vocos_cache, "vocos")
+
+
+def test_without_vocos_offline_it_is_told(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "encodec").symlink_to(cache / "encodec")
+    with pytest.raises(CheckpointError, match="vocos-encodec-24khz is not at"):
+        load(make_public(tmp_path, "ar+nar"), tmp_path, "vocos")
 
 
 def test_no_model_is_told(tmp_path: Path, cache: Path) -> None:
