@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from models.attention import look
 from models.cache import KVCache
 from models.config import ModelConfig
+from models.padding import pad_rows
 from samplers.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
@@ -283,13 +284,18 @@ class Transformer(nn.Module):
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
-        cos, sin = self.cos[positions], self.sin[positions]
+        count = len(x)
+        x = pad_rows(x, self.blocks[0].attention.qkv)
         places, queries = cache.grow(slots), x
+        positions = F.pad(positions, (0, len(x) - count))
+        cos, sin = self.cos[positions], self.sin[positions]
         for number, block in enumerate(self.blocks):
             attention = block.attention
-            queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
+            queries, keys, values = (
+                part[:count] for part in attention.project(block.attention_norm(x), cos, sin)
+            )
             cache.put(number, places, keys, values)
             attended = attention.attend_alone(queries, [cache.rows(number, slot) for slot in slots])
-            x = x + attention.out(attended)
+            x = x + attention.out(pad_rows(attended, attention.out))
             x = x + block.feed_forward(block.feed_forward_norm(x))
-        return self.norm(x), queries
+        return self.norm(x[:count]), queries

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
+from models.padding import pad_rows
 from models.transformer import Transformer
 
 
@@ -187,7 +188,8 @@ class Valle(nn.Module):
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
         """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry."""
-        return self.heads[level](hidden)
+        head = self.heads[level]
+        return head(pad_rows(hidden, head))[: len(hidden)] if hidden.ndim == 2 else head(hidden)
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
         """Predict every frame of level 0 from those before it, in one pass, with no cache.
