@@ -7,10 +7,18 @@ would let a neighbour change them.
 
 Symmetric rounding to nearest, 127 steps to either side (Jacob et al. 2018, arXiv:1712.05877, with
 the zero point at 0).
+
+For few rows the time goes into the number of calls, not into the sums. So a norm is not computed
+before the layer behind it: dividing a row by its root mean square changes its scale and none of
+its integers.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
+
+from models.transformer import Block
 
 STEPS = 127
 _LEAST_SCALE = torch.finfo(torch.float32).tiny  # of a row of zeros
@@ -26,46 +34,73 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
         ``[R, D]`` int8 of at most `STEPS` in size, and scales ``[R, 1]`` float32: their product
         is ``x`` up to half a scale.
     """
-    scales = x.abs().amax(-1, keepdim=True).mul_(1 / STEPS).clamp_min_(_LEAST_SCALE)
-    return (x / scales).round_().to(torch.int8), scales
+    scales = x.abs().amax(-1, keepdim=True).div_(STEPS).clamp_min_(_LEAST_SCALE)
+    return (x / scales).round_().char(), scales
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in place of an `nn.Linear`: float32 in and out, integers between.
+    """A linear layer in place of an `nn.Linear`, and of a norm before it if there is one.
+
+    Float32 in and out, integers between.
 
     Attributes:
         weight: ``[out, in]`` int8.
-        scales: ``[out]`` float32, of the rows of ``weight``.
+        scales: ``[out]`` float32, of the rows of ``weight``; behind a norm times ``sqrt(in)``.
         bias: ``[out]`` float32, or None.
+        gain: ``[in]`` float32, the norm's weight, or None without a norm.
     """
 
     weight: Tensor
     scales: Tensor
     bias: Tensor | None
+    gain: Tensor | None
+    least: Tensor
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, norm: nn.RMSNorm | None = None) -> None:
         super().__init__()
         weight, scales = quantize_rows(linear.weight.detach().float())
+        inputs = linear.in_features
         self.register_buffer("weight", weight)
-        self.register_buffer("scales", scales[:, 0])
+        self.register_buffer("scales", scales[:, 0] * (1 if norm is None else math.sqrt(inputs)))
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self.register_buffer("gain", None if norm is None else norm.weight.detach().float())
+        eps = 0.0 if norm is None or norm.eps is None else norm.eps
+        self.register_buffer("least", torch.tensor(math.sqrt(inputs * eps)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., in]`` float32 to ``[..., out]``."""
-        rows, row_scales = quantize_rows(x if x.ndim == 2 else x.flatten(0, -2))
+        rows = x if x.ndim == 2 else x.flatten(0, -2)
+        integers, row_scales = quantize_rows(rows if self.gain is None else rows * self.gain)
+        if self.gain is not None:
+            # sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(in eps)) / sqrt(in)
+            lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+            row_scales.div_(lengths.hypot_(self.least))
         # int32 holds the sum exactly: 127 * 127 * in stays below 2**31 up to in = 133,000
-        y = (torch._int_mm(rows, self.weight.t()) * row_scales).mul_(self.scales)
+        y = (torch._int_mm(integers, self.weight.t()) * row_scales).mul_(self.scales)
         if self.bias is not None:
             y.add_(self.bias)
         return y if x.ndim == 2 else y.view(*x.shape[:-1], -1)
 
 
 def quantize_linears(model: nn.Module) -> None:
-    """Replace every `nn.Linear` inside a model, for good; embeddings and norms stay float32."""
+    """Replace every `nn.Linear` inside a model, for good, and each norm that feeds but one.
+
+    Embeddings and the last norm stay float32.
+    """
     for module in list(model.modules()):
+        if isinstance(module, Block):
+            _replace_behind_norm(module, "attention_norm", module.attention, "qkv")
+            _replace_behind_norm(module, "feed_forward_norm", module.feed_forward, "gate_up")
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child))
+
+
+def _replace_behind_norm(block: Block, norm: str, module: nn.Module, name: str) -> None:
+    linear, before = module.get_submodule(name), block.get_submodule(norm)
+    if isinstance(linear, nn.Linear) and isinstance(before, nn.RMSNorm):
+        setattr(module, name, Int8Linear(linear, before))
+        setattr(block, norm, nn.Identity())
 
 
 def is_quantized(model: nn.Module) -> bool:

@@ -87,6 +87,34 @@ def test_a_row_has_the_same_bits_in_every_batch(outputs: int, inputs: int) -> No
         assert torch.equal(layer(x[-count:]), alone[-count:])
 
 
+def normed(outputs: int, inputs: int) -> tuple[nn.Linear, nn.RMSNorm]:
+    norm = nn.RMSNorm(inputs, eps=1e-2)
+    nn.init.uniform_(norm.weight, 0.2, 3)
+    return linear(outputs, inputs), norm.requires_grad_(False)
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
+@pytest.mark.parametrize("size", [1e-3, 0.1, 1, 100])
+def test_a_norm_before_a_layer_is_part_of_it(outputs: int, inputs: int, size: float) -> None:
+    layer, norm = normed(outputs, inputs)
+    x = noise(ROWS, inputs) * size
+    x[3] = 0
+    expected, found = Int8Linear(layer)(norm(x)), Int8Linear(layer, norm)(x)
+    assert not found[3].any()
+    # One rounding to the other neighbour now and then, because x / rms is no longer rounded first.
+    assert (found - expected).norm() < 1e-3 * expected.norm()
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
+def test_a_row_behind_a_norm_has_the_same_bits_in_every_batch(outputs: int, inputs: int) -> None:
+    layer, x = Int8Linear(*normed(outputs, inputs)), noise(ROWS, inputs)
+    x[5] *= 1e4
+    alone = torch.cat([layer(x[row, None]) for row in range(ROWS)])
+    for count in range(1, ROWS + 1):
+        assert torch.equal(layer(x[:count]), alone[:count])
+        assert torch.equal(layer(x[-count:]), alone[-count:])
+
+
 def test_leading_dimensions_are_rows() -> None:
     layer, x = Int8Linear(linear(12, 8, bias=True)), noise(2, 3, 8)
     assert torch.equal(layer(x), layer(x.view(6, 8)).view(2, 3, 12))
