@@ -4,7 +4,7 @@ A slot is one sequence being decoded. Rewinding shortens its length: rotary keys
 by absolute position, so what remains stays valid, and the stale tail is overwritten later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -34,8 +34,14 @@ class KVCache:
         shape = (slots, config.kv_heads, max_length, config.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        # What a step writes to and reads from, so that it need not cut them out each time.
+        self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
+        self._slots = [list(zip(k.split(1), v.split(1), strict=True)) for k, v in self._layers()]
         self.lengths = [0] * slots
         self.max_length = max_length
+
+    def _layers(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(self.keys, self.values, strict=True)
 
     @property
     def bytes(self) -> int:
@@ -98,16 +104,14 @@ class KVCache:
             keys: ``[B, kv_heads, head_dim]``, already rotated.
             values: ``[B, kv_heads, head_dim]``.
         """
-        for cached, rows in ((self.keys[layer], keys), (self.values[layer], values)):
-            cached.view(-1, cached.shape[-1]).index_copy_(0, places, rows.flatten(0, 1))
+        flat_keys, flat_values = self._flat[layer]
+        flat_keys.index_copy_(0, places, keys.flatten(0, 1))
+        flat_values.index_copy_(0, places, values.flatten(0, 1))
 
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
-        """Views ``[kv_heads, length, head_dim]`` of the keys and values that a slot holds."""
-        end = self.lengths[slot]
-        return (
-            self.keys[layer][slot].narrow(1, 0, end),
-            self.values[layer][slot].narrow(1, 0, end),
-        )
+        """Views ``[1, kv_heads, length, head_dim]`` of the keys and values that a slot holds."""
+        keys, values = self._slots[layer][slot]
+        return keys.narrow(2, 0, self.lengths[slot]), values.narrow(2, 0, self.lengths[slot])
 
     def load(self, slot: int, source: "KVCache", *, source_slot: int = 0) -> None:
         """Copy all rows of another cache's slot into an empty one.

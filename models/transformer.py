@@ -56,6 +56,21 @@ class Attention(nn.Module):
         queries, keys = rotated.split([self.heads, self.kv_heads], -2)
         return queries, keys, values
 
+    def project_turned(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `project`, by one complex product, which leaves (a, b) of each rotation side by side.
+
+        So do queries and keys alike: their products are those of `project`.
+
+        Args:
+            x: ``[>= S, D]`` float32 or float64; rows past S are padding and fall away.
+            turns: ``[S, 1, head_dim / 2]`` complex, of each position.
+        """
+        qkv = self.qkv(x)[: len(turns)].view(len(turns), -1, self.head_dim)
+        rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
+        turned = torch.complex(*rotated.chunk(2, -1)).mul_(turns)
+        queries, keys = torch.view_as_real(turned).flatten(2).split([self.heads, self.kv_heads], 1)
+        return queries, keys, values
+
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
         """Attend within ``[B, S, D]``; ``bias`` ``[B, 1, S, S]`` is 0 where visible, else -inf.
 
@@ -99,14 +114,14 @@ class Attention(nn.Module):
 
         Args:
             queries: ``[B, heads, head_dim]``.
-            cached: Keys and values ``[kv_heads, T, head_dim]`` of each row; T may differ.
+            cached: Keys and values ``[1, kv_heads, T, head_dim]`` of each row; T may differ.
 
         Returns:
             ``[B, D]``.
         """
         folded = queries.view(len(cached), 1, self.kv_heads, -1, self.head_dim)
         attended = [
-            F.scaled_dot_product_attention(row, keys[None], values[None])
+            F.scaled_dot_product_attention(row, keys, values)
             for row, (keys, values) in zip(folded.unbind(), cached, strict=True)
         ]
         return torch.cat(attended).flatten(1)
@@ -125,8 +140,11 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        # A lone row is contiguous anyway, and torch then takes another kernel, with other bits.
-        return self.down(self.activation(gate.contiguous()) * up)
+        # Where all is contiguous, as a lone row is, torch takes another kernel for GELU, with other
+        # bits, which takes thrice as long for few rows.
+        lone = gate.is_contiguous()
+        activated = self.activation(gate.expand(2, *gate.shape) if lone else gate)
+        return self.down((activated[0] if lone else activated) * up)
 
 
 class Block(nn.Module):
@@ -150,6 +168,7 @@ class Transformer(nn.Module):
 
     cos: Tensor
     sin: Tensor
+    turns: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -162,6 +181,7 @@ class Transformer(nn.Module):
         cos, sin = angles.cos().float(), angles.sin().float()
         self.register_buffer("cos", torch.cat([cos, cos], 1), persistent=False)
         self.register_buffer("sin", torch.cat([-sin, sin], 1), persistent=False)
+        self.register_buffer("turns", torch.complex(cos, sin)[:, None], persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor, ranks: Tensor | None = None) -> Tensor:
         """Run whole sequences, with no cache.
@@ -215,7 +235,7 @@ class Transformer(nn.Module):
             ValueError: The slot is full.
         """
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
-        return hidden, look([queries[-1]], [cache.rows(-1, slot)[0]])
+        return hidden, look([queries[-1]], [cache.rows(-1, slot)[0][0]])
 
     def step(self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]) -> Tensor:
         """Add one position to each of several slots of any lengths.
@@ -258,7 +278,7 @@ class Transformer(nn.Module):
             ValueError: A slot is full.
         """
         hidden, queries = self._step(x, positions, cache, slots)
-        keys = [cache.rows(-1, slots[row])[0] for row in looking]
+        keys = [cache.rows(-1, slots[row])[0][0] for row in looking]
         return hidden, look([queries[row] for row in looking], keys)
 
     def _extend(
@@ -269,11 +289,10 @@ class Transformer(nn.Module):
         if ranks is not None and len(x) > 1:
             seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
-        cos, sin = self.cos[positions], self.sin[positions]
-        queries = x
+        turns, queries = self.turns[positions], x
         for number, block in enumerate(self.blocks):
             attention = block.attention
-            queries, keys, values = attention.project(block.attention_norm(x), cos, sin)
+            queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
             x = x + block.feed_forward(block.feed_forward_norm(x))
@@ -287,13 +306,10 @@ class Transformer(nn.Module):
         count = len(x)
         x = pad_rows(x, self.blocks[0].attention.qkv)
         places, queries = cache.grow(slots), x
-        positions = F.pad(positions, (0, len(x) - count))
-        cos, sin = self.cos[positions], self.sin[positions]
+        turns = self.turns[positions]
         for number, block in enumerate(self.blocks):
             attention = block.attention
-            queries, keys, values = (
-                part[:count] for part in attention.project(block.attention_norm(x), cos, sin)
-            )
+            queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
             cache.put(number, places, keys, values)
             attended = attention.attend_alone(queries, [cache.rows(number, slot) for slot in slots])
             x = x + attention.out(pad_rows(attended, attention.out))

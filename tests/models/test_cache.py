@@ -75,12 +75,12 @@ def test_rows_of_several_slots_land_at_the_end_of_each() -> None:
     for slot, count in ((0, 2), (2, 1)):
         cache.write(0, slot, rows(count), rows(count))
         cache.advance(slot, count)
-    before = [cache.rows(0, slot)[0].clone() for slot in (2, 0)]
+    before = [cache.rows(0, slot)[0][0].clone() for slot in (2, 0)]
     new = torch.randn(2, CONFIG.kv_heads, CONFIG.head_dim)
     cache.put(0, cache.grow([2, 0]), new, -new)
     assert cache.lengths == [3, 0, 2]
     for row, slot in enumerate((2, 0)):
-        keys, values = cache.rows(0, slot)
+        keys, values = (rows[0] for rows in cache.rows(0, slot))
         assert torch.equal(keys[:, :-1], before[row])
         assert torch.equal(keys[:, -1], new[row])
         assert torch.equal(values[:, -1], -new[row])
