@@ -36,7 +36,9 @@ class KVCache:
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
         # What a step writes to and reads from, so that it need not cut them out each time.
         self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
-        self._slots = [list(zip(k.split(1), v.split(1), strict=True)) for k, v in self._layers()]
+        self._slots = [
+            list(zip(torch.split(k, 1), torch.split(v, 1), strict=True)) for k, v in self._layers()
+        ]
         self.lengths = [0] * slots
         self.max_length = max_length
 

@@ -68,7 +68,8 @@ class Attention(nn.Module):
         qkv = self.qkv(x)[: len(turns)].view(len(turns), -1, self.head_dim)
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
         turned = torch.complex(*rotated.chunk(2, -1)).mul_(turns)
-        queries, keys = torch.view_as_real(turned).flatten(2).split([self.heads, self.kv_heads], 1)
+        pairs = torch.view_as_real(turned).flatten(2)
+        queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:

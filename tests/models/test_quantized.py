@@ -20,7 +20,7 @@ from models.quantized import (
 from models.transformer import Transformer
 from models.valle import Valle
 
-SHAPES = [(512, 256), (256, 896), (1025, 256), (48, 16), (7, 5)]
+SHAPES = [(512, 256), (256, 896), (64, 1024), (1025, 256), (48, 16), (7, 5)]
 ROWS = 32
 CONFIG = ModelConfig(width=256, layers=2, heads=4, kv_heads=2, ffn=896, phonemes=("a",))
 
