@@ -32,7 +32,7 @@ class Verdict:
 
 
 class Backtracker:
-    """Watches one utterance, which is row 0 of its sampler."""
+    """Watches one utterance."""
 
     def __init__(self, params: SamplingParams, silent: Tensor, *, first_block: int) -> None:
         """Watch with the row's knobs.
@@ -75,7 +75,14 @@ class Backtracker:
         return logits.index_fill(1, codes[times >= FAILURES_TO_BAN], -torch.inf)
 
     def look(self, history: History) -> Verdict | None:
-        """Look at the newest frames, after every one of them; None is all right."""
+        """Look at the newest frames, after every one of them.
+
+        Args:
+            history: Of one row: this utterance.
+
+        Returns:
+            What to do; None if all is right.
+        """
         length = int(history.lengths[0])
         self._reached = max(self._reached, length)
         found = self._sequence(history) or self._loop(history) or self._silence(history)
