@@ -204,19 +204,21 @@ class Valle(nn.Module):
         hidden = self._run(prefix, self.embed_response(codes, 0), None)
         return self.logits(hidden[len(prefix) - 1 :], 0)
 
-    def nar_logits(self, prefix: Prefix, codes: Tensor, level: int) -> Tensor:
-        """Predict a whole level in one pass, with no cache.
+    def nar_logits(self, prefix: Prefix, codes: Tensor, level: int, start: int = 0) -> Tensor:
+        """Predict a level of some frames in one pass, with no cache.
 
         Args:
             prefix: Made for this level.
             codes: ``[T, >= level]`` int64.
             level: From 1 on.
+            start: Index of the first frame; those before it are not seen.
 
         Returns:
             ``[T, V]``.
         """
-        blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
-        hidden = self._run(prefix, self.embed_response(codes, level), self.ranks(level, blocks))
+        blocks = torch.cat([prefix.blocks, self.response_blocks(start, len(codes))])
+        response = self.embed_response(codes, level)
+        hidden = self._run(prefix, response, self.ranks(level, blocks), start)
         return self.logits(hidden[len(prefix) :], level)
 
     def masked_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
@@ -268,10 +270,12 @@ class Valle(nn.Module):
             return torch.arange(len(blocks), device=blocks.device)
         return blocks if self.config.nar_mask == "block_causal" else torch.zeros_like(blocks)
 
-    def _run(self, prefix: Prefix, response: Tensor, ranks: Tensor | None) -> Tensor:
-        """Return ``[S + T, D]`` of a prefix and a response ``[T, D]``, with no cache."""
-        end = prefix.response_start + len(response)
-        frames = torch.arange(prefix.response_start, end, device=response.device)
+    def _run(
+        self, prefix: Prefix, response: Tensor, ranks: Tensor | None, start: int = 0
+    ) -> Tensor:
+        """Return ``[S + T, D]`` of a prefix and response ``[T, D]`` from frame ``start`` on."""
+        begin = prefix.response_start + start
+        frames = torch.arange(begin, begin + len(response), device=response.device)
         return self.transformer(
             torch.cat([prefix.embeddings, response])[None],
             torch.cat([prefix.positions, frames])[None],

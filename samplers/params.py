@@ -363,6 +363,19 @@ class _Flat(Knobs):
         0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
         group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
     )
+    nar_window_frames: int = knob(
+        0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
+        "heard before the utterance ends; 0 draws the whole, as the model was trained.",
+        group="nar", off=0, unit="frames", step=15, top=300, ge=0,
+    )
+    nar_left_context_frames: int = knob(
+        75, "Frames before a window that its passes see.",
+        group="nar", unit="frames", step=15, top=300, ge=0,
+    )
+    nar_lookahead_frames: int = knob(
+        15, "Frames after a window that its passes see; the window waits for them.",
+        group="nar", unit="frames", step=5, top=150, ge=0,
+    )
 
     context_utterances: int = knob(
         0, "How many of the utterances before the AR reads again, text and codes, to go on in "

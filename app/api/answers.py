@@ -47,6 +47,8 @@ def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
         "X-Seed": str(plan.seed),
         "X-Preset": plan.params.preset,
         "X-Voice": plan.voice.name,
+        "X-NAR": plan.nar,
+        "X-Decoder": plan.decoder,
         "X-Sample-Rate": str(sample_rate_hz),
     }
 
@@ -66,6 +68,8 @@ def result_headers(result: SpeechResult, sample_rate_hz: int) -> dict[str, str]:
         "X-Seed": str(result.seed),
         "X-Preset": result.params.preset,
         "X-Voice": result.voice,
+        "X-NAR": result.nar,
+        "X-Decoder": result.decoder,
         "X-Sample-Rate": str(sample_rate_hz),
         "X-Finish-Reason": result.finish_reason,
         "X-Backtracks": str(result.backtracks),

@@ -15,6 +15,7 @@ from app.engine.errors import ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.job import (
     Backtrack,
     FinishReason,
+    NarPlan,
     SpeechJob,
     SpeechResult,
     SpokenUtterance,
@@ -64,6 +65,11 @@ class SpeechReport(BaseModel):
     frames: int = Field(description="That were made.")
     audio_s: float = Field(description="Seconds of sound that were given.")
     timings: Timings | None
+    nar: NarPlan | None = Field(
+        description="How much of an utterance the finer levels drew at a time: `whole`, `windows`, "
+        "or `chunks`, whose codes are those of the whole."
+    )
+    decoder: str | None = Field(description="What made sound of the codes: codec or vocos.")
     utterances: list[UtteranceReport] = Field(description="Those that came to their end.")
 
 
@@ -154,6 +160,8 @@ def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
         frames=failure.frames,
         audio_s=failure.audio_s,
         timings=None,
+        nar=plan.nar if plan else None,
+        decoder=plan.decoder if plan else None,
         utterances=[utterance_report(utterance) for utterance in failure.utterances],
     )
 
@@ -174,6 +182,8 @@ def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
         frames=result.frames,
         audio_s=result.audio_s,
         timings=result.timings,
+        nar=result.nar,
+        decoder=result.decoder,
         utterances=[utterance_report(utterance) for utterance in result.utterances],
     )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
-from app.engine.finer import FinerLevels
+from app.engine.finer import finer_levels
 from app.engine.job import Backtrack, FinishReason, TraceColumns
 from app.engine.masked import draw_masked
 from app.engine.piece import Piece
@@ -58,14 +58,14 @@ def decode_utterance(
     started_s = perf_counter()
     prefixes = PrefixCache(model) if prefixes is None else prefixes
     level_0 = LevelZero(model, piece, on_frame, prefixes)
-    finer = FinerLevels(model, codebooks, piece, prefixes)
-    chunks, codes = finer.chunks(), [finer.nothing]
+    finer = finer_levels(model, codebooks, piece, prefixes)
+    codes = [finer.nothing]
     for frames in level_0:
-        codes += map(finer.draw, chunks.push(frames))
+        codes += finer.push(frames)
     if level_0.finish_reason == "cancelled":
         codes = [level_0.codes[:, None]]
     else:
-        codes += map(finer.draw, chunks.push(level_0.codes[:0], ended=True))
+        codes += finer.push(level_0.codes[:0], ended=True)
     nar_s = perf_counter() - started_s - level_0.work_s
     return Decoded(
         torch.cat(codes),

@@ -16,6 +16,12 @@ FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
 GRAVITY: Final[tuple[FinishReason, ...]] = ("stop", "length", "stuck", "cancelled", "error")
 """The gravest last: of several, that one is told."""
 
+NarPlan = Literal["chunks", "whole", "windows"]
+"""How much of an utterance the finer levels draw at a time.
+
+`chunks` give the codes of the whole, where no frame sees a later block; `windows` do not.
+"""
+
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
 
@@ -129,6 +135,8 @@ class SpeechResult:
         audio_s: Seconds of sound given, pauses included.
         timings: Where the time went.
         utterances: One a piece of the text, in order.
+        nar: How much the finer levels drew at a time.
+        decoder: What made sound of the codes: `codec` or `vocos`.
         pause_owed_s: Silence between this and what a later job speaks of the same speech.
     """
 
@@ -143,6 +151,8 @@ class SpeechResult:
     audio_s: float
     timings: Timings
     utterances: tuple[SpokenUtterance, ...] = ()
+    nar: NarPlan = "chunks"
+    decoder: str = "codec"
     pause_owed_s: float = 0.0
 
     @property

@@ -227,6 +227,8 @@ class Run:
             audio_s=self._joiner.given / self._speech.codec.config.sample_rate_hz,
             timings=timings,
             utterances=tuple(self._spoken),
+            nar=plan.nar,
+            decoder=plan.decoder,
             pause_owed_s=self._joiner.owed_s,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
 from models.text import Utterance
 from models.voice import BuiltinVoices, Voice
 from samplers.params import SamplingParams
@@ -38,6 +38,8 @@ class Plan:
         language: As will be spoken.
         utterances: The text, read.
         text_s: Seconds that reading it took.
+        nar: How much the finer levels will draw at a time.
+        decoder: What will make sound of the codes.
     """
 
     job: SpeechJob
@@ -47,6 +49,8 @@ class Plan:
     language: str
     utterances: tuple[Utterance, ...]
     text_s: float
+    nar: NarPlan = "chunks"
+    decoder: str = "codec"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from app.engine.errors import InvalidRequest, UnknownVoice
+from app.engine.finer import nar_plan
 from app.engine.job import AudioChunk, Progress, SpeechJob, Timings
 from app.engine.masked import choose_level_0
 from app.engine.plan import Chunks
@@ -21,6 +22,7 @@ from app.engine.run import Run
 from app.engine.sound import UtteranceSound
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from app.engine.stream import Joiner
+from app.engine.windows import check_windows
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.hub import CACHE
 from models.prefix_cache import PrefixCache
@@ -154,12 +156,24 @@ class Synthesizer:
             raise InvalidRequest(str(error), param="preset") from error
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
-        params = choose_level_0(params, preset, self._speech.model.config)
+        config = self._speech.model.config
+        params = choose_level_0(params, preset, config)
+        check_windows(params, preset, config)
         self._check_honoured(params, voice)
         assert params.seed is not None
         utterances = self._read(job.text, language)
         text_s = perf_counter() - started_s
-        return Plan(job, params, params.seed, voice, language, utterances, text_s)
+        return Plan(
+            job,
+            params,
+            params.seed,
+            voice,
+            language,
+            utterances,
+            text_s,
+            nar_plan(config, params),
+            self.info.decoder,
+        )
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         """Yield the sound as it comes, the last with the result; nothing more once stopped.

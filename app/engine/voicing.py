@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.finer import FinerLevels
+from app.engine.finer import finer_levels
 from app.engine.job import Samples
 from app.engine.piece import Piece
 from app.engine.sound import UtteranceSound
@@ -35,8 +35,7 @@ class Voicing:
         """
         started_s = perf_counter()
         model, codebooks = speech.model, speech.codec.quantizer.codebooks
-        self._finer = FinerLevels(model, codebooks, piece, prefixes)
-        self._chunks = self._finer.chunks()
+        self._finer = finer_levels(model, codebooks, piece, prefixes)
         self._sound = UtteranceSound(speech.decoder, model.config.block_frames)
         self._codes: list[Tensor] = []
         self.nar_s = perf_counter() - started_s
@@ -58,16 +57,17 @@ class Voicing:
         Raises:
             GenerationFailed: The samples are no numbers.
         """
-        parts = [self._voice(chunk) for chunk in self._chunks.push(codes, ended=ended)]
+        parts = []
+        started_s = perf_counter()
+        for drawn in self._finer.push(codes, ended=ended):
+            self.nar_s += perf_counter() - started_s
+            self._codes.append(drawn)
+            parts.append(self._decode(drawn))
+            started_s = perf_counter()
+        self.nar_s += perf_counter() - started_s
         if ended:
             parts.append(self._decode(self._finer.nothing, ended=True))
         return np.concatenate([np.zeros(0, np.float32), *parts])
-
-    def _voice(self, level_0: Tensor) -> Samples:
-        started_s = perf_counter()
-        self._codes.append(self._finer.draw(level_0))
-        self.nar_s += perf_counter() - started_s
-        return self._decode(self._codes[-1])
 
     def _decode(self, codes: Tensor, *, ended: bool = False) -> Samples:
         started_s = perf_counter()

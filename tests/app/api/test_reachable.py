@@ -8,10 +8,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
@@ -28,6 +30,8 @@ STOP = MODEL.stop_token
 BASE = {"input": "Hi.", "seed": 1, "max_duration_s": 0.32, "nar_levels": 0}
 FINER = {"nar_levels": 2}
 DRAWN = FINER | {"nar_temperature": 1.0}
+# Goes to a model whose finer levels see all frames; others have no windows.
+WINDOWED = FINER | {"nar_window_frames": 4}
 AGAIN_AND_AGAIN = {"logit_bias": {"5": 9.0}}
 ENDING = {"logit_bias": {str(STOP): 6.0}}
 SHORT = {"logit_bias": {str(STOP): 50.0}, "min_frames": 3}
@@ -143,6 +147,9 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "nar_cfg_strength": (3.0, FINER),
     # A greedy draw does not see the spread.
     "nar_cfg_rescale": (0.0, DRAWN | {"nar_cfg_strength": 3.0}),
+    "nar_window_frames": (4, WINDOWED | {"nar_window_frames": 0}),
+    "nar_left_context_frames": (1, WINDOWED),
+    "nar_lookahead_frames": (9, WINDOWED),
     "context_utterances": (1, SHORT | {"input": "Hi. You.", "min_frames": 9}),
     "prompt_as_prefix": (True, {}),
     "pause_s": (1.0, SHORT | {"input": "Hi. You."}),
@@ -203,11 +210,13 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "entropix_pause_end": (99, PAUSING),
 }
 
-# What a model cannot honour that has no prompt, no null condition and no masked level 0.
+# What a model cannot honour that has no prompt, no null condition, no masked level 0 and no need
+# of windows.
 BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_prompt_frames": 0}
 REFUSED: Knobs = {
     "cfg_strength": 1.5,
     "nar_cfg_strength": 1.5,
+    "nar_window_frames": 15,
     "penalty_includes_prompt": True,
     "prompt_as_prefix": True,
     "level_0": "masked",
@@ -216,14 +225,19 @@ REFUSED: Knobs = {
 
 @pytest.fixture(scope="module")
 def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
-    """Ask a model that can do everything; equal requests are sent once."""
+    """Ask models that can do everything; equal requests are sent once."""
     able = MODEL.model_copy(update={"masked_level_0": True})
-    folder = make(tmp_path_factory.mktemp("able") / "toy", config=able)
-    with served(create_app(Settings(model=str(folder), device="cpu"))) as client:
+    full = able.model_copy(update={"nar_mask": "full"})
+    folder = tmp_path_factory.mktemp("able")
+    with (
+        served(_toy_app(make(folder / "toy", config=able))) as client,
+        served(_toy_app(make(folder / "full", config=full))) as full_client,
+    ):
 
         @cache
         def spoken(body: str) -> tuple[str, str]:
-            answer = client.post("/tts", content=body, headers=JSON)
+            asked = full_client if "nar_window_frames" in json.loads(body) else client
+            answer = asked.post("/tts", content=body, headers=JSON)
             assert answer.status_code == 200, answer.text
             sound = hashlib.sha256(answer.content).hexdigest()
             return answer.headers["x-codes-sha256"], sound
@@ -231,10 +245,14 @@ def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
         yield lambda knobs: spoken(json.dumps({**BASE, **knobs}, sort_keys=True))
 
 
+def _toy_app(folder: Path) -> FastAPI:
+    return create_app(Settings(model=str(folder), device="cpu"))
+
+
 @pytest.fixture(scope="module")
 def bare_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = make(tmp_path_factory.mktemp("bare") / "toy", config=MODEL.model_copy(update=BARE))
-    with served(create_app(Settings(model=str(folder), device="cpu"))) as client:
+    with served(_toy_app(folder)) as client:
         yield client
 
 

@@ -38,6 +38,7 @@ def test_it_tells_what_was_asked_and_what_came_of_it(toy_server) -> None:
     assert report["finish_reason"] == headers["x-finish-reason"]
     assert f"{1000 * report['audio_s']:.0f}" == headers["x-audio-ms"]
     assert report["timings"]["total_s"] >= report["timings"]["ar_s"] > 0
+    assert (report["nar"], report["decoder"]) == ("chunks", "codec")
 
 
 def test_its_codes_have_the_hash_of_the_response(toy_server) -> None:

@@ -27,6 +27,7 @@ def test_speech_is_a_wav_with_an_account_of_how_it_was_made(toy_server, path):
     headers = answer.headers
     assert headers["x-seed"] == "5"
     assert headers["x-voice"] == "toy"
+    assert (headers["x-nar"], headers["x-decoder"]) == ("chunks", "codec")
     assert headers["x-preset"] == "default"
     assert headers["x-finish-reason"] in {"stop", "length"}
     assert len(bytes.fromhex(headers["x-codes-sha256"])) == hashlib.sha256().digest_size
