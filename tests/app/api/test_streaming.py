@@ -121,12 +121,10 @@ def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields,
 def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
     with serving(FakeSpeaking(chunk_s=0.1)) as (client, _):
         body = bytearray()
-        with (
-            pytest.raises(httpx.RemoteProtocolError),
-            client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer,
-        ):
-            for chunk in answer.iter_raw():
-                body += chunk
+        with client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer:
+            chunks = map(body.extend, answer.iter_raw())
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(chunks)
         report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
         assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
         assert (report["codes_sha256"], report["frames"]) == (None, 2)
