@@ -131,7 +131,8 @@ class CodecTrainer:
         y = y.float()
         losses["mel"], losses["magnitude"] = self.spectra.distance(x[:, 0], y[:, 0])
         self.optimizer.zero_grad(set_to_none=True)
-        (losses["mel"] + losses["magnitude"] + beside).backward()
+        loss = losses["mel"] + losses["magnitude"] + beside
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.codec.parameters(), 50.0)
         self.optimizer.step()
         return {name: value.item() for name, value in losses.items()}

@@ -37,10 +37,10 @@ SENTENCES = (
 )
 
 
-def unseen_speakers(corpus: Corpus) -> dict[str, list[Utterance]]:
+def unseen_speakers(utterances: Sequence[Utterance]) -> dict[str, list[Utterance]]:
     """Return the utterances of each speaker whom training never hears, the longest first."""
     found: dict[str, list[Utterance]] = {}
-    for utterance in corpus.utterances:
+    for utterance in utterances:
         if utterance.part == "speakers":
             found.setdefault(utterance.speaker, []).append(utterance)
     return {
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     corpus = Corpus(cache_folder(), "kokoro")
-    speakers = unseen_speakers(corpus)
+    speakers = unseen_speakers(corpus.utterances)
     embedder = VoiceEmbedder()
 
     def embed(samples: Samples) -> NDArray[np.float32]:

@@ -22,13 +22,11 @@ def test_silence_is_like_nobody():
 
 
 def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_first():
-    class Spoken:
-        utterances = (
-            Utterance("short", 1, 0, 10, "x", "speakers"),
-            Utterance("long", 1, 10, 90, "x", "speakers"),
-            Utterance("trained", 2, 0, 10, "y", "train"),
-        )
-
-    found = unseen_speakers(Spoken())
+    spoken = [
+        Utterance("short", 1, 0, 10, "x", "speakers"),
+        Utterance("long", 1, 10, 90, "x", "speakers"),
+        Utterance("trained", 2, 0, 10, "y", "train"),
+    ]
+    found = unseen_speakers(spoken)
     assert [one.text for one in found["x"]] == ["long", "short"]
     assert list(found) == ["x"]

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from training.codes import CodedUtterance
 from training.lm import Prompts
@@ -22,8 +23,13 @@ def prompts(utterances) -> Prompts:
     return Prompts(utterances, np.random.default_rng(0))
 
 
+def first_code(prompt: NDArray[np.int16] | None) -> int:
+    assert prompt is not None
+    return int(prompt[0, 0])
+
+
 def test_a_prompt_is_of_the_same_speaker_and_never_of_the_utterance_itself(utterances, prompts):
-    heard = {int(prompts.draw(utterances[1], 10)[0, 0]) for _ in range(100)}
+    heard = {first_code(prompts.draw(utterances[1], 10)) for _ in range(100)}
     assert heard == {0, 2}
 
 
@@ -36,7 +42,7 @@ def test_prompts_start_anywhere_in_an_utterance():
     counting = np.repeat(np.arange(FRAMES, dtype=np.int16)[:, None], 8, 1)
     pair = [CodedUtterance("x", "x", counting, "a") for _ in range(2)]
     prompts = Prompts(pair, np.random.default_rng(0))
-    starts = {int(prompts.draw(pair[0], 10)[0, 0]) for _ in range(500)}
+    starts = {first_code(prompts.draw(pair[0], 10)) for _ in range(500)}
     assert starts == set(range(FRAMES - 10 + 1))
 
 
