@@ -10,6 +10,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from app.api import errors
+from app.api.live import LiveSessions, live_router
 from app.api.recent import RecentSpeeches
 from app.api.request_id import RequestIdMiddleware
 from app.api.routes import health_router, list_router
@@ -90,9 +91,11 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     )
     app.state.engine = engine
     app.state.settings = settings
+    app.state.live_sessions = LiveSessions(settings.max_sessions)
     app.state.recent = RecentSpeeches(settings.keep)
     app.add_middleware(RequestIdMiddleware)
     errors.install(app)
+    app.include_router(live_router)  # its path looks like the id of a speech
     app.include_router(speech_router)
     app.include_router(list_router)
     app.include_router(health_router)

@@ -84,6 +84,18 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds a client may take none of its sound before its request is cancelled.",
     )
+    idle_timeout_s: float = Field(
+        60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds without a message and without speech that end a WebSocket session.",
+    )
+    max_sessions: int = Field(64, ge=0, description="WebSocket sessions that may be open.")
+    origins: str = Field(
+        "",
+        description="Pages that may open a WebSocket beside this host's: https://a.example, or"
+        " several with commas; * is every page.",
+    )
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds running requests get at shutdown."
     )

@@ -24,5 +24,6 @@ class Serve(Settings):
             port=self.port,
             log_level=self.log_level,
             server_header=False,
+            ws_max_size=self.max_body_bytes,
             timeout_graceful_shutdown=math.ceil(self.drain_timeout_s),
         )

@@ -163,6 +163,8 @@ class SpeechResult:
     def then(self, later: "SpeechResult") -> "SpeechResult":
         """Return what became of this and of the job that went on with it, as one."""
         utterances = self.utterances + later.utterances
+        if not later.utterances:  # nothing was left of the limit: the pause led to no sound
+            utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
         digest = hashlib.sha256()
         for utterance in utterances:
             digest.update(utterance.codes.astype("<i2").tobytes())

@@ -86,6 +86,9 @@ def test_once_the_limit_is_reached_later_pieces_are_silent(synthesizer) -> None:
     assert (len(samples), result.frames, result.finish_reason) == (0, 0, "length")
     both = before.then(result)
     assert (both.frames, both.codes_sha256) == (before.frames, before.codes_sha256)
+    _, paused = spoken(synthesizer, "One [pause:1s]", more=True, min_frames=1000)
+    assert paused.utterances[-1].pause_after_s == 1.0
+    assert paused.then(result).utterances[-1].pause_after_s is None
 
 
 def test_the_gravest_reason_of_all_is_told(synthesizer) -> None:

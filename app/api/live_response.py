@@ -1,0 +1,201 @@
+"""One response of a live session: its text comes in, its sound goes out."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from time import monotonic
+
+from app.api import audio
+from app.api.errors import speech_error_detail
+from app.api.live_socket import ClientGone, LiveSocket
+from app.api.messages import (
+    ErrorMessage,
+    InputText,
+    InputTextAck,
+    InputTextAppend,
+    InputTextFlush,
+    ResponseDone,
+    ResponseStarted,
+    ResponseTrace,
+    Usage,
+)
+from app.api.recent import Failure, RecentSpeeches, utterance_report
+from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
+from app.engine.growing import GrowingSpeech
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+
+log = logging.getLogger(__name__)
+
+
+class LiveResponse:
+    """A speech that is sent as it is made. It ends with one `response.done`, whatever happens.
+
+    Attributes:
+        speaking: Done when nothing is left to send; raises ClientGone.
+        ending: Whether `response.done` is sent, or about to be.
+    """
+
+    def __init__(
+        self, socket: LiveSocket, job: SpeechJob, speech: GrowingSpeech, recent: RecentSpeeches
+    ) -> None:
+        """Begin; `close` must be called.
+
+        Args:
+            socket: Where it is sent.
+            job: What was asked for, without its text.
+            speech: The speech of ``job``.
+            recent: Where what becomes of it is kept.
+        """
+        self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
+        self._sequence = self._utterances = self._audio_bytes = 0
+        self._audio_s = 0.0
+        self._text_at_s: float | None = None
+        self._first_audio_s: float | None = None
+        self._started = self.ending = False
+        self.speaking = asyncio.create_task(self._speak())
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self._job.id
+
+    @property
+    def waits_for_text(self) -> bool:
+        """Whether it has nothing to say until more text comes."""
+        return self._speech.waits_for_text
+
+    async def take(self, message: InputText) -> None:
+        """Take a message of the text and acknowledge it.
+
+        Raises:
+            InvalidRequest: It is not the next one, or the text is too long or has ended.
+            ClientGone: The client cannot be told.
+        """
+        if message.sequence != self._sequence:
+            raise InvalidRequest(
+                f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
+            )
+        if isinstance(message, InputTextAppend):
+            self._speech.append(message.text)
+        elif isinstance(message, InputTextFlush):
+            self._speech.flush()
+        else:
+            self._speech.end()
+        self._sequence += 1
+        self._text_at_s = self._text_at_s or monotonic()
+        await self._socket.message(InputTextAck(response_id=self.id, sequence=message.sequence))
+
+    async def cancel(self) -> None:
+        """Stop speaking and say so; not where it is `ending` anyway.
+
+        Raises:
+            ClientGone: The client cannot be told.
+        """
+        await self._stop()
+        await self._end(None)
+
+    async def close(self) -> None:
+        """Stop speaking to a client that has left."""
+        await self._stop()
+        if not self.ending:
+            self.ending = True
+            self._recent.keep(self._told(), self._failure(None))
+
+    async def _stop(self) -> None:
+        self.speaking.cancel()
+        await asyncio.gather(self.speaking, return_exceptions=True)
+        await self._speech.aclose()
+
+    async def _speak(self) -> None:
+        """Send the sound, and at last what became of it.
+
+        Raises:
+            ClientGone: The client cannot be told.
+        """
+        broken: SpeechError | None = None
+        try:
+            async for chunk in self._speech:
+                await self._send(chunk)
+        except SpeechError as error:
+            broken = error
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("response %s broke", self.id)
+            broken = GenerationFailed("the speech could not be made; the log says more")
+        await self._end(broken, self._speech.result if broken is None else None)
+
+    async def _send(self, chunk: AudioChunk) -> None:
+        """Send a chunk, and what is known of the utterances that it ends.
+
+        Raises:
+            ClientGone: It cannot be sent.
+        """
+        plan = self._speech.plan
+        if not self._started and plan is not None:
+            self._started = True
+            started = ResponseStarted(
+                response_id=self.id,
+                seed=plan.seed,
+                preset=plan.params.preset,
+                voice=plan.voice.name,
+                language=plan.language,
+            )
+            await self._socket.message(started)
+        if len(chunk.samples):
+            sound = audio.pcm(chunk.samples)
+            await self._socket.sound(sound)
+            if self._first_audio_s is None and self._text_at_s is not None:
+                self._first_audio_s = monotonic() - self._text_at_s
+            self._audio_bytes += len(sound)
+            self._audio_s += len(chunk.samples) / chunk.sample_rate_hz
+        if chunk.result is not None and self._job.trace:
+            await self._send_traces(chunk.result)
+
+    async def _send_traces(self, result: SpeechResult) -> None:
+        for spoken in result.utterances:
+            # Seconds of a trace are a second's worth of JSON: not on the event loop.
+            report = await asyncio.to_thread(utterance_report, spoken)
+            trace = ResponseTrace(**dict(report), response_id=self.id, utterance=self._utterances)
+            self._utterances += 1
+            await self._socket.message(trace)
+
+    async def _end(self, broken: SpeechError | None, result: SpeechResult | None = None) -> None:
+        """Keep what became of it and say so: a result, what broke it, or that it was cancelled.
+
+        Raises:
+            ClientGone: The client cannot be told.
+        """
+        self.ending = True
+        failure = self._failure(broken)
+        self._recent.keep(self._told(), result or failure)
+        if broken is not None:
+            error = speech_error_detail(broken)
+            await self._socket.message(ErrorMessage(response_id=self.id, error=error))
+        so_far, plan = self._speech.result, self._speech.plan
+        read, made = self._speech.phonemes, so_far.frames if so_far else 0
+        done = ResponseDone(
+            response_id=self.id,
+            finish_reason=result.finish_reason if result else failure.finish_reason,
+            seed=plan.seed if plan else None,
+            codes_sha256=result.codes_sha256 if result else None,
+            audio_s=self._audio_s,
+            audio_bytes=self._audio_bytes,
+            first_audio_s=self._first_audio_s,
+            timings=so_far.timings if so_far else None,
+            usage=Usage(input_tokens=read, output_tokens=made, total_tokens=read + made),
+        )
+        await self._socket.message(done)
+
+    def _told(self) -> SpeechJob:
+        return replace(self._job, text=self._speech.text)
+
+    def _failure(self, error: SpeechError | None) -> Failure:
+        so_far = self._speech.result
+        return Failure(
+            error,
+            self._speech.plan,
+            so_far.frames if so_far else 0,
+            self._audio_s,
+            so_far.utterances if so_far else (),
+        )

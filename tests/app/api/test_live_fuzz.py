@@ -1,0 +1,140 @@
+"""Whatever a client sends over the WebSocket: no crash, no job left behind, and others are served.
+
+`FUZZ_CASES` says how many clients to try; CI takes 100.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from app.api.live import LiveSessions
+from app.api.messages import PROTOCOL
+from app.engine.engine import SpeechEngine
+from app.main import create_app
+from app.settings import Settings
+from tests.app.api.live_client import live, url_of
+from tests.app.serving import served, until
+from tests.fakes import FakeSpeaking, fake_engine
+
+CASES = int(os.environ.get("FUZZ_CASES", "100"))
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=6,
+)
+sentences = st.sampled_from([
+    "Hello. ",
+    "One",
+    "break it. ",
+    '"No. ',
+    "[pause:1s] ",
+    "[pause:99s] ",
+    ".",
+    " ",
+    "",
+    "é。",
+])
+sequences = st.integers(0, 5) | st.none() | st.just(-1)
+known: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
+    st.builds(
+        lambda text, at: ("input_text.append", {"text": text, "sequence": at}), sentences, sequences
+    ),
+    st.builds(lambda at: ("input_text.flush", {"sequence": at}), sequences),
+    st.builds(lambda at: ("input_text.end", {"sequence": at}), sequences),
+    st.just(("response.cancel", {})),
+    st.builds(
+        lambda options: ("response.create", options),
+        st.dictionaries(
+            st.sampled_from(["seed", "top_p", "trace", "voice", "model", "input", "pause_s", "x"]),
+            json_values,
+            max_size=1,
+        ),
+    ),
+)
+"""A message of the protocol with fields that may be wrong; a sequence of None counts on."""
+
+raws = st.text(max_size=30) | st.binary(max_size=30) | json_values.map(json.dumps)
+scripts = st.lists(known | raws, max_size=12)
+
+
+class Numbered:
+    """Counts on where a script leaves the number of a message to us."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def raw(self, step: Any) -> str | bytes:
+        if not isinstance(step, tuple):
+            raw: str | bytes = step
+            return raw
+        kind, fields = step
+        if kind == "response.create":
+            self._next = 0
+        if "sequence" in fields and fields["sequence"] is None:
+            fields = fields | {"sequence": self._next}
+            self._next += 1
+        return json.dumps({"type": kind} | fields)
+
+
+@contextmanager
+def serving() -> Iterator[tuple[httpx.Client, SpeechEngine, LiveSessions]]:
+    engine = fake_engine(FakeSpeaking(chunk_s=0.05))
+    app = create_app(Settings(max_text_chars=50, max_body_bytes=1024), engine)
+    with served(app) as client:
+        yield client, engine, app.state.live_sessions
+
+
+def play(client: httpx.Client, script: list[Any], reads: int) -> None:
+    """Send a script, read so many answers, and leave without a word."""
+    numbered = Numbered()
+    with (
+        connect(url_of(client), subprotocols=[Subprotocol(PROTOCOL)], close_timeout=0.2) as session,
+        suppress(ConnectionClosed),
+    ):
+        for step in script:
+            session.send(numbered.raw(step))
+        for _ in range(reads):
+            answer = session.recv(timeout=0.05)
+            assert isinstance(answer, bytes) or json.loads(answer)["type"]
+
+
+def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as (client, engine, sessions):
+
+        @given(scripts, st.integers(0, 12))
+        @settings(
+            max_examples=CASES,
+            deadline=None,
+            derandomize=CASES == 100,
+            suppress_health_check=list(HealthCheck),
+        )
+        def fuzz(script: list[Any], reads: int) -> None:
+            with suppress(TimeoutError):
+                play(client, script, reads)
+            until(lambda: not sessions.open)
+            until(lambda: not engine.status.running and not engine.status.queued)
+
+        with caplog.at_level(logging.ERROR):
+            fuzz()
+            expected = "broken on purpose"
+            broken = [
+                record
+                for record in caplog.records
+                if not (record.exc_info and expected in str(record.exc_info[1]))
+            ]
+            assert not broken, broken[0].getMessage()
+        with live(client) as session:
+            assert session.say("Hello.")["finish_reason"] == "stop"
+        assert client.get("/health").json()["running"] == 0

@@ -1,0 +1,67 @@
+"""The clients in examples/ as their readers run them, against a live server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import soundfile
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.conftest import ROOT
+from tests.toy.make_toy import make
+
+TEXT = "Hello there. This is it."
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    toy = make(tmp_path_factory.mktemp("models") / "toy")
+    with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
+        yield client
+
+
+def run(name: str, *words: str, text: str = "") -> str:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def address(server: httpx.Client, scheme: str) -> str:
+    return str(server.base_url.copy_with(scheme=scheme)).rstrip("/")
+
+
+def test_speak(server: httpx.Client, tmp_path: Path) -> None:
+    out = tmp_path / "hello.wav"
+    told = run("speak.py", TEXT, str(out), address(server, "http"))
+    assert told.startswith(f"{soundfile.info(out).duration:.2f} s, seed ")
+
+
+def test_stream(server: httpx.Client, tmp_path: Path) -> None:
+    out = tmp_path / "hello.pcm"
+    run("stream.py", TEXT, str(out), address(server, "http"))
+    assert out.stat().st_size > 2 * 24_000 / 10
+
+
+def test_live(server: httpx.Client, tmp_path: Path) -> None:
+    out = tmp_path / "hello.pcm"
+    told = run("live.py", str(out), address(server, "ws"), text=TEXT.replace(". ", ".\n"))
+    assert told.startswith(f"{out.stat().st_size / 2 / 24_000:.2f} s")
+
+
+def test_barge_in(server: httpx.Client) -> None:
+    told = run("barge_in.py", "One long sentence. " * 5, "Short.", address(server, "ws"))
+    first, second = told.splitlines()
+    assert first.startswith("cancelled after ")
+    assert not second.startswith(("cancelled", "error"))
+
+
+@pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_an_example_is_short_and_has_a_test(program: Path) -> None:
+    assert len(program.read_text(encoding="utf-8").splitlines()) <= 45
+    assert f"def test_{program.stem}(" in Path(__file__).read_text(encoding="utf-8")
