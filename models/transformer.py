@@ -148,14 +148,31 @@ class FeedForward(nn.Module):
         return self.down((activated[0] if lone else activated) * up)
 
 
+class RmsNorm(nn.RMSNorm):
+    """torch's, in half the time for few rows where no gradient is wanted."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__(width, eps=eps)
+        # Plain attributes: of a norm of some calls, looking up a buffer is a part.
+        self.least, self.root = torch.tensor((width * eps) ** 0.5), torch.tensor(width**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., D]`` to the same shape."""
+        if torch.is_grad_enabled() or x.dtype != torch.float32:
+            return super().forward(x)
+        # sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(D eps)) / sqrt(D)
+        lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return (x * (self.root / lengths.hypot_(self.least))).mul_(self.weight)
+
+
 class Block(nn.Module):
     """Attention and feed-forward, each behind a norm and added to its input."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.attention_norm = RmsNorm(config.width, config.norm_eps)
         self.attention = Attention(config)
-        self.feed_forward_norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.feed_forward_norm = RmsNorm(config.width, config.norm_eps)
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
@@ -175,7 +192,7 @@ class Transformer(nn.Module):
         super().__init__()
         blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.blocks = cast("Sequence[Block]", blocks)
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.norm = RmsNorm(config.width, config.norm_eps)
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
