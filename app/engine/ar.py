@@ -211,7 +211,7 @@ class ArBatch:
 
     def _take(self, utterance: ArUtterance, code: int, row: int) -> None:
         """Give an utterance its code, and take back what it gives up."""
-        kept = utterance.take(code, self._sampler.history.row(row))
+        kept = utterance.take(code, self._sampler.history, row)
         if kept is not None and utterance.finish_reason is None:
             self._sampler.rewind(row, kept)
             for condition in utterance.conditions:

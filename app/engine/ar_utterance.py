@@ -138,12 +138,13 @@ class ArUtterance:
         if self.piece.trace:
             self._records.append((record, row))
 
-    def take(self, code: int, history: History) -> int | None:
+    def take(self, code: int, history: History, row: int) -> int | None:
         """Take the next code, and look back.
 
         Args:
             code: The stop, or a frame.
-            history: Of one row: all that it drew, this code included.
+            history: With a row of all that it drew, this code included.
+            row: Which.
 
         Returns:
             How many frames are left where some were taken back; else None.
@@ -152,7 +153,8 @@ class ArUtterance:
             self.finish_reason = "stop"
             return None
         self._codes.append(code)
-        verdict = self._backtracker.look(history) if self._backtracker else None
+        watch = self._backtracker
+        verdict = watch.look(self._codes, history, row) if watch else None
         if verdict is not None:
             del self._codes[verdict.keep :]
             if verdict.stuck:

@@ -9,6 +9,7 @@ The detectors are `samplers.backtrack`'s; the caller rewinds cache and sampler.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +44,7 @@ class Backtracker:
             first_block: Frames that are final as soon as they are there.
         """
         self._params, self._silent, self._first_block = params, silent, first_block
-        self._silent_codes: list[int] = torch.nonzero(silent)[:, 0].tolist()
+        self._silent_codes: set[int] = set(torch.nonzero(silent)[:, 0].tolist())
         self._reached = 0
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
@@ -74,18 +75,25 @@ class Backtracker:
         logits = discourage(logits, codes, params.backtrack_factor**times, strength)
         return logits.index_fill(1, codes[times >= FAILURES_TO_BAN], -torch.inf)
 
-    def look(self, history: History) -> Verdict | None:
+    def look(self, codes: Sequence[int], history: History, row: int) -> Verdict | None:
         """Look at the newest frames, after every one of them.
 
         Args:
-            history: Of one row: this utterance.
+            codes: The frames that there are.
+            history: Where the same codes are a row.
+            row: Which.
 
         Returns:
             What to do; None if all is right.
         """
-        length = int(history.lengths[0])
+        length = len(codes)
         self._reached = max(self._reached, length)
-        found = self._sequence(history) or self._loop(history) or self._silence(history)
+        found = self._sequence(codes)
+        # What the newest code rules out, as it mostly does, need not be looked for on the device.
+        if not found and codes[-1] in codes[-1 - self._params.backtrack_max_period : -1]:
+            found = self._loop(history.row(row))
+        if not found and codes[-1] in self._silent_codes:
+            found = self._silence(history.row(row))
         if found is None:
             return None
         cause, keep = found
@@ -97,7 +105,7 @@ class Backtracker:
             if cause == "sequence":  # a nuisance, but speech: it may stand
                 return None
             return Verdict(max(keep, self.final), stuck=True)
-        self._note(Backtrack(cause, length, keep, int(history.codes[0, keep])))
+        self._note(Backtrack(cause, length, keep, codes[keep]))
         return Verdict(keep, stuck=False)
 
     def _note(self, backtrack: Backtrack) -> None:
@@ -108,7 +116,7 @@ class Backtracker:
         again = kept in self._failures
         # Another code of silence may lead out of a silence; where that failed, none does.
         hushed = backtrack.cause == "silence" and again
-        failed = self._silent_codes if hushed else [backtrack.code]
+        failed = self._silent_codes if hushed else {backtrack.code}
         self._failures.setdefault(kept, Counter()).update(failed)
 
     def _loop(self, history: History) -> tuple[BacktrackCause, int] | None:
@@ -138,15 +146,12 @@ class Backtracker:
         )
         return None if found is None else ("silence", found)
 
-    def _sequence(self, history: History) -> tuple[BacktrackCause, int] | None:
+    def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         """Find a listed sequence that was completed although its last code was punished."""
-        listed = [banned.codes for banned in self._params.ban_sequences if banned.strength > 0]
-        if not listed:
-            return None
-        newest = history.newest_first(max(map(len, listed)))[0].tolist()
-        for codes in listed:
-            if newest[: len(codes)] == list(reversed(codes)):
-                return "sequence", int(history.lengths[0]) - len(codes)
+        for banned in self._params.ban_sequences:
+            start = len(codes) - len(banned.codes)
+            if banned.strength > 0 and start >= 0 and list(codes[start:]) == list(banned.codes):
+                return "sequence", start
         return None
 
 
