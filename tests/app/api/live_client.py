@@ -9,6 +9,11 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 
 from app.api.messages import PROTOCOL
+from app.engine.engine import SpeechEngine
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.fakes import FakeSpeaking, fake_engine
 
 Message = dict[str, Any]
 
@@ -86,3 +91,12 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
         session = LiveClient(connection)
         assert session.until("session.created")["protocol"] == PROTOCOL
         yield session
+
+
+@contextmanager
+def serving(speaking: FakeSpeaking, **settings: Any) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
+    """Serve a fake, with settings."""
+    chosen = Settings(**settings: Any)
+    engine = fake_engine(speaking, stall_timeout_s=chosen.stall_timeout_s)
+    with served(create_app(chosen, engine)) as client:
+        yield client, engine
