@@ -96,7 +96,7 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
 @contextmanager
 def serving(speaking: FakeSpeaking, **settings: Any) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
     """Serve a fake, with settings."""
-    chosen = Settings(**settings: Any)
+    chosen = Settings(**settings)
     engine = fake_engine(speaking, stall_timeout_s=chosen.stall_timeout_s)
     with served(create_app(chosen, engine)) as client:
         yield client, engine
