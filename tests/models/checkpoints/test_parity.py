@@ -4,6 +4,7 @@ The bounds are those of the data's README: 5e-4 on logits, ids exactly.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from models.valle import Prefix, Valle
 from samplers.guidance import guide
 
 TOLERANCE = 5e-4
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,9 @@ def nar_greedy(reference: Reference, model: Valle, level_0: Tensor) -> Tensor:
 
 def assert_near(found: Tensor, expected: Tensor) -> None:
     assert found.shape == expected.shape
-    assert (found - expected).abs().max() < TOLERANCE
+    difference = float((found - expected).abs().max())
+    log.info("greatest difference %.1e", difference)
+    assert difference < TOLERANCE
 
 
 def guided(own: Tensor, null: Tensor, strength: float, rescale: float) -> Tensor:
