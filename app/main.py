@@ -51,7 +51,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
     Raises:
         PresetError: The files of presets are not valid.
     """
-    presets = read_presets(settings.presets)
+    presets = read_presets(settings.presets or None)
     return SpeechEngine(
         lambda: load_synthesizer(settings, presets),
         max_queue=settings.max_queue,

@@ -39,10 +39,10 @@ class Settings(BaseSettings):
     offline: bool = Field(
         False, description="Download nothing: a model must be here or in the cache."
     )
-    presets: str | None = Field(
-        None,
-        min_length=1,
-        description="JSON file, or folder of such files, with presets beside the built-in ones.",
+    presets: str = Field(
+        "",
+        description="JSON file, or folder of such files, with presets beside the built-in ones; "
+        "empty: no others.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the model runs; auto takes a GPU if there is one."

@@ -47,7 +47,7 @@ class Calibrate(BaseModel):
         if self.output is not None:
             check_folder(self.output, "output")
         settings = Settings() if self.model is None else Settings(model=self.model)
-        presets = read_presets(settings.presets)
+        presets = read_presets(settings.presets or None)
         if self.name in presets:
             raise CommandError(f"name: there is a preset {self.name!r} already")
         task = Task(_sentences(self.sentences), self.count, self.preset)

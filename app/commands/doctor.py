@@ -90,7 +90,7 @@ def _check_model(settings: Settings) -> str:
 
 
 def _check_presets(settings: Settings) -> str:
-    return ", ".join(read_presets(settings.presets))
+    return ", ".join(read_presets(settings.presets or None))
 
 
 def _check_port(settings: Settings) -> str:
