@@ -26,7 +26,9 @@ def defaults(source: str) -> Iterator[tuple[int, str]]:
             names = [
                 (statement.lineno, target.id)
                 for statement in node.body
-                if isinstance(statement, ast.AnnAssign | ast.Assign) and statement.value
+                if isinstance(statement, ast.AnnAssign | ast.Assign)
+                and statement.value
+                and not _only_described(statement.value)
                 for target in (
                     statement.targets if isinstance(statement, ast.Assign) else [statement.target]
                 )
@@ -35,6 +37,24 @@ def defaults(source: str) -> Iterator[tuple[int, str]]:
         else:
             continue
         yield from ((line, name) for line, name in names if name in KNOBS)
+
+
+def _only_described(value: ast.expr) -> bool:
+    """Whether this is a ``Field(...)`` that says what a field is but gives it no default."""
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Name)
+        and value.func.id == "Field"
+        and not value.args
+        and not {"default", "default_factory"} & {keyword.arg for keyword in value.keywords}
+    )
+
+
+def test_defaults_are_found_in_every_form() -> None:
+    given = "class A:\n x: int = Field(3)\n seed: int = Field({})\ndef f(seed=1): ...\nseed = 2"
+    assert [name for _, name in defaults(given.format("default=3"))] == ["seed"] * 3
+    assert [name for _, name in defaults(given.format("0"))] == ["seed"] * 3
+    assert [name for _, name in defaults(given.format("description='a number'"))] == ["seed"] * 2
 
 
 def test_no_other_file_gives_a_knob_a_default() -> None:
