@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.transformer import Block
+from models.block import Block
 
 STEPS = 127
 _LINE = 64  # bytes that a cache reads at once

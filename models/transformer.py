@@ -11,14 +11,14 @@ greater than its own. Counting up is causal, one number a block is block-causal,
 It is fed vectors and returns vectors; it knows nothing of phonemes, codes or heads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.attention import look
+from models.block import Block, RmsNorm
 from models.cache import KVCache
 from models.config import ModelConfig
 from models.padding import pad_rows
@@ -26,159 +26,6 @@ from samplers.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
-
-
-class Attention(nn.Module):
-    """Grouped-query attention with rotary positions; one matrix for queries, keys and values."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_dim = config.head_dim
-        self.qkv = nn.Linear(
-            config.width, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=False
-        )
-        self.out = nn.Linear(config.width, config.width, bias=False)
-
-    def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rotated queries and keys, and values, ``[..., heads, head_dim]`` each.
-
-        Args:
-            x: ``[..., D]``.
-            cos: ``[..., head_dim]`` of each position.
-            sin: ``[..., head_dim]``, its first half negated.
-        """
-        qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))
-        rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], -2)
-        # rotate half: (a, b) -> (a cos - b sin, b cos + a sin)
-        swapped = rotated.roll(self.head_dim // 2, -1)
-        rotated = rotated * cos.unsqueeze(-2) + swapped * sin.unsqueeze(-2)
-        queries, keys = rotated.split([self.heads, self.kv_heads], -2)
-        return queries, keys, values
-
-    def project_turned(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `project`, by one complex product, which leaves (a, b) of each rotation side by side.
-
-        So do queries and keys alike: their products are those of `project`.
-
-        Args:
-            x: ``[>= S, D]`` float32 or float64; rows past S are padding and fall away.
-            turns: ``[S, 1, head_dim / 2]`` complex, of each position.
-        """
-        qkv = self.qkv(x)[: len(turns)].view(len(turns), -1, self.head_dim)
-        rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
-        turned = torch.complex(*rotated.chunk(2, -1)).mul_(turns)
-        pairs = torch.view_as_real(turned).flatten(2)
-        queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
-        return queries, keys, values
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
-        """Attend within ``[B, S, D]``; ``bias`` ``[B, 1, S, S]`` is 0 where visible, else -inf.
-
-        Written out: on a CPU the products and softmax in bfloat16 train twice as fast as the fused
-        kernel with a mask, and the other passes have something independent to be equal to.
-        """
-        queries, keys, values = (t.transpose(1, 2) for t in self.project(x, cos, sin))
-        group = self.heads // self.kv_heads
-        keys, values = (t.repeat_interleave(group, 1) for t in (keys, values))
-        scores = (queries * self.head_dim**-0.5) @ keys.transpose(-1, -2)
-        y = (scores + bias.to(scores.dtype)).softmax(-1) @ values
-        return self.out(y.transpose(1, 2).flatten(2))
-
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from new rows to a slot's rows.
-
-        The query heads that share a KV head are laid along the query axis: no key is repeated.
-
-        Args:
-            queries: ``[S, heads, head_dim]``.
-            keys: ``[kv_heads, T, head_dim]``.
-            values: ``[kv_heads, T, head_dim]``.
-            mask: ``[S, T]`` bool, or None where all is visible.
-
-        Returns:
-            ``[S, D]``.
-        """
-        count, group = queries.shape[0], self.heads // self.kv_heads
-        folded = queries.view(count, self.kv_heads, group, self.head_dim)
-        folded = folded.permute(1, 2, 0, 3).reshape(1, self.kv_heads, -1, self.head_dim)
-        if mask is not None:
-            mask = mask.repeat(group, 1)
-        y = F.scaled_dot_product_attention(folded, keys[None], values[None], attn_mask=mask)
-        y = y.view(self.kv_heads, group, count, self.head_dim).permute(2, 0, 1, 3)
-        return y.reshape(count, -1)
-
-    def attend_alone(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Attend from one new row of each of several slots to all that its slot holds.
-
-        Row by row over the valid length only: a neighbour then cannot change a row's bits.
-
-        Args:
-            queries: ``[B, heads, head_dim]``.
-            cached: Keys and values ``[1, kv_heads, T, head_dim]`` of each row; T may differ.
-
-        Returns:
-            ``[B, D]``.
-        """
-        folded = queries.view(len(cached), 1, self.kv_heads, -1, self.head_dim)
-        attended = [
-            F.scaled_dot_product_attention(row, keys, values)
-            for row, (keys, values) in zip(folded.unbind(), cached, strict=True)
-        ]
-        return torch.cat(attended).flatten(1)
-
-
-class FeedForward(nn.Module):
-    """``down(act(gate x) * up x)``; one matrix for gate and up."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.gate_up = nn.Linear(config.width, 2 * config.ffn, bias=False)
-        self.down = nn.Linear(config.ffn, config.width, bias=False)
-        activation = {"gelu": F.gelu, "silu": F.silu}[config.activation]
-        self.activation = cast("Callable[[Tensor], Tensor]", activation)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., D]`` to the same shape."""
-        gate, up = self.gate_up(x).chunk(2, -1)
-        # Where all is contiguous, as a lone row is, torch takes another kernel for GELU, with other
-        # bits, which takes thrice as long for few rows.
-        lone = gate.is_contiguous()
-        activated = self.activation(gate.expand(2, *gate.shape) if lone else gate)
-        return self.down((activated[0] if lone else activated) * up)
-
-
-class RmsNorm(nn.RMSNorm):
-    """torch's, in half the time for few rows where no gradient is wanted."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__(width, eps=eps)
-        # Plain attributes: of a norm of some calls, looking up a buffer is a part.
-        self.least, self.root = torch.tensor((width * eps) ** 0.5), torch.tensor(width**0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., D]`` to the same shape."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
-            return super().forward(x)
-        # sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(D eps)) / sqrt(D)
-        lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return (x * (self.root / lengths.hypot_(self.least))).mul_(self.weight)
-
-
-class Block(nn.Module):
-    """Attention and feed-forward, each behind a norm and added to its input."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention_norm = RmsNorm(config.width, config.norm_eps)
-        self.attention = Attention(config)
-        self.feed_forward_norm = RmsNorm(config.width, config.norm_eps)
-        self.feed_forward = FeedForward(config)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
-        """Map ``[B, S, D]`` to the same shape."""
-        x = x + self.attention(self.attention_norm(x), cos, sin, bias)
-        return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class Transformer(nn.Module):
