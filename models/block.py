@@ -127,8 +127,8 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        # For GELU torch has another kernel, with other bits, where all is contiguous. In training it
-        # is the quicker one, but for few rows it takes thrice as long. One row is contiguous.
+        # For GELU torch has another kernel, with other bits, where all is contiguous. In training
+        # it is the quicker one, but for few rows it takes thrice as long. One row is contiguous.
         if torch.is_grad_enabled():
             return self.down(self.activation(gate.contiguous()) * up)
         lone = gate.is_contiguous()
