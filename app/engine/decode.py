@@ -1,7 +1,6 @@
-"""From phonemes to codes, one utterance by itself: level 0, and the finer levels behind it."""
+"""Level 0 of one utterance by itself, from phonemes to codes."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter
 
 import torch
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
-from app.engine.finer import finer_levels
 from app.engine.job import Backtrack, FinishReason, TraceColumns
 from app.engine.masked import draw_masked
 from app.engine.piece import Piece
@@ -18,63 +16,6 @@ from models.valle import Valle
 
 OnFrame = Callable[[int], bool]
 """Called with the count after every frame; False stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """One utterance as codes ``[T, K]`` int64, why it ended, and where the seconds went.
-
-    K is fewer than the model's levels if `nar_levels` asks for fewer, or the job was cancelled.
-    The trace is there if the piece asked for it.
-    """
-
-    codes: Tensor
-    finish_reason: FinishReason
-    ar_s: float
-    nar_s: float
-    trace: TraceColumns | None = None
-    backtracks: tuple[Backtrack, ...] = ()
-
-
-def decode_utterance(
-    model: Valle,
-    codebooks: Tensor,
-    piece: Piece,
-    on_frame: OnFrame,
-    prefixes: PrefixCache | None = None,
-) -> Decoded:
-    """Decode one utterance to its codes, with no sound.
-
-    Args:
-        model: On the device to use.
-        codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
-        piece: What to speak.
-        on_frame: Told of every frame of level 0.
-        prefixes: Where what is shared comes from; None: nothing is kept.
-
-    Returns:
-        The codes; level 0 alone if it was cancelled.
-    """
-    started_s = perf_counter()
-    prefixes = PrefixCache(model) if prefixes is None else prefixes
-    level_0 = LevelZero(model, piece, on_frame, prefixes)
-    finer = finer_levels(model, codebooks, piece, prefixes)
-    codes = [finer.nothing]
-    for frames in level_0:
-        codes += finer.push(frames)
-    if level_0.finish_reason == "cancelled":
-        codes = [level_0.codes[:, None]]
-    else:
-        codes += finer.push(level_0.codes[:0], ended=True)
-    nar_s = perf_counter() - started_s - level_0.work_s
-    return Decoded(
-        torch.cat(codes),
-        level_0.finish_reason,
-        level_0.work_s,
-        nar_s,
-        level_0.trace,
-        level_0.backtracks,
-    )
 
 
 class LevelZero:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from app.engine.ar import ArBatch, rows_of
 from app.engine.ar_utterance import ArUtterance
-from app.engine.decode import decode_utterance
 from app.engine.piece import Piece
 from app.settings import BUILTIN_MODEL
 from models.attention import look
@@ -21,6 +20,7 @@ from models.prefix_cache import PrefixCache, VoiceKey
 from models.quantized import quantize_linears
 from models.valle import Valle
 from samplers.params import SamplingParams
+from tests.app.engine.decoding import decode_utterance
 
 ROOM = 250
 PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))

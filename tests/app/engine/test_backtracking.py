@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import Decoded, LevelZero, decode_utterance
+from app.engine.decode import LevelZero
 from app.engine.job import Backtrack
 from app.engine.piece import Piece
 from models.cache import KVCache
@@ -16,6 +16,7 @@ from models.checkpoints import SpeechModel, load_speech_model
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.params import SamplingParams
+from tests.app.engine.decoding import Decoded, decode_utterance
 from tests.toy.make_toy import MODEL
 
 PREFIX = 4

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import decode_utterance
 from app.engine.piece import Piece, Said
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.params import SamplingParams, resolve
+from tests.app.engine.decoding import decode_utterance
 
 CONFIG = ModelConfig(
     width=32, layers=2, heads=4, kv_heads=2, ffn=48, codes=64, levels=2, phonemes=tuple("abcdef"),

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from app.engine.decode import decode_utterance
 from app.engine.errors import InvalidRequest
 from app.engine.masked import choose_level_0, draw_masked, predict_length
 from app.engine.piece import Piece
@@ -17,6 +16,7 @@ from models.checkpoints.public import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.params import SamplingParams, resolve
+from tests.app.engine.decoding import decode_utterance
 
 CONFIG = ModelConfig(
     width=16,

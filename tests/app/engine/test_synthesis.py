@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from app.engine import run, synthesis
-from app.engine.decode import LevelZero, decode_utterance
+from app.engine.decode import LevelZero
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.piece import Piece
@@ -20,6 +20,7 @@ from models.checkpoints import CheckpointError
 from models.codec import Codec
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams
+from tests.app.engine.decoding import decode_utterance
 from tests.toy.make_toy import MODEL, make
 
 

@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from app.engine.decode import decode_utterance
 from app.engine.piece import Piece
 from models.checkpoints import load_lm, public
 from models.checkpoints.convert import convert
 from models.checkpoints.public import Switches, inspect_public, load_public
 from models.valle import Valle
 from samplers.params import SamplingParams, resolve
+from tests.app.engine.decoding import decode_utterance
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy
 
