@@ -11,19 +11,24 @@ more words misheard.
 Stopped by its time or by hand, it takes up where it was: takes are kept in a file.
 """
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from app.calibration import SENTENCES, read_sentences
-from app.settings import BUILTIN_MODEL, Settings
-from benchmarks.takes import EAR, Setting, Take, TakeFile, Task, model_hash, plan, record
+from benchmarks.takes import (
+    EAR,
+    Setting,
+    Take,
+    TakeFile,
+    Task,
+    argument_parser,
+    plan,
+    record_as_asked,
+)
 from training.bootstrap import estimate_difference
-from training.cache import cache_folder
 from training.report import measures, report, sums
 
 PROVOKING: Mapping[str, Any] = {
@@ -93,22 +98,11 @@ def _halved(off: int, on: int) -> str:
 
 def main() -> None:
     """Make the takes, print the table and write JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sentences", type=int, default=40, help="how many")
-    parser.add_argument("--seeds", type=int, default=5, help="of each sentence")
-    parser.add_argument("--minutes", type=float, default=25.0, help="after which no take is begun")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--model", default=str(BUILTIN_MODEL), help="folder")
-    parser.add_argument("--takes", type=Path, default=cache_folder() / "backtracking.jsonl")
-    parser.add_argument("--out", type=Path, help="JSON file")
+    parser = argument_parser(__doc__, "backtracking", sentences=40, seeds=5, minutes=25.0)
     args = parser.parse_args()
     texts = read_sentences(SENTENCES)[: args.sentences]
-    settings = Settings(model=args.model, device="cpu")
-    file = TakeFile(args.takes, model_hash(settings))
     tasks = plan([OFF, ON], texts, args.seeds)
-    record(tasks, file, settings=settings, workers=args.workers, minutes=args.minutes)
+    file = record_as_asked(tasks, args)
     off, on = pairs(tasks, file)
     data, table = compare(off, on)
     print(f"Settings: {dict(PROVOKING)}; {len(off)} of {len(tasks) // 2} pairs made.\n\n{table}")

@@ -7,7 +7,6 @@ was stopped goes on where it was; what is printed and drawn is of the takes that
 `--docs` the curves go to docs/plots and into the page.
 """
 
-import argparse
 import json
 import shlex
 import sys
@@ -20,12 +19,19 @@ from typing import Any
 import numpy as np
 
 from app.calibration import SENTENCES, read_sentences
-from app.settings import BUILTIN_MODEL, Settings
 from benchmarks.backtracking import PROVOKING
 from benchmarks.curves import draw
-from benchmarks.takes import EAR, Setting, Take, TakeFile, Task, model_hash, plan, record
+from benchmarks.takes import (
+    EAR,
+    Setting,
+    Take,
+    TakeFile,
+    Task,
+    argument_parser,
+    plan,
+    record_as_asked,
+)
 from training.bootstrap import Estimate, estimate_ratio, estimate_share
-from training.cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PLOTS = ROOT / "docs" / "samplers.md", ROOT / "docs" / "plots"
@@ -173,25 +179,14 @@ def write_page(parts: Sequence[str], command: str) -> None:
 
 def main() -> None:
     """Make the takes, then print, draw and write what they show."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, "effects", sentences=24, seeds=1, minutes=15.0)
     parser.add_argument("--charts", nargs="+", metavar="KNOB", help="only these")
-    parser.add_argument("--sentences", type=int, default=24, help="how many")
-    parser.add_argument("--seeds", type=int, default=1, help="of each sentence")
-    parser.add_argument("--minutes", type=float, default=15.0, help="after which no take is begun")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--model", default=str(BUILTIN_MODEL), help="folder")
-    parser.add_argument("--takes", type=Path, default=cache_folder() / "effects.jsonl")
-    parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--plots", type=Path, help="folder for the curves")
     parser.add_argument("--docs", action="store_true", help="into docs/samplers.md and docs/plots")
     args = parser.parse_args()
     charts = [chart for chart in CHARTS if not args.charts or chart.knob in args.charts]
     wanted = tasks(charts, read_sentences(SENTENCES)[: args.sentences], args.seeds)
-    settings = Settings(model=args.model, device="cpu")
-    file = TakeFile(args.takes, model_hash(settings))
-    record(wanted, file, settings=settings, workers=args.workers, minutes=args.minutes)
+    file = record_as_asked(wanted, args)
     figures: dict[str, Any] = {}
     parts = []
     folder = PLOTS if args.docs else args.plots

@@ -4,6 +4,7 @@ Every take is one line of a JSON file, written as it comes, so that a run can be
 up again; a line is only used again for the same model, knobs, sentence and seed.
 """
 
+import argparse
 import json
 import multiprocessing
 import sys
@@ -21,11 +22,12 @@ from pydantic import TypeAdapter
 
 from app.engine.job import SpeechJob
 from app.main import load_synthesizer
-from app.settings import Settings
+from app.settings import BUILTIN_MODEL, Settings
 from models.checkpoints import load_speech_model
 from models.config import CodecConfig
 from samplers.params import SamplingParams
 from samplers.presets import PRESETS
+from training.cache import cache_folder
 from training.data import SAMPLE_RATE_HZ
 from training.endings import has_loop
 from training.judges import Whisper, resample, whisper_folder
@@ -199,6 +201,41 @@ def record(
             file=sys.stderr,
             flush=True,
         )
+
+
+def argument_parser(
+    description: str | None, name: str, *, sentences: int, seeds: int, minutes: float
+) -> argparse.ArgumentParser:
+    """Return what every command that makes takes can be asked, with its own defaults.
+
+    Args:
+        description: Of the command.
+        name: Of the file of takes, in the training cache.
+        sentences: How many it says.
+        seeds: How many of each sentence.
+        minutes: After which it begins no take.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sentences", type=int, default=sentences, help="how many")
+    parser.add_argument("--seeds", type=int, default=seeds, help="of each sentence")
+    parser.add_argument(
+        "--minutes", type=float, default=minutes, help="after which no take is begun"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--model", default=str(BUILTIN_MODEL), help="folder")
+    parser.add_argument("--takes", type=Path, default=cache_folder() / f"{name}.jsonl")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    return parser
+
+
+def record_as_asked(tasks: Sequence[Task], args: argparse.Namespace) -> TakeFile:
+    """Make the takes that are missing, as the arguments of `argument_parser` say."""
+    settings = Settings(model=args.model, device="cpu")
+    file = TakeFile(args.takes, model_hash(settings))
+    record(tasks, file, settings=settings, workers=args.workers, minutes=args.minutes)
+    return file
 
 
 def _make(
