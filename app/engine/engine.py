@@ -19,6 +19,7 @@ from typing import Self
 
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
+from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
 from app.engine.runner import Runner
 from app.engine.speaking import ModelInfo, Replay, Speaking
@@ -53,6 +54,7 @@ class SpeechEngine:
             request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
         """
+        self.metrics = EngineMetrics()
         self._load = load
         self._request_timeout_s = request_timeout_s
         self._speaking: Speaking | None = None

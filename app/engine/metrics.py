@@ -1,0 +1,64 @@
+"""What the engine counts: one registry a process, read by whoever scrapes it."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCIES_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 1.0, 2.0, 5.0, 15.0, 60.0)
+_FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0)
+
+
+class EngineMetrics:
+    """Counters, gauges and histograms of one engine; every one may be touched by any thread.
+
+    Attributes:
+        registry: Where they are, and where others may add theirs.
+        jobs: Jobs that ended, by ``reason``.
+        queued: Jobs that wait, their text read or not.
+        running: Jobs in the decoding loop or being voiced.
+        slots: Rows of the level-0 cache, by ``state``: used or free.
+        steps: Steps of the level-0 loop.
+        tokens: Frames of level 0 drawn, those taken back included.
+        backtracks: Times that an utterance was taken back.
+        stage_s: Seconds of work, by ``stage``: text, ar, nar, codec.
+        queue_s: Seconds from submission to the first step of a job.
+        first_audio_s: Seconds from submission to the first chunk.
+        real_time_factor: Seconds of work a second of sound, by job.
+        audio_s: Seconds of sound made.
+        underrun_s: Seconds that a listener who starts at once would have waited amid the sound.
+        continuous: Jobs whose listener never waited, by ``ok``.
+        restarts: Times that a worker was started again after a crash.
+    """
+
+    def __init__(self) -> None:
+        """Begin with zeros, in a registry of their own."""
+        self.registry = registry = CollectorRegistry()
+        self.jobs = Counter("tts_jobs", "Jobs that ended.", ["reason"], registry=registry)
+        self.queued = Gauge("tts_queued_jobs", "Jobs that wait.", registry=registry)
+        self.running = Gauge("tts_running_jobs", "Jobs being spoken.", registry=registry)
+        self.slots = Gauge("tts_slots", "Rows of the level-0 cache.", ["state"], registry=registry)
+        self.steps = Counter("tts_steps", "Steps of the level-0 loop.", registry=registry)
+        self.tokens = Counter("tts_tokens", "Frames of level 0 drawn.", registry=registry)
+        self.backtracks = Counter("tts_backtracks", "Times taken back.", registry=registry)
+        self.stage_s = Counter("tts_stage_seconds", "Work.", ["stage"], registry=registry)
+        self.queue_s = Histogram(
+            "tts_queue_seconds", "Wait for the first step.", buckets=_LATENCIES_S, registry=registry
+        )
+        self.first_audio_s = Histogram(
+            "tts_first_audio_seconds",
+            "Submission to first chunk.",
+            buckets=_LATENCIES_S,
+            registry=registry,
+        )
+        self.real_time_factor = Histogram(
+            "tts_real_time_factor",
+            "Seconds of work a second of sound.",
+            buckets=_FACTORS,
+            registry=registry,
+        )
+        self.audio_s = Counter("tts_audio_seconds", "Sound made.", registry=registry)
+        self.underrun_s = Counter(
+            "tts_underrun_seconds", "Waits amid the sound.", registry=registry
+        )
+        self.continuous = Counter(
+            "tts_continuous_jobs", "Jobs whose listener never waited.", ["ok"], registry=registry
+        )
+        self.restarts = Counter("tts_worker_restarts", "Workers started again.", registry=registry)
