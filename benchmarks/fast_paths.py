@@ -1,6 +1,6 @@
 """How exact the fast paths are with the built-in weights: the greatest differences, in one table.
 
-    python -m benchmarks.exact
+    python -m benchmarks.fast_paths
 
 The tests hold random weights of many shapes to the same bounds; this is the figure for what ships.
 """
