@@ -47,6 +47,8 @@ class SpeechJob:
             them in. None begins a speech.
         more: Whether a later job may go on with it: a pause that the text asks for at the end is
             then owed and not given.
+        owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
+            uploaded voices there are.
     """
 
     id: str
@@ -58,6 +60,7 @@ class SpeechJob:
     trace: bool = False
     before: "SpeechResult | None" = None
     more: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
