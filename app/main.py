@@ -10,10 +10,11 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from app.api import errors
+from app.api.health import health_router
 from app.api.live import LiveSessions, live_router
 from app.api.recent import RecentSpeeches
 from app.api.request_id import RequestIdMiddleware
-from app.api.routes import health_router, list_router
+from app.api.routes import list_router
 from app.api.speech import speech_router
 from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer

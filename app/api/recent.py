@@ -112,25 +112,26 @@ class RecentSpeeches:
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
 
-    def __getitem__(self, job_id: str) -> tuple[SpeechJob, SpeechResult | Failure]:
-        """Return a job and what became of it.
+    def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
+        """Return a job of somebody and what became of it.
 
         Raises:
-            UnknownSpeech: It is not kept.
+            UnknownSpeech: It is not kept, or another's: nobody learns which.
         """
-        if job_id not in self._kept:
+        kept = self._kept.get(job_id)
+        if kept is None or kept[0].owner != owner:
             raise UnknownSpeech(
                 f"no response of that id is kept; the last {self._limit} of this process are"
             )
-        return self._kept[job_id]
+        return kept
 
-    def result(self, job_id: str) -> SpeechResult:
-        """Return the result of a job.
+    def result(self, job_id: str, owner: str) -> SpeechResult:
+        """Return the result of somebody's job.
 
         Raises:
-            UnknownSpeech: It is not kept, or has none.
+            UnknownSpeech: It is not kept, another's, or has none.
         """
-        _, outcome = self[job_id]
+        _, outcome = self.find(job_id, owner)
         if isinstance(outcome, Failure):
             raise UnknownSpeech(f"the speech of that id has no end: {outcome.finish_reason}")
         return outcome

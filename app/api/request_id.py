@@ -25,7 +25,8 @@ class RequestIdMiddleware:
             return
         # Ours alone: a caller's could be anybody's, and a speech is fetched by its id.
         request_id = uuid4().hex
-        scope.setdefault("state", {})["id"] = request_id
+        state = scope.setdefault("state", {})
+        state["id"], state["owner"] = request_id, ""
         started = False
 
         async def send_named(message: Message) -> None:

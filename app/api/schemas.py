@@ -55,12 +55,13 @@ class SpeechOptions(SamplingParams):
             raise ValueError("the loaded model takes no instructions")
         return instructions
 
-    def job_of(self, text: str, job_id: str) -> SpeechJob:
+    def job_of(self, text: str, job_id: str, owner: str = "") -> SpeechJob:
         """Return the engine's view of this; the knobs go along as they are.
 
         Args:
             text: What to say.
             job_id: Unique among all jobs.
+            owner: Whose it is; empty where nobody is asked for a key.
         """
         return SpeechJob(
             id=job_id,
@@ -70,6 +71,7 @@ class SpeechOptions(SamplingParams):
             language=self.language,
             max_duration_s=self.max_duration_s,
             trace=self.trace,
+            owner=owner,
         )
 
 
@@ -94,13 +96,14 @@ class SpeechRequest(SpeechOptions):
         """Whether the sound is to be sent while it is made."""
         return self.response_format == "pcm" if self.stream is None else self.stream
 
-    def job(self, job_id: str) -> SpeechJob:
+    def job(self, job_id: str, owner: str = "") -> SpeechJob:
         """Return the engine's view of this request.
 
         Args:
             job_id: Unique among all jobs.
+            owner: Whose it is; empty where nobody is asked for a key.
         """
-        return self.job_of(self.input, job_id)
+        return self.job_of(self.input, job_id, owner)
 
 
 class ErrorDetail(BaseModel):

@@ -76,7 +76,7 @@ async def speech(
     """Speak a text: whole, or while it is made."""
     came_s = monotonic()
     check_model(wanted.model, engine.info.name)
-    job = wanted.job(request.state.id)
+    job = wanted.job(request.state.id, request.state.owner)
     stream = engine.submit(job)
     reading = _opening(stream) if wanted.streamed else _whole(stream)
     with _failures_kept(job, stream, recent):
@@ -105,9 +105,9 @@ async def speech(
     response_model=SpeechReport,
     responses=error_answers(_404="No response of that id is kept."),
 )
-async def recent_speech(speech_id: SpeechId, recent: RecentDep) -> Response:
+async def recent_speech(request: Request, speech_id: SpeechId, recent: RecentDep) -> Response:
     """Tell how a recent speech was made: its knobs, codes, timings and, where asked, its trace."""
-    job, outcome = recent[speech_id]
+    job, outcome = recent.find(speech_id, request.state.owner)
     # A traced minute is megabytes of JSON: not on the event loop.
     body = await asyncio.to_thread(report_json, job, outcome)
     return Response(body, media_type="application/json")
@@ -122,7 +122,8 @@ async def recent_sound(
     request: Request, speech_id: SpeechId, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Give the sound of a recent speech again, made from its codes: the same samples."""
-    replayed = _whole(engine.replay(request.state.id, recent.result(speech_id)))
+    result = recent.result(speech_id, request.state.owner)
+    replayed = _whole(engine.replay(request.state.id, result))
     chunks = await _unless_client_leaves(request, replayed)
     if chunks is None:
         return Response(status_code=CLIENT_CLOSED)

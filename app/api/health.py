@@ -1,0 +1,35 @@
+"""How the service is, for whoever restarts it or sends it requests. Nothing here blocks."""
+
+from fastapi import APIRouter
+
+from app.api.answers import NOT_READY, error_answers
+from app.api.routes import EngineDep
+from app.api.schemas import Health, Ready
+
+health_router = APIRouter(tags=["health"])
+
+
+@health_router.head("/health", include_in_schema=False)
+@health_router.get("/health", responses=error_answers(_503="Restart me; the message says why."))
+async def health(engine: EngineDep) -> Health:
+    """Tell whether the process is alive; 503 if a restart is the only help."""
+    engine.check_healthy()
+    status = engine.status
+    info = engine.info if status.state == "ready" else None
+    return Health(
+        state=status.state,
+        model=info.name if info else None,
+        device=info.device if info else None,
+        weights=info.weights if info else None,
+        decoder=info.decoder if info else None,
+        queued=status.queued,
+        running=status.running,
+    )
+
+
+@health_router.head("/ready", include_in_schema=False)
+@health_router.get("/ready", responses=NOT_READY)
+async def ready(engine: EngineDep) -> Ready:
+    """Tell whether requests are taken; 503 with what it waits for."""
+    engine.check_ready()
+    return Ready(model=engine.info.name)
