@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
@@ -64,6 +64,17 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         262_144, ge=1024, description="Largest request body; larger is refused."
     )
+    max_upload_bytes: int = Field(
+        10_485_760,
+        ge=1024,
+        description="Largest request body with a file in it; larger is refused.",
+    )
+    body_timeout_s: float = Field(
+        60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds a client may take to send a request body.",
+    )
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."
     )
@@ -93,14 +104,46 @@ class Settings(BaseSettings):
     max_sessions: int = Field(64, ge=0, description="WebSocket sessions that may be open.")
     origins: str = Field(
         "",
-        description="Pages that may open a WebSocket beside this host's: https://a.example, or"
+        description="Pages that may use this service beside this host's: https://a.example, or"
         " several with commas; * is every page.",
+    )
+    api_keys: SecretStr = Field(
+        SecretStr(""),
+        description="Keys that may be used, as name:key or key, several with commas; for the"
+        " environment, not for a command line. With none, nobody is asked for one.",
+    )
+    api_keys_file: str = Field(
+        "",
+        description="File of further keys by their hashes, a line each, as valle-serve keys new"
+        " writes them.",
+    )
+    rate_per_minute: int = Field(
+        0,
+        ge=0,
+        description="Requests a key may make in a minute, or an address without keys; 0 any.",
+    )
+    max_concurrent_per_key: int = Field(
+        0,
+        ge=0,
+        description="Requests of a key, or of an address without keys, that may be in work at once;"
+        " 0 any.",
+    )
+    metrics: Literal["key", "open", "off"] = Field(
+        "key",
+        description="Who may read GET /metrics: whoever has a key, where there are keys; everybody;"
+        " nobody.",
     )
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds running requests get at shutdown."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severity of the log lines that are written."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Form of a log line: for people, or an object for programs."
+    )
+    log_text: bool = Field(
+        False, description="Write what people let be said into the log; else no text is in it."
     )
 
     @model_validator(mode="after")
