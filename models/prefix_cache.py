@@ -18,7 +18,11 @@ DEFAULT_MAX_BYTES = 256 << 20
 
 
 class VoiceKey(NamedTuple):
-    """What the shared part of a prefix is a function of, together with model and level."""
+    """What the shared part of a prefix is a function of, together with model and level.
+
+    `voice` is a `models.voice.Voice.key`, so that nothing need be forgotten when a name comes to
+    mean another voice.
+    """
 
     owner: str | None
     voice: str

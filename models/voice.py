@@ -1,14 +1,15 @@
 """A voice: a few seconds of speech that the model imitates, with its language.
 
 What is kept is the audio. Codes are derived with the loaded codec and live as long as it does, so
-voices survive a change of model. Names come from outside and only ever serve as keys of a
-dictionary, never as a path.
+voices survive a change of model. Names come from outside: those of built-in voices only ever serve
+as keys of a dictionary, never as a path.
 """
 
+import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import soundfile
@@ -46,13 +47,27 @@ class Voice(VoiceCard):
 
     Attributes:
         name: Identifies it; lower-case letters, digits, `_` and `-`.
-        audio: A file of at most 12 s that soundfile reads; None is the model's own, unprompted.
-        owner: Who made it; None is everybody's.
+        audio: A file that soundfile reads, of which 12 s are heard; None is the model's own,
+            unprompted.
+        owner: Whose upload it is; None for those that ship with a model.
+        digest: SHA-256 of the audio, where a name may come to mean another voice.
+        recording: The same file as it was when a job began: an upload may be deleted meanwhile.
+        created_at: When it was uploaded, in seconds since 1970.
+        audio_s: How long it is, where that is known.
     """
 
     name: str = Field(pattern=NAME_PATTERN)
     audio: Path | None = None
     owner: str | None = None
+    digest: str = ""
+    recording: bytes | None = Field(None, repr=False)
+    created_at: int = 0
+    audio_s: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What to keep under, together with the owner, that is derived from the audio."""
+        return f"{self.name}@{self.digest}" if self.digest else self.name
 
 
 class BuiltinVoices:
@@ -141,9 +156,10 @@ class PromptCodes:
         """
         if voice.audio is None or not self._max_frames:
             return None
-        key = (voice.owner, voice.name)
+        key = (voice.owner, voice.key)
         if key not in self._kept:
-            samples = read_mono(voice.audio, self._codec.config.sample_rate_hz)
+            source = voice.audio if voice.recording is None else io.BytesIO(voice.recording)
+            samples = read_mono(source, self._codec.config.sample_rate_hz)
             codes = self._codec.encode(torch.from_numpy(samples).to(self._device))
             self._kept[key] = codes[: self._max_frames]
             if len(self._kept) > _CACHED_VOICES:
@@ -152,19 +168,22 @@ class PromptCodes:
         return self._kept[key]
 
 
-def read_mono(path: Path, sample_rate_hz: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def read_mono(
+    source: Path | BinaryIO, sample_rate_hz: int
+) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Return at most 12 s of a file as ``[N]`` float32 at the given rate, channels averaged.
 
     Raises:
         VoiceError: The file cannot be read or holds no samples.
     """
+    place = source if isinstance(source, Path) else "an uploaded voice"
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(source) as file:
             rate_hz = file.samplerate
             samples = file.read(round(MAX_AUDIO_S * rate_hz), dtype="float32", always_2d=True)
     except (OSError, soundfile.SoundFileError) as error:
-        raise VoiceError(f"{path}: {error}") from error
+        raise VoiceError(f"{place}: {error}") from error
     if not len(samples):
-        raise VoiceError(f"{path}: no samples")
+        raise VoiceError(f"{place}: no samples")
     mono = samples.mean(axis=1)
     return np.asarray(soxr.resample(mono, rate_hz, sample_rate_hz), dtype=np.float32)

@@ -72,7 +72,7 @@ class Run:
         self._started_s = perf_counter()
         self._prompt = prompts.of(plan.voice)
         language = speech.model.config.languages.index(plan.language)
-        self._voice = VoiceKey(plan.voice.owner, plan.voice.name, language)
+        self._voice = VoiceKey(plan.voice.owner, plan.voice.key, language)
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         before = plan.job.before
         owed_s = before.pause_owed_s if before else 0.0
