@@ -49,10 +49,13 @@ ENV_HEAD = """\
 # BIND=127.0.0.1
 # Port of the host.
 # PORT=8000
-# Tag of the image: latest, or cpu with docker-compose.cpu.yml.
-# TAG=latest
+# Tag of the image: cuda, or cpu with docker-compose.cpu.yml.
+# TAG=cuda
 # Index of PyTorch's wheels when the image is built; empty is the CUDA build. See the Dockerfile.
 # TORCH_INDEX_URL=
+# Ports of the host, and of it alone, that docker-compose.observability.yml shows.
+# PROMETHEUS_PORT=9090
+# GRAFANA_PORT=3000
 
 # --- the service ----------------------------------------------------------------------------------
 """

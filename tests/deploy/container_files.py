@@ -18,35 +18,59 @@ def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+TARGETS = ("cpu", "cuda")
+
+
 @cache
-def stages() -> list[list[Instruction]]:
-    """Return the Dockerfile's instructions, one list a stage; the first is what precedes FROM."""
+def stages() -> dict[str, list[Instruction]]:
+    """Return the Dockerfile's instructions by stage; what precedes the first FROM has no name."""
     lines = [line for line in text("Dockerfile").splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
-    found: list[list[Instruction]] = [[]]
+    found: dict[str, list[Instruction]] = {"": []}
     for line in filter(None, joined.splitlines()):
         name, _, words = line.strip().partition(" ")
         if name == "FROM":
-            found.append([])
-        found[-1].append((name, words.strip()))
+            found[words.split()[-1]] = []
+        found[list(found)[-1]].append((name, words.strip()))
     return found
 
 
-def last(name: str) -> str:
-    """Return what an instruction says last in the last stage."""
-    return [words for found, words in stages()[-1] if found == name][-1]
+def base(stage: str) -> str:
+    """Return what a stage begins with."""
+    return stages()[stage][0][1].split()[0]
 
 
-def env() -> dict[str, str]:
-    """Return the variables that the last stage sets."""
-    pairs = [pair for name, words in stages()[-1] if name == "ENV" for pair in shlex.split(words)]
+def image(target: str) -> list[Instruction]:
+    """Return the instructions that make a target, those of the stages that it begins with too."""
+    before = image(base(target)) if base(target) in stages() else []
+    return [*before, *stages()[target][1:]]
+
+
+def last(name: str, target: str = "cuda") -> str:
+    """Return what an instruction says last in a target."""
+    return [words for found, words in image(target) if found == name][-1]
+
+
+def env(target: str = "cuda") -> dict[str, str]:
+    """Return the variables that a target sets."""
+    pairs = [pair for name, words in image(target) if name == "ENV" for pair in shlex.split(words)]
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def copied(stage: list[Instruction]) -> list[tuple[list[str], str]]:
-    """Return sources and target of each COPY that takes from the build context."""
-    words = [shlex.split(words) for name, words in stage if name == "COPY"]
-    return [(parts[:-1], parts[-1]) for parts in words if not parts[0].startswith("--from")]
+def volumes(target: str = "cuda") -> set[str]:
+    """Return the folders of a target that outlive it."""
+    return {folder for name, words in image(target) if name == "VOLUME" for folder in words.split()}
+
+
+def copied(stage: str) -> list[tuple[list[str], str]]:
+    """Return sources and target of each COPY of a stage that takes from the build context."""
+    copies = [shlex.split(words) for name, words in stages()[stage] if name == "COPY"]
+    plain = [
+        [word for word in words if not word.startswith("--")]
+        for words in copies
+        if not any(word.startswith("--from") for word in words)
+    ]
+    return [(parts[:-1], parts[-1]) for parts in plain]
 
 
 class _Compose(yaml.SafeLoader):

@@ -9,21 +9,28 @@ from typing import Any
 
 import pytest
 
-from app.settings import Settings
-from tests.deploy.container_files import compose, env, last, stages, text
+from app.settings import BUILTIN_MODEL, Settings
+from tests.deploy.container_files import TARGETS, compose, env, last, stages, text, volumes
 
 GPU = ("docker-compose.yml",)
 CPU = ("docker-compose.yml", "docker-compose.cpu.yml")
+WATCHED = (*CPU, "docker-compose.observability.yml")
+EVERY = pytest.mark.parametrize("files", [GPU, CPU, WATCHED], ids=["gpu", "cpu", "watched"])
 BOTH = pytest.mark.parametrize("files", [GPU, CPU], ids=["gpu", "cpu"])
 
 
 def _service(files: tuple[str, ...]) -> dict[str, Any]:
-    (service,) = compose(*files)["services"].values()
+    service = compose(*files)["services"]["tts"]
     assert isinstance(service, dict)
     return service
 
 
-@BOTH
+def _defaults(value: str) -> str:
+    """Return a value as compose reads it where no variable is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+@EVERY
 def test_it_is_valid(files: tuple[str, ...], tmp_path: Path) -> None:
     merged = tmp_path / "compose.json"
     merged.write_text(json.dumps(compose(*files)))
@@ -37,25 +44,59 @@ def test_it_agrees_with_the_image(files: tuple[str, ...]) -> None:
     service = _service(files)
     (port,) = service["ports"]
     assert port.rpartition(":")[2] == last("EXPOSE") == service["environment"]["TTS_PORT"]
-    (volume,) = service["volumes"]
-    name, _, folder = volume.partition(":")
-    assert folder == last("VOLUME")
-    assert name in compose(*files)["volumes"]
-    arguments = {words.partition("=")[0] for stage in stages() for n, words in stage if n == "ARG"}
+    mounts = dict(volume.split(":") for volume in service["volumes"])
+    assert set(mounts.values()) == volumes()
+    assert mounts.keys() <= compose(*files)["volumes"].keys()
+    arguments = {words.partition("=")[0] for stage in stages().values() for _, words in stage}
     assert set(service["build"]["args"]) <= arguments
+
+
+@BOTH
+def test_target_is_one_of_the_dockerfile_and_names_the_image(files: tuple[str, ...]) -> None:
+    service = _service(files)
+    assert service["build"]["target"] == ("cuda" if files == GPU else "cpu")
+    assert service["build"]["target"] in TARGETS
+    assert _defaults(service["image"]) == f"valle-serve:{service['build']['target']}"
 
 
 @BOTH
 def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**env(), **_service(files)["environment"]}.items():
         if name.startswith("TTS_"):
-            monkeypatch.setenv(name, value)
-    assert Settings().host == "0.0.0.0"
+            monkeypatch.setenv(name, _defaults(value))
+    settings = Settings()
+    assert settings.host == "0.0.0.0"
+    assert Path(settings.model).resolve() == BUILTIN_MODEL  # the folder of the image is the root
 
 
 @BOTH
 def test_it_waits_for_running_requests(files: tuple[str, ...]) -> None:
     assert int(_service(files)["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s
+
+
+@EVERY
+def test_no_service_has_more_rights_than_it_needs(files: tuple[str, ...]) -> None:
+    for service in compose(*files)["services"].values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert not service.keys() & {"privileged", "cap_add", "network_mode", "pid", "ipc"}
+
+
+@EVERY
+def test_every_port_is_of_this_machine_alone(files: tuple[str, ...]) -> None:
+    for service in compose(*files)["services"].values():
+        for port in service["ports"]:
+            assert _defaults(port).startswith("127.0.0.1:")
+
+
+@BOTH
+def test_nothing_is_written_but_to_volumes_and_tmp(files: tuple[str, ...]) -> None:
+    service = _service(files)
+    assert service["read_only"] is True
+    (tmp,) = service["tmpfs"]
+    folder, _, options = tmp.partition(":")
+    assert folder == "/tmp"
+    assert "exec" in options.split(",")
 
 
 def test_a_gpu_is_asked_for_unless_the_override_is_laid_over() -> None:
@@ -71,9 +112,10 @@ def _example() -> dict[str, str]:
 
 
 def test_example_names_what_the_files_read() -> None:
-    read = {name for file in CPU for name in re.findall(r"\$\{(\w+)", text(file))}
+    read = {name for file in WATCHED for name in re.findall(r"\$\{(\w+)", text(file))}
     ours = {name for name in _example() if not name.startswith("TTS_")}
-    assert read == ours
+    assert {name for name in read if not name.startswith("TTS_")} == ours
+    assert read <= _example().keys()
 
 
 def test_example_shows_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +123,7 @@ def test_example_shows_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = Settings()
     for name, value in shown.items():
         monkeypatch.setenv(name, value)
-    fixed = set(_service(GPU)["environment"])
+    fixed = {"TTS_HOST", "TTS_PORT"}
     assert set(shown) | fixed == {f"TTS_{name.upper()}" for name in Settings.model_fields}
     assert Settings().model_dump(exclude={"model"}) == defaults.model_dump(exclude={"model"})
     assert Path(Settings().model).resolve() == Path(defaults.model).resolve()

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -16,27 +17,46 @@ import pytest
 from app.main import create_app
 from app.settings import Settings
 from tests.conftest import ROOT
-from tests.deploy.container_files import copied, env, last, stages, text
+from tests.deploy.container_files import (
+    TARGETS,
+    base,
+    copied,
+    env,
+    image,
+    last,
+    stages,
+    text,
+    volumes,
+)
 
 PROJECT = tomllib.loads(text("pyproject.toml"))
-TARGET = "/srv/valle-serve"
+FOLDER = "/srv/valle-serve"
+EACH = pytest.mark.parametrize("target", TARGETS)
 
 
 def test_base_is_pinned_to_a_python_that_the_lock_was_made_with() -> None:
-    (image,) = [words for name, words in stages()[0] if name == "ARG"]
-    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11\.\d+-slim-\w+", image)
-    for stage in stages()[1:]:
-        assert stage[0][1].startswith("${PYTHON_IMAGE}")
+    (argument,) = [words for name, words in stages()[""] if name == "ARG"]
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11\.\d+-slim-\w+", argument)
+    assert {base(stage) for stage in stages() if stage} == {"${PYTHON_IMAGE}", "cpu"}
 
 
-@pytest.mark.parametrize("stage", stages()[1:], ids=["build", "last"])
-def test_what_is_copied_exists_and_is_let_through(stage: list[tuple[str, str]]) -> None:
+def test_stages_are_the_build_and_the_targets_and_cuda_comes_where_none_is_named() -> None:
+    assert list(stages()) == ["", "build", *TARGETS]
+
+
+@pytest.mark.parametrize("stage", ["build", "cpu"])
+def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     allowed = [line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")]
     sources = [source for sources, _ in copied(stage) for source in sources]
     assert sources
     for source in sources:
         assert (ROOT / source).exists(), source
         assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
+
+
+def test_what_is_copied_can_be_read_whatever_the_modes_of_the_checkout() -> None:
+    copies = [words for name, words in stages()["cpu"] if name == "COPY"]
+    assert all(words.startswith(("--chmod=755 ", "--from=build ")) for words in copies)
 
 
 def test_nothing_else_reaches_the_build() -> None:
@@ -46,48 +66,71 @@ def test_nothing_else_reaches_the_build() -> None:
 
 
 def test_every_package_is_in_the_image() -> None:
-    sources = {source for sources, _ in copied(stages()[-1]) for source in sources}
+    sources = {source for sources, _ in copied("cpu") for source in sources}
     packages = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
     assert packages | {"weights"} <= sources
 
 
 def test_build_takes_the_steps_of_scripts_install() -> None:
-    build = stages()[1]
+    build = stages()["build"]
     assert [words for name, words in build if name == "RUN"] == ["scripts/install"]
     read = {"pyproject.toml", "requirements.lock", PROJECT["project"]["readme"]}
-    assert read <= {source for sources, _ in copied(build) for source in sources}
+    assert read <= {source for sources, _ in copied("build") for source in sources}
     (argument,) = [words for name, words in build if name == "ARG"]
     assert argument.partition("=")[0] in text("scripts/install")
 
 
-def test_both_stages_work_in_one_folder() -> None:
-    for stage in stages()[1:]:
-        assert ("WORKDIR", TARGET) in stage
-    assert ("COPY", f"--from=build {TARGET}/.venv .venv") in stages()[-1]
-    assert env()["PATH"].split(":")[0] == f"{TARGET}/.venv/bin"
+@EACH
+def test_it_works_in_the_folder_of_the_build(target: str) -> None:
+    assert ("WORKDIR", FOLDER) in stages()["build"]
+    assert last("WORKDIR", target) == FOLDER
+    assert ("COPY", f"--from=build {FOLDER}/.venv .venv") in image(target)
+    assert env(target)["PATH"].split(":")[0] == f"{FOLDER}/.venv/bin"
 
 
-def test_last_stage_has_no_build_tools() -> None:
-    commands = " ".join(words for name, words in stages()[-1] if name == "RUN")
+@EACH
+def test_it_has_no_build_tools(target: str) -> None:
+    commands = " ".join(words for name, words in image(target) if name == "RUN")
     assert not re.search(r"\b(apt|apt-get|pip|gcc|make)\b", commands)
 
 
-def test_it_runs_as_a_user_who_owns_the_cache() -> None:
-    (user,) = [words for name, words in stages()[-1] if name == "RUN"]
-    assert int(last("USER")) > 0
-    name = re.search(rf"useradd --uid {last('USER')} .* (\w+) &&", user)
-    assert name
-    assert f"install -d -o {name[1]} -g {name[1]} {last('VOLUME')}" in user
-    assert last("VOLUME").startswith(f"/home/{name[1]}/")
+@EACH
+def test_it_runs_as_a_user_who_owns_what_outlives_it(target: str) -> None:
+    (made,) = [words for name, words in image(target) if name == "RUN"]
+    assert int(last("USER", target)) > 0
+    user = re.search(rf"useradd --uid {last('USER', target)} .* (\w+) &&", made)
+    assert user
+    owned = re.search(rf"install -d -o {user[1]} -g {user[1]} (.+)", made)
+    assert owned
+    assert set(owned[1].split()) == volumes(target)
+    assert all(folder.startswith(f"/home/{user[1]}/") for folder in volumes(target))
 
 
-def test_variables_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = {name: value for name, value in env().items() if name.startswith("TTS_")}
+def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    (home,) = {str(Path(folder).parent) for folder in volumes()}
+    monkeypatch.setenv("HOME", home)
+    for name, value in env().items():
+        if name.startswith("TTS_"):
+            monkeypatch.setenv(name, value)
+    assert any(Path(Settings().cache).expanduser().is_relative_to(one) for one in volumes())
+
+
+@EACH
+def test_variables_are_settings(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {name: value for name, value in env(target).items() if name.startswith("TTS_")}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     settings = Settings()  # refuses an unknown one
     assert settings.host == "0.0.0.0"
-    assert str(settings.port) == last("EXPOSE") == variables["TTS_PORT"]
+    assert str(settings.port) == last("EXPOSE", target) == variables["TTS_PORT"]
+
+
+def test_a_gpu_is_asked_for_by_its_target_alone() -> None:
+    gpu = {name: value for name, value in env("cuda").items() if name not in env("cpu")}
+    assert gpu == {
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
 
 
 def test_command_is_the_projects() -> None:
