@@ -17,7 +17,7 @@ _UNKNOWN: Final = 0xFFFFFFFF
 
 def pcm(samples: Samples) -> bytes:
     """Return samples ``[N]`` in [-1, 1] as little-endian int16; what lies outside is clipped."""
-    return _int16(samples).astype("<i2").tobytes()
+    return int16(samples).astype("<i2").tobytes()
 
 
 def wav_header(sample_rate_hz: int) -> bytes:
@@ -42,11 +42,11 @@ def wav(samples: Samples, sample_rate_hz: int) -> bytes:
         sample_rate_hz: Samples in a second.
     """
     file = BytesIO()
-    soundfile.write(file, _int16(samples), sample_rate_hz, format="WAV", subtype="PCM_16")
+    soundfile.write(file, int16(samples), sample_rate_hz, format="WAV", subtype="PCM_16")
     return file.getvalue()
 
 
-def _int16(samples: Samples) -> NDArray[np.int16]:
-    """Round to 16 bits: the same for all that is sent, streamed or whole."""
+def int16(samples: Samples) -> NDArray[np.int16]:
+    """Round samples ``[N]`` to 16 bits: the same for all that is sent, streamed or whole."""
     rounded = np.rint(samples * _FULL_SCALE).clip(-_FULL_SCALE, _FULL_SCALE - 1)
     return np.asarray(rounded, np.int16)

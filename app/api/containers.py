@@ -1,0 +1,79 @@
+"""The six formats: samples to the bytes of one file, whole or as they come."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol
+
+from app.api import audio
+from app.api.encoder import Coding, Encoder
+from app.engine.job import Samples
+
+AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+
+MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
+
+_CODINGS: Final[Mapping[AudioFormat, Coding]] = {
+    "mp3": Coding("mp3", "libmp3lame", 128_000),
+    "opus": Coding("ogg", "libopus", 64_000),
+    "aac": Coding("adts", "aac", 96_000),
+    "flac": Coding("flac", "flac", None),
+}
+
+
+class Container(Protocol):
+    """A file that is written while its sound is made; whatever was given before stays valid."""
+
+    def push(self, samples: Samples) -> bytes:
+        """Take samples ``[N]`` in [-1, 1] and return the bytes that are certain; often none."""
+
+    def close(self) -> bytes:
+        """Return what is left; nothing may be pushed after."""
+
+
+def open_container(form: AudioFormat, sample_rate_hz: int) -> Container:
+    """Return an empty file of unknown length.
+
+    Args:
+        form: What it is to be.
+        sample_rate_hz: Samples in a second; mono.
+    """
+    if form in _CODINGS:
+        return Encoder(_CODINGS[form], sample_rate_hz, whole=False)
+    return _Plain(audio.wav_header(sample_rate_hz) if form == "wav" else b"")
+
+
+def contained(samples: Samples, form: AudioFormat, sample_rate_hz: int) -> bytes:
+    """Return a whole file, whose head tells its length where the format has a place for it.
+
+    Args:
+        samples: ``[N]`` in [-1, 1]; what lies outside is clipped.
+        form: What it is to be.
+        sample_rate_hz: Samples in a second; mono.
+    """
+    if form == "wav":
+        return audio.wav(samples, sample_rate_hz)
+    if form == "pcm":
+        return audio.pcm(samples)
+    encoder = Encoder(_CODINGS[form], sample_rate_hz, whole=True)
+    return encoder.push(samples) + encoder.close()
+
+
+class _Plain:
+    """Samples of 16 bits after a head."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def push(self, samples: Samples) -> bytes:
+        head, self._head = self._head, b""
+        return head + audio.pcm(samples)
+
+    def close(self) -> bytes:
+        head, self._head = self._head, b""
+        return head
