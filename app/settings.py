@@ -39,6 +39,14 @@ class Settings(BaseSettings):
     offline: bool = Field(
         False, description="Download nothing: a model must be here or in the cache."
     )
+    voices: str = Field(
+        "~/.cache/valle-serve/voices",
+        min_length=1,
+        description="Folder of uploaded voices; back it up, nothing brings it back.",
+    )
+    max_voices: int = Field(
+        100, ge=0, description="Voices that may be uploaded with one key; 0 takes no uploads."
+    )
     presets: str = Field(
         "",
         description="JSON file, or folder of such files, with presets beside the built-in ones; "
