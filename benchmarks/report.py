@@ -1,0 +1,78 @@
+"""What a measurement says: one table on stdout, gates below it, the same as JSON."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One figure that was asked for.
+
+    Attributes:
+        what: In words.
+        figure: What was measured.
+        asked: The bound, in words.
+        holds: Whether the figure is within it.
+    """
+
+    what: str
+    figure: float
+    asked: str
+    holds: bool
+
+
+def machine() -> dict[str, Any]:
+    """Return where and when; with the load, as figures of a busy machine mean little."""
+    return {
+        "machine": platform.processor() or platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+    }
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print rows that have the same columns."""
+    columns = list(rows[0])
+    print("| " + " | ".join(columns) + " |")
+    print("| " + " | ".join("---" for _ in columns) + " |")
+    for row in rows:
+        print("| " + " | ".join(_shown(row[column]) for column in columns) + " |")
+
+
+def conclude(rows: Sequence[Row], gates: Sequence[Gate], out: Path | None, started: Row) -> int:
+    """Print what was measured and write it.
+
+    Args:
+        rows: The table.
+        gates: What was asked for.
+        out: JSON file; None writes none.
+        started: `machine` of before the measurement, with the load it had then.
+
+    Returns:
+        An exit status: 1 where a gate does not hold.
+    """
+    print_table(rows)
+    print()
+    for gate in gates:
+        verdict = "holds" if gate.holds else "DOES NOT HOLD"
+        print(f"{gate.what}: {_shown(gate.figure)}, asked {gate.asked}: {verdict}")
+    if out is not None:
+        report = {**started, "rows": [*rows], "gates": [asdict(gate) for gate in gates]}
+        out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    return int(not all(gate.holds for gate in gates))
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
