@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
 from app.engine.errors import (
     DeadlineExceeded,
+    Forbidden,
     GenerationFailed,
     InvalidRequest,
     ReaderStalled,
@@ -23,6 +24,7 @@ from app.engine.errors import (
     UnknownModel,
     UnknownSpeech,
     UnknownVoice,
+    VoiceExists,
 )
 
 STATUS: Mapping[type[SpeechError], int] = {
@@ -30,6 +32,8 @@ STATUS: Mapping[type[SpeechError], int] = {
     UnknownVoice: 404,
     UnknownModel: 404,
     UnknownSpeech: 404,
+    VoiceExists: 409,
+    Forbidden: 403,
     Unavailable: 503,
     DeadlineExceeded: 504,
     ReaderStalled: 504,

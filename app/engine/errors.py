@@ -5,6 +5,10 @@ SpeechError
 ├── UnknownVoice        no voice of that name
 ├── UnknownModel        another model than the loaded one
 ├── UnknownSpeech       no response of that id is kept
+├── VoiceExists         the name of a new voice is not free
+├── Forbidden           the caller may not do that
+│   ├── VoiceLimit      no more voices are taken
+│   └── VoiceProtected  the voice is not the caller's to delete
 ├── Unavailable         nothing wrong with the request: come back in `retry_after_s`
 │   ├── EngineBusy      the queue is full
 │   └── EngineNotReady  loading, draining, stopped or failed
@@ -60,6 +64,33 @@ class UnknownSpeech(SpeechError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, param="id")
+
+
+class VoiceExists(SpeechError):
+    """There is a voice of that name already."""
+
+    code = "voice_exists"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="name")
+
+
+class Forbidden(SpeechError):
+    """The caller may not do that, whenever it is asked."""
+
+    code = "forbidden"
+
+
+class VoiceLimit(Forbidden):
+    """As many voices were uploaded as may be."""
+
+    code = "voice_limit"
+
+
+class VoiceProtected(Forbidden):
+    """The voice may be used but not deleted by who asks."""
+
+    code = "voice_protected"
 
 
 class Unavailable(SpeechError):
