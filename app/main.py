@@ -6,6 +6,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -20,6 +21,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
 from app.preset_files import read_presets
 from app.settings import Settings
+from app.voice_store import VoiceStore
 from samplers.presets import Presets
 
 
@@ -41,6 +43,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
         presets=presets,
+        uploads=VoiceStore(Path(settings.voices), max_voices=settings.max_voices),
         cache=settings.cache,
         offline=settings.offline,
     )

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from app.engine.engine import SpeechEngine
-from app.engine.errors import InvalidRequest, UnknownVoice
+from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, SpokenUtterance, Timings
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
+from app.engine.voices import Voices
 from models.voice import BuiltinVoices
 
 SAMPLE_RATE_HZ = 24_000
@@ -29,7 +30,7 @@ class FakeSpeaking:
     def __init__(self, chunk_s: float = 0.0) -> None:
         self._chunk = np.linspace(-0.5, 0.5, round(chunk_s * SAMPLE_RATE_HZ), dtype=np.float32)
         self.info = ModelInfo("fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",))
-        self.voices = BuiltinVoices(Path("/nonexistent"))
+        self.voices = Voices(BuiltinVoices(Path("/nonexistent")))
         self.spoken: list[str] = []
         self.frames_made: dict[str, int] = {}
         self._steps = threading.Semaphore(0)
@@ -49,9 +50,8 @@ class FakeSpeaking:
             raise RuntimeError("unreadable on purpose")
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")
-        if job.voice is not None and job.voice not in self.voices:
-            raise UnknownVoice(f"there is no voice {job.voice!r}")
-        return Plan(job, job.params, job.params.seed or 7, self.voices.default, "en", (), 0.0)
+        voice = self.voices.speaker(job.voice, job.owner)
+        return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         job = plan.job

@@ -25,7 +25,7 @@ from app.engine.runner import Runner
 from app.engine.speaking import ModelInfo, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.ticket import SpeechStream, Ticket
-from models.voice import BuiltinVoices
+from app.engine.voices import Voices
 from samplers.params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class SpeechEngine:
         return self._loaded().info
 
     @property
-    def voices(self) -> BuiltinVoices:
+    def voices(self) -> Voices:
         """Who the model can speak as.
 
         Raises:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.voices import Voices
 from models.text import Utterance
-from models.voice import BuiltinVoices, Voice
+from models.voice import Voice
 from samplers.params import SamplingParams
 
 OnProgress = Callable[[Progress], bool]
@@ -68,7 +69,7 @@ class Speaking(Protocol):
         """What the outside may know of it."""
 
     @property
-    def voices(self) -> BuiltinVoices:
+    def voices(self) -> Voices:
         """Who it can speak as."""
 
     def plan(self, job: SpeechJob) -> Plan:

@@ -13,7 +13,7 @@ from typing import Literal, Self
 import numpy as np
 import torch
 
-from app.engine.errors import InvalidRequest, UnknownVoice
+from app.engine.errors import InvalidRequest
 from app.engine.finer import nar_plan
 from app.engine.job import AudioChunk, Progress, SpeechJob, Timings
 from app.engine.masked import choose_level_0
@@ -22,14 +22,16 @@ from app.engine.run import Run
 from app.engine.sound import UtteranceSound
 from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
 from app.engine.stream import Joiner
+from app.engine.voices import Voices
 from app.engine.windows import check_windows
+from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.hub import CACHE
 from models.prefix_cache import PrefixCache
 from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
 from models.text import FrontEnd, TextError, Utterance
-from models.voice import BuiltinVoices, PromptCodes, Voice
+from models.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
 from samplers.presets import PRESETS, Presets, UnknownPreset
@@ -45,6 +47,7 @@ class Synthesizer:
         *,
         max_text_chars: int,
         presets: Presets = PRESETS,
+        uploads: VoiceStore | None = None,
     ) -> None:
         """Take a loaded model.
 
@@ -53,6 +56,7 @@ class Synthesizer:
             device: Where the model is.
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
+            uploads: Where uploaded voices lie; None: there are none.
 
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
@@ -63,10 +67,14 @@ class Synthesizer:
         config = speech.model.config
         try:
             self._front_end = FrontEnd(config)
-            self.voices = BuiltinVoices(speech.folder / "voices")
+            builtin = BuiltinVoices(speech.folder / "voices")
             resolve(SamplingParams(), config.preset, presets)
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
+        heard_s = config.max_prompt_frames / speech.codec.config.frame_rate_hz
+        self.voices = Voices(
+            builtin, uploads, prompt_s=min(heard_s, MAX_AUDIO_S), languages=config.languages
+        )
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
         self._prefixes = PrefixCache(speech.model)
         self._silent = silent_codes(speech.codec)
@@ -96,6 +104,7 @@ class Synthesizer:
         threads: int,
         max_text_chars: int,
         presets: Presets = PRESETS,
+        uploads: VoiceStore | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
     ) -> Self:
@@ -109,6 +118,7 @@ class Synthesizer:
             threads: Of one step.
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
+            uploads: Where uploaded voices lie; None: there are none.
             cache: Folder of what was downloaded.
             offline: Whether the network is out of bounds.
 
@@ -122,7 +132,7 @@ class Synthesizer:
         )
         if weights == "int8" and place.type == "cpu":
             quantize_linears(speech.model)
-        return cls(speech, place, max_text_chars=max_text_chars, presets=presets)
+        return cls(speech, place, max_text_chars=max_text_chars, presets=presets, uploads=uploads)
 
     def plan(self, job: SpeechJob) -> Plan:
         """Fill in what was left open, read the text, and refuse what cannot be spoken.
@@ -140,7 +150,7 @@ class Synthesizer:
                 f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
                 param="input",
             )
-        voice = self._voice(job.voice)
+        voice = self.voices.speaker(job.voice, job.owner)
         language = job.language or voice.language
         if language not in self.info.languages:
             spoken = ", ".join(self.info.languages)
@@ -280,14 +290,6 @@ class Synthesizer:
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
-
-    def _voice(self, name: str | None) -> Voice:
-        if name is None:
-            return self.voices.default
-        if name not in self.voices:
-            names = ", ".join(voice.name for voice in self.voices)
-            raise UnknownVoice(f"there is no voice {name!r}; there are: {names}")
-        return self.voices[name]
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
