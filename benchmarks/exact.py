@@ -13,7 +13,7 @@ import asyncio
 import random
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -114,8 +114,8 @@ async def one_by_one(speak: Speak, wanted: Sequence[Request]) -> list[Print]:
 async def among_others(speak: Speak, wanted: Sequence[Request]) -> list[Print]:
     """Speak requests together, always eight at a time; others fill in at the end."""
     found = dict[int, Print]()
-    others = [Request(one.text, OTHERS_SEED + number, one.preset) for number, one in enumerate(wanted, 1)]
-    waiting = iter([*enumerate(wanted), *((-1, other) for other in others[:OTHERS])])
+    others = [replace(one, seed=OTHERS_SEED + one.seed) for one in wanted[:OTHERS]]
+    waiting = iter([*enumerate(wanted), *((-1, other) for other in others)])
 
     async def client() -> None:
         for number, request in waiting:
@@ -159,7 +159,7 @@ async def measure(url: str, wanted: Sequence[Request]) -> list[dict[str, Any]]:
             f"while {OTHERS} others leave": lambda: while_others_leave(listener, wanted),
         }
         rows = []
-        for manner, speak in tqdm(manners.items()):
+        for manner, speak in tqdm(manners.items(), disable=None):
             pairs = list(zip(first, await speak(), strict=True))
             rows.append({
                 "manner": manner,

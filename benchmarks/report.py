@@ -51,7 +51,13 @@ def print_table(rows: Sequence[Row]) -> None:
         print("| " + " | ".join(_shown(row[column]) for column in columns) + " |")
 
 
-def conclude(rows: Sequence[Row], gates: Sequence[Gate], out: Path | None, started: Row) -> int:
+def conclude(
+    rows: Sequence[Row],
+    gates: Sequence[Gate],
+    out: Path | None,
+    started: Row,
+    series: Row | None = None,
+) -> int:
     """Print what was measured and write it.
 
     Args:
@@ -59,6 +65,7 @@ def conclude(rows: Sequence[Row], gates: Sequence[Gate], out: Path | None, start
         gates: What was asked for.
         out: JSON file; None writes none.
         started: `machine` of before the measurement, with the load it had then.
+        series: What only the file has, by name.
 
     Returns:
         An exit status: 1 where a gate does not hold.
@@ -70,6 +77,7 @@ def conclude(rows: Sequence[Row], gates: Sequence[Gate], out: Path | None, start
         print(f"{gate.what}: {_shown(gate.figure)}, asked {gate.asked}: {verdict}")
     if out is not None:
         report = {**started, "rows": [*rows], "gates": [asdict(gate) for gate in gates]}
+        report |= series or {}
         out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return int(not all(gate.holds for gate in gates))
 
