@@ -1,0 +1,73 @@
+"""How a speech is delivered: how loud and how fast. Codes and words are settled before."""
+
+from typing import Protocol
+
+import numpy as np
+
+from app.api.loudness import Leveller, Limiter, amplified, gain_db
+from app.api.tempo import Tempo
+from app.engine.job import Samples
+
+
+class _Stage(Protocol):
+    def push(self, samples: Samples) -> Samples: ...
+
+    def close(self) -> Samples: ...
+
+
+class Delivery:
+    """Shapes samples as they come; those of plain speed and no wanted loudness stay as they are.
+
+    For one thread at a time; it takes milliseconds, so not the event loop's.
+    """
+
+    def __init__(self, sample_rate_hz: int, *, speed: float, loudness_lufs: float | None) -> None:
+        """Begin before the first sample.
+
+        Args:
+            sample_rate_hz: Samples in a second.
+            speed: 1 is as it was spoken.
+            loudness_lufs: None is as it was spoken.
+        """
+        self._stages: list[_Stage] = []
+        if speed != 1:
+            self._stages.append(Tempo(speed, sample_rate_hz))
+        if loudness_lufs is not None:
+            self._stages += [Leveller(loudness_lufs, sample_rate_hz), Limiter(sample_rate_hz)]
+
+    def push(self, samples: Samples) -> Samples:
+        """Take samples ``[n]`` and return those ``[m]`` that are certain."""
+        for stage in self._stages:
+            samples = stage.push(samples)
+        return samples
+
+    def close(self) -> Samples:
+        """Return the rest ``[m]``; nothing may be pushed after."""
+        samples = np.zeros(0, np.float32)
+        for stage in self._stages:
+            samples = _last(stage, samples)
+        return samples
+
+
+def delivered(
+    samples: Samples, sample_rate_hz: int, *, speed: float, loudness_lufs: float | None
+) -> Samples:
+    """Return a whole speech ``[N]`` as it is delivered: under one gain, for all of it is known.
+
+    Args:
+        samples: As they were spoken.
+        sample_rate_hz: Samples in a second.
+        speed: 1 is as it was spoken.
+        loudness_lufs: None is as it was spoken.
+    """
+    if speed != 1:
+        samples = _last(Tempo(speed, sample_rate_hz), samples)
+    if loudness_lufs is not None:
+        gain = gain_db(samples, sample_rate_hz, loudness_lufs) or 0.0
+        samples = _last(Limiter(sample_rate_hz), amplified(samples, gain))
+    return samples
+
+
+def _last(stage: _Stage, samples: Samples) -> Samples:
+    """Return what a stage makes of samples and of all that it still holds."""
+    return np.concatenate([stage.push(samples), stage.close()])
