@@ -69,8 +69,8 @@ class VoiceStore:
         if not self._folder.is_dir():
             return []
         names = sorted(path.name for path in self._folder.iterdir() if path.is_dir())
-        keys = [name.removeprefix("key-") for name in names if name.startswith("key-")]
-        return [EVERYBODY, *keys] if "everybody" in names else keys
+        owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
+        return [EVERYBODY, *owners] if "everybody" in names else owners
 
     def of(self, owner: str) -> list[Voice]:
         """Return an owner's voices, by name."""
@@ -169,13 +169,13 @@ class VoiceStore:
         """Return where an owner's voices lie.
 
         Raises:
-            ValueError: It is no id of a key.
+            ValueError: It is no name of an owner.
         """
         if owner == EVERYBODY:
             return self._folder / "everybody"
         if not _OWNER.fullmatch(owner):
-            raise ValueError("an owner is a short id of letters, digits, _ and -")
-        return self._folder / f"key-{owner}"
+            raise ValueError("an owner has letters, digits, _ and - only")
+        return self._folder / f"owner-{owner}"
 
     @contextmanager
     def _locked(self, owner: str) -> Iterator[Path]:
