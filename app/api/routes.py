@@ -1,5 +1,6 @@
 """What can be asked for: voices and models. Nothing here blocks."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -20,8 +21,10 @@ list_router = APIRouter(tags=["speech"])
 
 
 @list_router.get("/v1/audio/voices", responses=NOT_READY)
-async def voices(engine: EngineDep) -> VoiceList:
-    """List the voices."""
+async def voices(request: Request, engine: EngineDep) -> VoiceList:
+    """List the voices: the model's, and those that were uploaded for everybody or with this key."""
+    owner: str = getattr(request.state, "owner", "")
+    heard = await asyncio.to_thread(engine.voices.of, owner)
     items = [
         VoiceItem(
             id=voice.name,
@@ -29,7 +32,7 @@ async def voices(engine: EngineDep) -> VoiceList:
             language=voice.language,
             description=voice.description,
         )
-        for voice in engine.voices
+        for voice in heard
     ]
     return VoiceList(voices=items)
 
