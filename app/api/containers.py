@@ -36,15 +36,17 @@ class Container(Protocol):
         """Return what is left; nothing may be pushed after."""
 
 
-def open_container(form: AudioFormat, sample_rate_hz: int) -> Container:
+def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = False) -> Container:
     """Return an empty file of unknown length.
 
     Args:
         form: What it is to be.
         sample_rate_hz: Samples in a second; mono.
+        whole: Whether a compressed one comes as a whole when it is closed, its head telling its
+            length where the format has a place for it.
     """
     if form in _CODINGS:
-        return Encoder(_CODINGS[form], sample_rate_hz, whole=False)
+        return Encoder(_CODINGS[form], sample_rate_hz, whole=whole)
     return _Plain(audio.wav_header(sample_rate_hz) if form == "wav" else b"")
 
 
@@ -60,7 +62,7 @@ def contained(samples: Samples, form: AudioFormat, sample_rate_hz: int) -> bytes
         return audio.wav(samples, sample_rate_hz)
     if form == "pcm":
         return audio.pcm(samples)
-    encoder = Encoder(_CODINGS[form], sample_rate_hz, whole=True)
+    encoder = open_container(form, sample_rate_hz, whole=True)
     return encoder.push(samples) + encoder.close()
 
 
