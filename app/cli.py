@@ -13,6 +13,7 @@ from pydantic_settings import CliApp, CliSubCommand, SettingsError
 from app.commands.calibrate import Calibrate
 from app.commands.doctor import Doctor
 from app.commands.errors import MISUSED, CommandError
+from app.commands.keys import Keys
 from app.commands.models import Models
 from app.commands.serve import Serve
 from app.commands.speak import Speak
@@ -32,6 +33,7 @@ class ValleServe(BaseModel):
     models: CliSubCommand[Models] = Field(
         description="Look at checkpoints, fetch and convert them."
     )
+    keys: CliSubCommand[Keys] = Field(description="Make keys for those who may use a service.")
     doctor: CliSubCommand[Doctor] = Field(description="Check that this machine can speak.")
 
     def cli_cmd(self) -> None:

@@ -11,12 +11,21 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from app.api import errors
+from app.api.access import AccessLog
+from app.api.admission import Admission
+from app.api.bodies import BodyLimits
+from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
 from app.api.health import health_router
+from app.api.http_metrics import HttpMetrics
+from app.api.keys import Keyring
 from app.api.live import LiveSessions, live_router
+from app.api.metrics import metrics_router
+from app.api.origins import CrossOrigin, Origins
 from app.api.recent import RecentSpeeches
 from app.api.request_id import RequestIdMiddleware
 from app.api.routes import list_router
 from app.api.speech import speech_router
+from app.api.voices import UploadPlaces, voices_router
 from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
 from app.preset_files import read_presets
@@ -73,6 +82,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
     Raises:
         PresetError: The files of presets are not valid.
+        KeyringError: The keys cannot be read.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
@@ -96,11 +106,47 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.engine = engine
     app.state.settings = settings
     app.state.live_sessions = LiveSessions(settings.max_sessions)
-    app.state.recent = RecentSpeeches(settings.keep)
-    app.add_middleware(RequestIdMiddleware)
+    app.state.uploads = UploadPlaces()
+    app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
+    guard(app, settings)
     errors.install(app)
     app.include_router(live_router)  # its path looks like the id of a speech
-    app.include_router(speech_router)
-    app.include_router(list_router)
+    for router in (speech_router, list_router, voices_router):
+        app.include_router(router, responses=GATE_ANSWERS, dependencies=[SENDS_KEY])
     app.include_router(health_router)
+    if settings.metrics != "off":
+        app.include_router(metrics_router)
     return app
+
+
+def guard(app: FastAPI, settings: Settings) -> None:
+    """Put before an application's routes what every request passes, the last added first.
+
+    Raises:
+        KeyringError: The keys cannot be read.
+    """
+    state = app.state
+    state.admission = admission = Admission(
+        settings.rate_per_minute, settings.max_concurrent_per_key
+    )
+    state.http_metrics = metrics = HttpMetrics()
+    metrics.working.set_function(lambda: admission.working)
+    metrics.sessions.set_function(lambda: state.live_sessions.open)
+    origins = Origins(settings.origins)
+    app.add_middleware(
+        BodyLimits,
+        max_body_bytes=settings.max_body_bytes,
+        max_upload_bytes=settings.max_upload_bytes,
+        timeout_s=settings.body_timeout_s,
+    )
+    app.add_middleware(
+        Gate,
+        keyring=Keyring.of(settings),
+        origins=origins,
+        admission=admission,
+        open_metrics=settings.metrics == "open",
+    )
+    if origins.named:
+        app.add_middleware(CrossOrigin, origins=origins)
+    app.add_middleware(AccessLog, metrics=metrics)
+    app.add_middleware(RequestIdMiddleware)

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from app.api.admission import TooManyRequests
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
 from app.engine.errors import (
     DeadlineExceeded,
@@ -35,6 +36,7 @@ STATUS: Mapping[type[SpeechError], int] = {
     VoiceExists: 409,
     Forbidden: 403,
     Unavailable: 503,
+    TooManyRequests: 429,
     DeadlineExceeded: 504,
     ReaderStalled: 504,
     GenerationFailed: 500,
@@ -43,6 +45,7 @@ STATUS: Mapping[type[SpeechError], int] = {
 _CODES = {
     404: "not_found",
     405: "method_not_allowed",
+    408: "body_timeout",
     413: "body_too_large",
     415: "unsupported_media_type",
 }

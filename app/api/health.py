@@ -1,6 +1,6 @@
 """How the service is, for whoever restarts it or sends it requests. Nothing here blocks."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from app.api.answers import NOT_READY, error_answers
 from app.api.routes import EngineDep
@@ -24,12 +24,14 @@ async def health(engine: EngineDep) -> Health:
         decoder=info.decoder if info else None,
         queued=status.queued,
         running=status.running,
+        heartbeat_age_s=round(status.beat_age_s, 3),
     )
 
 
 @health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
-async def ready(engine: EngineDep) -> Ready:
+async def ready(request: Request, engine: EngineDep) -> Ready:
     """Tell whether requests are taken; 503 with what it waits for."""
+    request.app.state.admission.check_open()
     engine.check_ready()
     return Ready(model=engine.info.name)

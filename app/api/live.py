@@ -1,8 +1,9 @@
-"""The WebSocket `/v1/audio/speech/stream`: who may open one."""
+"""The WebSocket `/v1/audio/speech/stream`: who may open one of those who may come in."""
 
 from fastapi import APIRouter, WebSocket
 from starlette.responses import JSONResponse
 
+from app.api.admission import Admission
 from app.api.errors import error_response, speech_error_response
 from app.api.live_session import LiveSession
 from app.api.messages import PROTOCOL
@@ -27,7 +28,7 @@ async def live_speech(websocket: WebSocket) -> None:
     state = websocket.app.state
     settings: Settings = state.settings
     sessions: LiveSessions = state.live_sessions
-    refusal = _refusal(websocket, state.engine, settings, sessions)
+    refusal = _refusal(websocket, state.engine, sessions)
     if refusal is not None:
         await websocket.send_denial_response(refusal)
         return
@@ -35,25 +36,22 @@ async def live_speech(websocket: WebSocket) -> None:
     try:
         offered = PROTOCOL in websocket.scope["subprotocols"]
         await websocket.accept(PROTOCOL if offered else None)
-        await LiveSession(websocket, state.engine, state.recent, settings).run()
+        admission: Admission = state.admission
+        await LiveSession(websocket, state.engine, state.recent, admission, settings).run()
     finally:
         sessions.open -= 1
 
 
 def _refusal(
-    websocket: WebSocket, engine: SpeechEngine, settings: Settings, sessions: LiveSessions
+    websocket: WebSocket, engine: SpeechEngine, sessions: LiveSessions
 ) -> JSONResponse | None:
-    """Return why a client may open no session, as the answer to its handshake.
-
-    Whoever asks for keys asks here: a browser can send one only as a further subprotocol.
-    """
-    if not _origin_allowed(websocket, settings.origins):
-        return error_response(403, "this origin is not allowed", param="origin", code="origin")
+    """Return why a client may open no session, as the answer to its handshake."""
     offered = websocket.scope["subprotocols"]
     if offered and PROTOCOL not in offered:
         message = f"the subprotocol here is {PROTOCOL}"
         return error_response(422, message, param="sec-websocket-protocol", code="subprotocol")
     try:
+        websocket.app.state.admission.check_open()
         engine.check_ready()
     except SpeechError as error:
         return speech_error_response(error)
@@ -62,15 +60,3 @@ def _refusal(
         headers = {"Retry-After": "5"}
         return error_response(503, message, code="too_many_sessions", headers=headers)
     return None
-
-
-def _origin_allowed(websocket: WebSocket, origins: str) -> bool:
-    """Tell whether a browser's page may connect: browsers say where it is from, and only they.
-
-    Pages of this very host may, and those that the operator names.
-    """
-    allowed = {origin.strip() for origin in origins.split(",")}
-    origin = websocket.headers.get("origin")
-    if origin is None or "*" in allowed or origin in allowed:
-        return True
-    return origin.partition("://")[2] == websocket.headers.get("host")

@@ -1,13 +1,16 @@
 """A live session: one WebSocket, and the responses that are spoken over it one after the other."""
 
 import asyncio
+from contextlib import ExitStack
 from time import monotonic
 from uuid import uuid4
 
 from pydantic import ValidationError
 from starlette.websockets import WebSocket
 
+from app.api.admission import Admission
 from app.api.errors import error_detail, speech_error_detail, validation_error_detail
+from app.api.gate import asker
 from app.api.live_response import LiveResponse
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (
@@ -41,6 +44,7 @@ class LiveSession:
         websocket: WebSocket,
         engine: SpeechEngine,
         recent: RecentSpeeches,
+        admission: Admission,
         settings: Settings,
     ) -> None:
         """Take an accepted WebSocket.
@@ -49,10 +53,11 @@ class LiveSession:
             websocket: Of the client.
             engine: What speaks.
             recent: Where what becomes of responses is kept.
+            admission: Whether its client may have one more response.
             settings: The limits.
         """
         self._websocket, self._engine, self._recent = websocket, engine, recent
-        self._settings = settings
+        self._admission, self._settings = admission, settings
         self._socket = LiveSocket(websocket, settings.stall_timeout_s)
         self._response: LiveResponse | None = None
         self._active_s = monotonic()
@@ -185,15 +190,21 @@ class LiveSession:
             return
         check_model(wanted.model, self._engine.info.name)
         self._engine.check_ready()
-        job = wanted.job_of("", uuid4().hex)
-        await self._socket.message(ResponseCreated(response_id=job.id))
-        speech = GrowingSpeech(
-            self._engine,
-            job,
-            max_text_chars=self._settings.max_text_chars,
-            busy_timeout_s=self._settings.request_timeout_s,
-        )
-        self._response = LiveResponse(self._socket, job, speech, self._recent)
+        who = asker(self._websocket)
+        await self._admission.count(who)
+        with ExitStack() as work:
+            work.enter_context(self._admission.work(who))
+            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner)
+            await self._socket.message(ResponseCreated(response_id=job.id))
+            speech = GrowingSpeech(
+                self._engine,
+                job,
+                max_text_chars=self._settings.max_text_chars,
+                busy_timeout_s=self._settings.request_timeout_s,
+            )
+            self._response = LiveResponse(self._socket, job, speech, self._recent)
+            at_work = work.pop_all()
+        self._response.speaking.add_done_callback(lambda _: at_work.close())
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
         """Tell what was refused.

@@ -1,8 +1,10 @@
 """What became of the latest requests, for those who want to know more than fits in headers.
 
-Kept in memory and bounded; touched on the event loop alone. Never logged: it holds texts.
+Kept in memory and bounded; touched on the event loop alone. Its texts are in no log, unless the
+operator asks for them.
 """
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,8 @@ from app.engine.job import (
 from app.engine.speaking import Plan
 from samplers.params import SamplingParams
 from samplers.trace import entries
+
+log = logging.getLogger(__name__)
 
 
 class RequestReport(BaseModel):
@@ -101,13 +105,20 @@ class Failure:
 class RecentSpeeches:
     """The last few jobs with their results."""
 
-    def __init__(self, limit: int) -> None:
-        """Keep at most ``limit``; 0 keeps none."""
-        self._limit = limit
+    def __init__(self, limit: int, *, log_text: bool = False) -> None:
+        """Keep none yet.
+
+        Args:
+            limit: How many are kept; 0 keeps none.
+            log_text: Whether what was said is also written to the log.
+        """
+        self._limit, self._log_text = limit, log_text
         self._kept: OrderedDict[str, tuple[SpeechJob, SpeechResult | Failure]] = OrderedDict()
 
     def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
         """Remember a job, and forget the oldest if there are too many."""
+        if self._log_text:
+            log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)

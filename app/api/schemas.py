@@ -163,6 +163,7 @@ class Health(BaseModel):
     decoder: str | None = Field(description="What makes sound of codes: codec or vocos.")
     queued: int = Field(description="Requests that wait.")
     running: int = Field(description="Requests that are being spoken.")
+    heartbeat_age_s: float = Field(description="Seconds since the engine's worker last moved.")
 
 
 class Ready(BaseModel):

@@ -1,8 +1,7 @@
 """`valle-serve serve`: speech over HTTP until interrupted."""
 
-import logging
-import math
-
+from app import logs
+from app.commands.errors import CommandError
 from app.settings import Settings
 
 
@@ -10,20 +9,18 @@ class Serve(Settings):
     """Serve speech over HTTP."""
 
     def cli_cmd(self) -> None:
-        """Serve until interrupted."""
-        import uvicorn
+        """Serve until interrupted.
 
+        Raises:
+            CommandError: The keys cannot be read.
+        """
+        from app.api.keys import KeyringError
         from app.main import create_app
+        from app.server import serve
 
-        logging.basicConfig(
-            level=self.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )
-        uvicorn.run(
-            create_app(self),
-            host=self.host,
-            port=self.port,
-            log_level=self.log_level,
-            server_header=False,
-            ws_max_size=self.max_body_bytes,
-            timeout_graceful_shutdown=math.ceil(self.drain_timeout_s),
-        )
+        logs.configure(self.log_level, self.log_format)
+        try:
+            app = create_app(self)
+        except KeyringError as error:
+            raise CommandError(str(error)) from error
+        serve(app, self)

@@ -1,0 +1,98 @@
+"""What is known of every request once it is over: a line in the log, and what is counted."""
+
+import logging
+from time import perf_counter
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.http_metrics import HttpMetrics
+
+log = logging.getLogger(__name__)
+
+_LONGEST_PATH = 200
+_SWITCHED = 101  # a WebSocket that was opened
+_BROKEN = 500
+_LEFT = 499  # nginx's word for a client that left before its answer
+
+
+class AccessLog:
+    """Writes a line and counts, once a request is over."""
+
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
+        """Stand before an application.
+
+        Args:
+            app: What is behind.
+            metrics: Where it is counted.
+        """
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send)
+        began_s = perf_counter()
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception:
+            answer.status = answer.status or _BROKEN
+            raise
+        finally:
+            self._account(scope, answer, perf_counter() - began_s)
+
+    def _account(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+        connection = HTTPConnection(scope)
+        status = answer.status or _LEFT
+        method = scope.get("method", "WS")
+        path, milliseconds = scope["path"][:_LONGEST_PATH], round(1000 * seconds, 1)
+        who = {
+            "owner": connection.state.owner,
+            "client": connection.client.host if connection.client else "",
+            "client_request_id": connection.state.client_id,
+        }
+        known = "".join(f", {name} {value}" for name, value in who.items() if value)
+        cut = "" if answer.whole else " and cut"
+        log.info(
+            "%s %s %d in %.1f ms, %d bytes%s%s",
+            *(method, path, status, milliseconds, answer.bytes, cut, known),
+            extra={
+                "method": method,
+                "path": path,
+                "status": status,
+                "ms": milliseconds,
+                "bytes": answer.bytes,
+                "whole": answer.whole,
+                **who,
+            },
+        )
+        route = getattr(scope.get("route"), "path", None)
+        self._metrics.count(method, route, status, seconds)
+
+
+class _Answer:
+    """What went out: its status, how many bytes of body, and whether to its end."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+        self.bytes = 0
+        self.whole = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        await self._send(message)
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                self.status = message["status"]
+            case "http.response.body" | "websocket.http.response.body":
+                self.bytes += len(message.get("body", b""))
+                self.whole = not message.get("more_body", False)
+            case "websocket.accept":
+                self.status = _SWITCHED
+            case "websocket.send":
+                self.bytes += len(message.get("bytes") or message.get("text") or "")
+            case "websocket.close":
+                self.whole = True

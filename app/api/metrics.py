@@ -1,0 +1,20 @@
+"""What is counted, as Prometheus reads it."""
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+metrics_router = APIRouter(tags=["health"])
+
+
+@metrics_router.get(
+    "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
+)
+async def metrics(request: Request) -> Response:
+    """Tell what was counted since the start: the engine's work, requests, the process."""
+    state = request.app.state
+    both = CollectorRegistry()
+    both.register(state.engine.metrics.registry)
+    both.register(state.http_metrics.registry)
+    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(both), media_type=media_type)
