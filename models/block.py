@@ -39,6 +39,8 @@ class Attention(nn.Module):
         # rotate half: (a, b) -> (a cos - b sin, b cos + a sin)
         swapped = rotated.roll(self.head_dim // 2, -1)
         rotated = rotated * cos.unsqueeze(-2) + swapped * sin.unsqueeze(-2)
+        if x.dtype == torch.bfloat16:  # where autocast chose it for the product alone, x is not
+            rotated = rotated.to(x.dtype)
         queries, keys = rotated.split([self.heads, self.kv_heads], -2)
         return queries, keys, values
 
@@ -48,14 +50,33 @@ class Attention(nn.Module):
         So do queries and keys alike: their products are those of `project`.
 
         Args:
-            x: ``[>= S, D]`` float32 or float64; rows past S are padding and fall away.
+            x: ``[>= S, D]`` float32, float64 or bfloat16, which is turned in float32; rows past S
+                are padding and fall away.
             turns: ``[S, 1, head_dim / 2]`` complex, of each position.
         """
         qkv = self.qkv(x)[: len(turns)].view(len(turns), -1, self.head_dim)
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
+        if narrow := qkv.dtype == torch.bfloat16:
+            rotated = rotated.float()
         turned = torch.complex(*rotated.chunk(2, -1)).mul_(turns)
         pairs = torch.view_as_real(turned).flatten(2)
+        if narrow:
+            pairs = pairs.to(torch.bfloat16)
         queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
+        return queries, keys, values
+
+    def project_paired(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `project_turned`, without complex numbers, which compilers do not know.
+
+        Args:
+            x: ``[S, D]``.
+            turns: ``[S, 1, head_dim / 2, 2]`` float32, cosine and sine of each position.
+        """
+        qkv = self.qkv(x).view(len(turns), -1, self.head_dim)
+        rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
+        (a, b), (cos, sin) = rotated.chunk(2, -1), turns.unbind(-1)
+        pairs = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(2)
+        queries, keys = torch.split(pairs.to(qkv.dtype), [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
@@ -113,6 +134,27 @@ class Attention(nn.Module):
         ]
         return torch.cat(attended).flatten(1)
 
+    def attend_together(
+        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor
+    ) -> Tensor:
+        """Attend from one new row of each of several slots, in shapes that do not say how long.
+
+        One call for all slots: what stands past a slot's length is read, and counts nothing as
+        long as it is finite.
+
+        Args:
+            queries: ``[B, heads, head_dim]``.
+            keys: ``[B, kv_heads, T, head_dim]``.
+            values: ``[B, kv_heads, T, head_dim]``.
+            bias: ``[B, 1, 1, T]`` of their dtype: 0 where a slot holds something, else -inf.
+
+        Returns:
+            ``[B, D]``.
+        """
+        folded = queries.view(len(queries), self.kv_heads, -1, self.head_dim)
+        bias = bias.expand(*folded.shape[:3], -1)
+        return F.scaled_dot_product_attention(folded, keys, values, attn_mask=bias).flatten(1)
+
 
 class FeedForward(nn.Module):
     """``down(act(gate x) * up x)``; one matrix for gate and up."""
@@ -146,7 +188,7 @@ class RmsNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or not x.is_cpu:
             return super().forward(x)
         # sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(D eps)) / sqrt(D)
         lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -21,7 +21,9 @@ from models.attention import look
 from models.block import Block, RmsNorm
 from models.cache import KVCache
 from models.config import ModelConfig
+from models.fixed_step import FixedStep, storable
 from models.padding import pad_rows
+from models.step_graphs import StepGraphs
 from samplers.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
@@ -40,6 +42,7 @@ class Transformer(nn.Module):
         blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.blocks = cast("Sequence[Block]", blocks)
         self.norm = RmsNorm(config.width, config.norm_eps)
+        self._graphs: StepGraphs | None = None
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
@@ -68,6 +71,22 @@ class Transformer(nn.Module):
         for block in self.blocks:
             x = block(x, cos, sin, bias)
         return self.norm(x)
+
+    def record(self, cache: KVCache, *, compiler: str | None = None) -> None:
+        """Make steps of a cache's slots quick on a GPU, from now on: each becomes one graph.
+
+        One cache at a time has this; recording another ends it. Works on a CPU too, where it serves
+        tests: a graph is then the step in the graph's shapes, which costs more.
+
+        Args:
+            cache: On the device of the weights, of their dtype; empty.
+            compiler: See `models.fixed_step.FixedStep`.
+
+        Raises:
+            ValueError: The cache is not empty.
+        """
+        step = FixedStep(self.blocks, self.norm, self.turns, cache, compiler=compiler)
+        self._graphs = StepGraphs(step, cache)
 
     def extend(
         self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None = None
@@ -155,9 +174,12 @@ class Transformer(nn.Module):
             seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
         turns, queries = self.turns[positions], x
+        recorded = self._graphs is not None and self._graphs.cache is cache
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
+            if recorded:
+                keys, values = storable(keys), storable(values)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
             x = x + block.feed_forward(block.feed_forward_norm(x))
@@ -168,6 +190,11 @@ class Transformer(nn.Module):
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
+        graphs = self._graphs
+        if graphs is not None and graphs.cache is cache:
+            stepped = graphs.step(x, positions, slots)
+            if stepped is not None:
+                return stepped
         count = len(x)
         x = pad_rows(x, self.blocks[0].attention.qkv)
         places, queries = cache.grow(slots), x
