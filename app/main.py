@@ -108,23 +108,21 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.live_sessions = LiveSessions(settings.max_sessions)
     app.state.uploads = UploadPlaces()
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
-    guard(app, settings)
+    keyring = Keyring.of(settings)
+    guard(app, settings, keyring)
     errors.install(app)
     app.include_router(live_router)  # its path looks like the id of a speech
+    asks = [SENDS_KEY] if keyring else []
     for router in (speech_router, list_router, voices_router):
-        app.include_router(router, responses=GATE_ANSWERS, dependencies=[SENDS_KEY])
+        app.include_router(router, responses=GATE_ANSWERS, dependencies=asks)
     app.include_router(health_router)
     if settings.metrics != "off":
         app.include_router(metrics_router)
     return app
 
 
-def guard(app: FastAPI, settings: Settings) -> None:
-    """Put before an application's routes what every request passes, the last added first.
-
-    Raises:
-        KeyringError: The keys cannot be read.
-    """
+def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
+    """Put before an application's routes what every request passes, the last added first."""
     state = app.state
     state.admission = admission = Admission(
         settings.rate_per_minute, settings.max_concurrent_per_key
@@ -141,7 +139,7 @@ def guard(app: FastAPI, settings: Settings) -> None:
     )
     app.add_middleware(
         Gate,
-        keyring=Keyring.of(settings),
+        keyring=keyring,
         origins=origins,
         admission=admission,
         open_metrics=settings.metrics == "open",
