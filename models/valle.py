@@ -187,9 +187,14 @@ class Valle(nn.Module):
         return self._nar_ranks(blocks)
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
-        """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry."""
+        """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry.
+
+        In float32 whatever the weights are in, as everything that is computed of logits.
+        """
         head = self.heads[level]
-        return head(pad_rows(hidden, head))[: len(hidden)] if hidden.ndim == 2 else head(hidden)
+        if hidden.ndim == 2:
+            return head(pad_rows(hidden, head))[: len(hidden)].float()
+        return head(hidden).float()
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
         """Predict every frame of level 0 from those before it, in one pass, with no cache.
@@ -233,7 +238,7 @@ class Valle(nn.Module):
         """
         blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
         hidden = self._run(prefix, self.masked_response(codes), self._nar_ranks(blocks))
-        return self.masked_head(hidden[len(prefix) :])
+        return self.masked_head(hidden[len(prefix) :]).float()
 
     def length_logits(self, prefix: Prefix, digits: Tensor) -> Tensor:
         """Predict the next digit of the number of frames.
@@ -246,7 +251,7 @@ class Valle(nn.Module):
             ``[LENGTH_TOKENS]``: ten digits and the stop.
         """
         hidden = self._run(prefix, self.length_digits(digits), None)
-        return self.length_head(hidden[-1:])[0]
+        return self.length_head(hidden[-1:])[0].float()
 
     def lay_out_for_steps(self) -> None:
         """Store every matrix column by column; shapes and state dict stay as they are.
