@@ -78,13 +78,16 @@ class VoiceStore:
         return [voice for name in names if (voice := self.find(name, owner)) is not None]
 
     def find(self, name: str, owner: str) -> Voice | None:
-        """Return an owner's voice, or None if there is none of that name."""
+        """Return an owner's voice, or None if there is none of that name that can be read."""
         if not _NAME.fullmatch(name):
             return None
         path = self._folder_of(owner) / f"{name}.json"
         try:
             card = StoredCard.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:  # the built-in voices speak on
+            log.error("uploaded voices cannot be read: %s", error)
             return None
         except ValidationError as error:
             log.warning("%s is no voice: %s", path, error.errors()[0]["msg"])

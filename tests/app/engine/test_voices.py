@@ -1,0 +1,151 @@
+"""Who an owner can speak as, and what may be uploaded."""
+
+from pathlib import Path
+
+import pytest
+
+from app.engine.errors import (
+    InvalidRequest,
+    Unavailable,
+    UnknownVoice,
+    VoiceExists,
+    VoiceLimit,
+    VoiceProtected,
+)
+from app.engine.voices import OPENAI_VOICES, Voices
+from app.voice_store import EVERYBODY, VoiceStore
+from models.voice import BuiltinVoices, VoiceCard
+from tests.speech_like import packed, speech_like
+
+CARD = VoiceCard()
+WAV = packed(speech_like(1.2))
+
+
+def another(seed: int) -> bytes:
+    return packed(speech_like(1.2, seed=seed))
+
+
+@pytest.fixture
+def builtin(tmp_path: Path) -> BuiltinVoices:
+    folder = tmp_path / "model" / "voices"
+    folder.mkdir(parents=True)
+    for name in ("heart", "adam"):
+        (folder / f"{name}.flac").write_bytes(packed(speech_like(), format="FLAC"))
+    return BuiltinVoices(folder)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VoiceStore:
+    return VoiceStore(tmp_path / "voices", max_voices=2)
+
+
+@pytest.fixture
+def voices(builtin: BuiltinVoices, store: VoiceStore) -> Voices:
+    return Voices(builtin, store, prompt_s=3.0)
+
+
+@pytest.fixture
+def unprompted(builtin: BuiltinVoices, store: VoiceStore) -> Voices:
+    """The voices of a model that hears no prompts."""
+    return Voices(builtin, store, prompt_s=0.0)
+
+
+def names(voices: Voices, owner: str) -> list[str]:
+    return [voice.name for voice in voices.of(owner)]
+
+
+def test_an_upload_is_its_owners_alone(voices) -> None:
+    voices.add("anna", CARD, WAV, "me")
+    assert names(voices, "me") == ["adam", "heart", "anna"]
+    assert names(voices, "you") == names(voices, EVERYBODY) == ["adam", "heart"]
+    assert voices.speaker("anna", "me").recording is not None
+    for ask in (voices.find, voices.speaker, voices.remove):
+        with pytest.raises(UnknownVoice, match="there is no voice 'anna'; there are: adam, heart"):
+            ask("anna", "you")
+    voices.add("anna", CARD, another(2), "you")
+    assert voices.find("anna", "you") != voices.find("anna", "me")
+
+
+def test_what_has_no_owner_is_everybodys_to_use_and_not_to_delete(voices) -> None:
+    voices.add("anna", CARD, WAV, EVERYBODY)
+    assert names(voices, "me") == names(voices, EVERYBODY) == ["adam", "heart", "anna"]
+    assert voices.speaker("anna", "me").owner == EVERYBODY
+    with pytest.raises(VoiceProtected, match="only the operator"):
+        voices.remove("anna", "me")
+    with pytest.raises(VoiceExists):
+        voices.add("anna", CARD, another(2), "me")
+    voices.remove("anna", EVERYBODY)
+    assert names(voices, "me") == ["adam", "heart"]
+
+
+@pytest.mark.parametrize("name", ["default", "heart", "adam", *OPENAI_VOICES])
+def test_names_that_mean_built_in_voices_cannot_be_taken_nor_deleted(voices, name) -> None:
+    with pytest.raises(VoiceExists, match="built-in"):
+        voices.add(name, CARD, WAV, "me")
+    with pytest.raises(VoiceProtected, match="built-in"):
+        voices.remove(name, "me")
+
+
+def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices, tmp_path) -> None:
+    voices.add("anna", CARD, WAV, "me")
+    (tmp_path / "model" / "voices" / "anna.flac").write_bytes(packed(speech_like(), format="FLAC"))
+    builtin = BuiltinVoices(tmp_path / "model" / "voices")
+    later = Voices(builtin, VoiceStore(tmp_path / "voices", max_voices=2), prompt_s=3.0)
+    assert later.find("anna", "me").owner == "me"
+    assert later.find("anna", "you").owner is None
+    assert names(later, "me") == ["adam", "anna", "heart"]
+
+
+def test_a_model_that_hears_no_prompts_takes_no_uploads_and_speaks_as_none(
+    voices, unprompted
+) -> None:
+    with pytest.raises(InvalidRequest, match="hears no prompts") as refusal:
+        unprompted.add("anna", CARD, WAV, "me")
+    assert refusal.value.param == "file"
+    voices.add("anna", CARD, WAV, "me")
+    assert names(unprompted, "me") == ["adam", "heart"]
+    with pytest.raises(InvalidRequest, match="cannot speak as 'anna'") as refusal:
+        unprompted.speaker("anna", "me")
+    assert refusal.value.param == "voice"
+    assert unprompted.speaker("heart", "me").name == "heart"
+    unprompted.remove("anna", "me")
+    assert names(voices, "me") == ["adam", "heart"]
+
+
+def test_audio_and_language_are_checked_before_anything_is_kept(voices, store) -> None:
+    with pytest.raises(InvalidRequest, match=r"cannot be a voice.*silent") as refusal:
+        voices.add("anna", CARD, packed(speech_like() * 0), "me")
+    assert refusal.value.param == "file"
+    with pytest.raises(InvalidRequest, match="does not speak 'fr'") as refusal:
+        voices.add("anna", VoiceCard(language="fr"), WAV, "me")
+    assert refusal.value.param == "language"
+    assert store.owners() == []
+
+
+def test_no_more_are_taken_than_may_be(voices, builtin, store) -> None:
+    for name in ("a", "b"):
+        voices.add(name, CARD, WAV, "me")
+    with pytest.raises(VoiceLimit, match="2 voices"):
+        voices.add("c", CARD, WAV, "me")
+    voices.add("c", CARD, WAV, "you")
+    for closed in (
+        Voices(builtin, prompt_s=3.0),
+        Voices(builtin, VoiceStore(Path("/nonexistent"), max_voices=0), prompt_s=3.0),
+    ):
+        with pytest.raises(VoiceLimit, match="takes no uploads"):
+            closed.add("c", CARD, WAV, "me")
+
+
+def test_a_folder_that_cannot_be_written_is_unavailable_and_not_told(builtin, tmp_path) -> None:
+    (tmp_path / "voices").write_text("a file, no folder")
+    voices = Voices(builtin, VoiceStore(tmp_path / "voices", max_voices=2), prompt_s=3.0)
+    with pytest.raises(Unavailable, match="the folder of voices: ") as refusal:
+        voices.add("anna", CARD, WAV, "me")
+    assert str(tmp_path) not in refusal.value.message
+
+
+def test_what_a_stranger_calls_a_voice_is_told_harmlessly(voices) -> None:
+    with pytest.raises(UnknownVoice) as refusal:
+        voices.find("x\r\n\x1b[31m" + "y" * 500, "me")
+    assert refusal.value.message.isprintable()
+    assert len(refusal.value.message) < 200

@@ -1,0 +1,228 @@
+"""What is kept on disk stays, is apart, and is whole or not there."""
+
+import json
+import resource
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from app.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
+from models.recording import Recording, read_recording
+from models.voice import VoiceCard, read_mono
+from tests.speech_like import packed, speech_like
+
+CARD = VoiceCard(title="Anna", language="en", transcript="Good morning.")
+BAD_NAMES = [
+    "",
+    ".",
+    "..",
+    "../anna",
+    "/etc/passwd",
+    "anna/ben",
+    "anna\\ben",
+    "anna.json",
+    "anna\0",
+    "anna\n",
+    "anna\r\nX-Evil: 1",
+    "Anna",
+    "ä",
+    "-anna",
+    "*",
+    "a" * 65,
+]
+
+
+def recording(seed: int = 0) -> Recording:
+    return read_recording(packed(speech_like(1.2, seed=seed)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "voices"
+
+
+@pytest.fixture
+def store(folder: Path) -> VoiceStore:
+    return VoiceStore(folder, max_voices=3)
+
+
+def files(folder: Path) -> list[str]:
+    """Return what lies in a folder, but for the locks."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+def test_a_voice_survives_a_restart_with_all_that_was_said_of_it(folder, store) -> None:
+    added = store.add("anna", "me", CARD, recording())
+    found = VoiceStore(folder, max_voices=3).find("anna", "me")
+    assert found == added
+    assert found is not None
+    assert (found.title, found.transcript, found.owner) == ("Anna", "Good morning.", "me")
+    assert found.audio_s == pytest.approx(1.2, abs=0.02)
+    assert found.audio is not None
+    assert len(read_mono(found.audio, 24_000)) == pytest.approx(1.2 * 24_000, abs=500)
+
+
+def test_nobody_else_on_the_machine_reads_the_folder(folder, store) -> None:
+    store.add("anna", "me", CARD, recording())
+    assert (folder / "owner-me").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_is_not_plain_reaches_no_file(folder, store, name) -> None:
+    store.add("anna", EVERYBODY, CARD, recording())
+    before = files(folder.parent)
+    with pytest.raises(ValueError, match="lower-case letters"):
+        store.add(name, EVERYBODY, CARD, recording())
+    assert store.find(name, EVERYBODY) is None
+    assert not store.remove(name, EVERYBODY)
+    assert files(folder.parent) == before
+
+
+@pytest.mark.parametrize("owner", ["../me", "me/you", ".", "a\0", "me\n", "x" * 65])
+def test_an_owner_that_is_not_plain_reaches_no_file(folder, store, owner) -> None:
+    for ask in (
+        lambda: store.add("anna", owner, CARD, recording()),
+        lambda: store.of(owner),
+        lambda: store.find("anna", owner),
+        lambda: store.remove("anna", owner),
+    ):
+        with pytest.raises(ValueError, match="an owner"):
+            ask()
+    assert not folder.exists()
+
+
+def test_owners_are_apart(store) -> None:
+    mine = store.add("anna", "me", CARD, recording(1))
+    yours = store.add("anna", "you", CARD, recording(2))
+    everybodys = store.add("anna", EVERYBODY, CARD, recording(3))
+    assert len({mine.digest, yours.digest, everybodys.digest}) == 3
+    assert store.remove("anna", "you")
+    assert store.of("you") == []
+    assert store.of("me") == [mine]
+    assert store.of(EVERYBODY) == [everybodys]
+    assert store.owners() == [EVERYBODY, "me", "you"]
+
+
+def test_of_uploads_at_once_under_one_name_one_wins_whole(folder) -> None:
+    outcomes: Counter[str] = Counter()
+    sounds = [recording(seed) for seed in range(8)]
+    start = threading.Barrier(len(sounds))
+
+    def upload(sound: Recording) -> None:
+        # Each has a store of its own, as processes have.
+        own = VoiceStore(folder, max_voices=3)
+        start.wait()
+        try:
+            own.add("anna", "me", CARD, sound)
+            outcomes["kept"] += 1
+        except NameTaken:
+            outcomes["taken"] += 1
+
+    threads = [threading.Thread(target=upload, args=(sound,)) for sound in sounds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == {"kept": 1, "taken": 7}
+    (voice,) = VoiceStore(folder, max_voices=3).of("me")
+    assert voice.audio is not None
+    assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
+    assert voice.audio.read_bytes() in {sound.flac() for sound in sounds}
+
+
+def test_of_uploads_at_once_no_more_are_kept_than_may_be(folder) -> None:
+    outcomes: Counter[str] = Counter()
+    start = threading.Barrier(8)
+
+    def upload(number: int) -> None:
+        own = VoiceStore(folder, max_voices=3)
+        start.wait()
+        try:
+            own.add(f"v{number}", "me", CARD, recording(number))
+            outcomes["kept"] += 1
+        except StoreFull:
+            outcomes["full"] += 1
+
+    threads = [threading.Thread(target=upload, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == {"kept": 3, "full": 5}
+
+
+def test_the_quota_is_an_owners_and_a_deletion_frees_a_place(store) -> None:
+    for name in ("a", "b", "c"):
+        store.add(name, "me", CARD, recording())
+    with pytest.raises(StoreFull):
+        store.add("d", "me", CARD, recording())
+    store.add("d", "you", CARD, recording())
+    assert store.remove("b", "me")
+    store.add("d", "me", CARD, recording())
+    assert [voice.name for voice in store.of("me")] == ["a", "c", "d"]
+
+
+def test_a_deleted_voice_leaves_nothing_but_what_was_opened(folder, store) -> None:
+    voice = store.add("anna", "me", CARD, recording())
+    opened = store.opened(voice)
+    assert store.remove("anna", "me")
+    assert not store.remove("anna", "me")
+    assert files(folder) == []
+    assert opened is not None
+    assert opened.recording == recording().flac()
+    assert store.opened(voice) is None
+
+
+def test_a_name_given_again_is_another_voice_to_whoever_keeps_codes(store) -> None:
+    first = store.add("anna", "me", CARD, recording(1))
+    store.remove("anna", "me")
+    second = store.add("anna", "me", CARD, recording(2))
+    assert first.key != second.key
+    assert first.audio != second.audio
+
+
+def test_an_upload_that_was_cut_off_is_no_voice_and_is_swept_away(folder, store) -> None:
+    mine = folder / "owner-me"
+    mine.mkdir(parents=True)
+    for name in ("ben.0123456789abcdef.flac", "ben.json.partial", "eve.f.flac.partial"):
+        (mine / name).write_bytes(b"half of")
+    assert store.of("me") == []
+    voice = store.add("anna", "me", CARD, recording())
+    assert voice.audio is not None
+    assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
+
+
+def test_a_full_disk_leaves_no_voice(folder, store) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            store.add("anna", "me", CARD, recording())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.find("anna", "me") is None
+    voice = store.add("anna", "me", CARD, recording())
+    assert voice.audio is not None
+    assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
+
+
+@pytest.mark.parametrize(
+    "card", ["", "{}", '{"consent": false}', "[1]", '{"audio": "/etc/passwd"}']
+)
+def test_a_card_that_says_too_little_is_no_voice_but_can_be_deleted(folder, store, card) -> None:
+    store.add("anna", "me", CARD, recording())
+    (folder / "owner-me" / "anna.json").write_text(card)
+    assert store.of("me") == []
+    assert store.remove("anna", "me")
+    assert files(folder) == []
+
+
+def test_the_card_says_who_agreed_when_and_to_what(folder, store) -> None:
+    store.add("anna", "me", CARD, recording())
+    card = json.loads((folder / "owner-me" / "anna.json").read_bytes())
+    assert card["consent"] is True
+    assert card["created_at"] == pytest.approx(folder.stat().st_mtime, abs=60)
+    assert len(card["sha256"]) == 64
