@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from app.api.schemas import ErrorBody, SpeechRequest
+from app.api.events import EVENT_STREAM
+from app.api.formats import MEDIA_TYPES
+from app.api.schemas import ErrorBody, Usage
 from app.engine.job import SpeechResult
 from app.engine.speaking import Plan
 
@@ -21,7 +23,7 @@ NOT_READY = error_answers(_503="Not ready; come back in Retry-After seconds.")
 SPEECH_ANSWERS: Answers = {
     200: {
         "description": "The sound; streamed, it ends early where the speech breaks.",
-        "content": {"audio/wav": {}, "audio/pcm": {}},
+        "content": {media_type: {} for media_type in (*MEDIA_TYPES.values(), EVENT_STREAM)},
     },
     **error_answers(
         _404="No such voice or model.",
@@ -32,12 +34,6 @@ SPEECH_ANSWERS: Answers = {
         _503="Busy or not ready; come back in Retry-After seconds.",
         _504="It took longer than this server allows.",
     ),
-}
-SPEECH_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": SpeechRequest.model_json_schema()}},
-    }
 }
 
 
@@ -53,9 +49,18 @@ def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
     }
 
 
-def result_headers(result: SpeechResult, sample_rate_hz: int) -> dict[str, str]:
-    """Return what is worth knowing of a whole speech."""
-    times = result.timings
+def result_headers(
+    result: SpeechResult, sample_rate_hz: int, audio_s: float, first_audio_s: float
+) -> dict[str, str]:
+    """Return what is worth knowing of a whole speech.
+
+    Args:
+        result: What the engine says of it.
+        sample_rate_hz: Samples in a second.
+        audio_s: Seconds of sound that are sent.
+        first_audio_s: Seconds from the request to the first sound.
+    """
+    times, usage = result.timings, usage_of(result)
     stages = {
         "queue": times.queue_s,
         "text": times.text_s,
@@ -75,8 +80,17 @@ def result_headers(result: SpeechResult, sample_rate_hz: int) -> dict[str, str]:
         "X-Backtracks": str(result.backtracks),
         "X-Codes-SHA256": result.codes_sha256,
         "X-Frames": str(result.frames),
-        "X-Audio-Ms": f"{1000 * result.audio_s:.0f}",
+        "X-Audio-Ms": f"{1000 * audio_s:.0f}",
         "X-Queue-Ms": f"{1000 * times.queue_s:.1f}",
+        "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
         "X-RTF": f"{result.real_time_factor:.3f}",
+        "X-Prompt-Tokens": str(usage.input_tokens),
+        "X-Completion-Tokens": str(usage.output_tokens),
         "Server-Timing": ", ".join(f"{n};dur={1000 * s:.1f}" for n, s in stages.items()),
     }
+
+
+def usage_of(result: SpeechResult) -> Usage:
+    """Return how much was read and made of a speech."""
+    read = sum(len(utterance.phonemes) for utterance in result.utterances)
+    return Usage.of(read, result.frames)

@@ -1,22 +1,12 @@
 """The six formats: samples to the bytes of one file, whole or as they come."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from app.api import audio
 from app.api.encoder import Coding, Encoder
+from app.api.formats import AudioFormat as AudioFormat
 from app.engine.job import Samples
-
-AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
-
-MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
-    "mp3": "audio/mpeg",
-    "opus": "audio/ogg",
-    "aac": "audio/aac",
-    "flac": "audio/flac",
-    "wav": "audio/wav",
-    "pcm": "audio/pcm",
-}
 
 _CODINGS: Final[Mapping[AudioFormat, Coding]] = {
     "mp3": Coding("mp3", "libmp3lame", 128_000),

@@ -35,6 +35,11 @@ class Delivery:
         if loudness_lufs is not None:
             self._stages += [Leveller(loudness_lufs, sample_rate_hz), Limiter(sample_rate_hz)]
 
+    @property
+    def plain(self) -> bool:
+        """Whether samples stay as they are, which takes no time."""
+        return not self._stages
+
     def push(self, samples: Samples) -> Samples:
         """Take samples ``[n]`` and return those ``[m]`` that are certain."""
         for stage in self._stages:

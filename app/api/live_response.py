@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 
 from app.api import audio
+from app.api.delivery import Delivery
 from app.api.errors import speech_error_detail
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (
@@ -17,12 +20,13 @@ from app.api.messages import (
     ResponseDone,
     ResponseStarted,
     ResponseTrace,
-    Usage,
 )
 from app.api.recent import Failure, RecentSpeeches, utterance_report
+from app.api.rendering import Manner
+from app.api.schemas import Usage
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +40,13 @@ class LiveResponse:
     """
 
     def __init__(
-        self, socket: LiveSocket, job: SpeechJob, speech: GrowingSpeech, recent: RecentSpeeches
+        self,
+        socket: LiveSocket,
+        job: SpeechJob,
+        speech: GrowingSpeech,
+        recent: RecentSpeeches,
+        *,
+        sample_rate_hz: int,
     ) -> None:
         """Begin; `close` must be called.
 
@@ -45,7 +55,13 @@ class LiveResponse:
             job: What was asked for, without its text.
             speech: The speech of ``job``.
             recent: Where what becomes of it is kept.
+            sample_rate_hz: Of its sound.
         """
+        manner = Manner.of(job, "pcm")
+        self._delivery = Delivery(
+            sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+        )
+        self._rate_hz = sample_rate_hz
         self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
         self._sequence = self._utterances = self._audio_bytes = 0
         self._audio_s = 0.0
@@ -116,6 +132,7 @@ class LiveResponse:
         try:
             async for chunk in self._speech:
                 await self._send(chunk)
+            await self._send_sound(self._delivery.close)
         except SpeechError as error:
             broken = error
         except ClientGone:
@@ -142,15 +159,25 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
-        if len(chunk.samples):
-            sound = audio.pcm(chunk.samples)
-            await self._socket.sound(sound)
-            if self._first_audio_s is None and self._text_at_s is not None:
-                self._first_audio_s = monotonic() - self._text_at_s
-            self._audio_bytes += len(sound)
-            self._audio_s += len(chunk.samples) / chunk.sample_rate_hz
+        await self._send_sound(partial(self._delivery.push, chunk.samples))
         if chunk.result is not None and self._job.trace:
             await self._send_traces(chunk.result)
+
+    async def _send_sound(self, shape: Callable[[], Samples]) -> None:
+        """Send the samples that are certain by now, if there are any.
+
+        Raises:
+            ClientGone: They cannot be sent.
+        """
+        samples = shape() if self._delivery.plain else await asyncio.to_thread(shape)
+        if not len(samples):
+            return
+        sound = audio.pcm(samples)
+        await self._socket.sound(sound)
+        if self._first_audio_s is None and self._text_at_s is not None:
+            self._first_audio_s = monotonic() - self._text_at_s
+        self._audio_bytes += len(sound)
+        self._audio_s += len(samples) / self._rate_hz
 
     async def _send_traces(self, result: SpeechResult) -> None:
         for spoken in result.utterances:
@@ -183,7 +210,7 @@ class LiveResponse:
             audio_bytes=self._audio_bytes,
             first_audio_s=self._first_audio_s,
             timings=so_far.timings if so_far else None,
-            usage=Usage(input_tokens=read, output_tokens=made, total_tokens=read + made),
+            usage=Usage.of(read, made),
         )
         await self._socket.message(done)
 

@@ -25,9 +25,9 @@ from app.api.messages import (
     SessionCreated,
     SessionLimits,
 )
+from app.api.model_names import check_model
 from app.api.recent import RecentSpeeches
 from app.api.schemas import ErrorDetail
-from app.api.speech import check_model
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
 from app.engine.growing import GrowingSpeech
@@ -202,7 +202,13 @@ class LiveSession:
                 max_text_chars=self._settings.max_text_chars,
                 busy_timeout_s=self._settings.request_timeout_s,
             )
-            self._response = LiveResponse(self._socket, job, speech, self._recent)
+            self._response = LiveResponse(
+                self._socket,
+                job,
+                speech,
+                self._recent,
+                sample_rate_hz=self._engine.info.sample_rate_hz,
+            )
             at_work = work.pop_all()
         self._response.speaking.add_done_callback(lambda _: at_work.close())
 

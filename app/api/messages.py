@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.api.recent import UtteranceReport
-from app.api.schemas import ErrorDetail, SpeechOptions
+from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.engine.job import FinishReason, Timings
 
 PROTOCOL: Final = "valle.speech.v1"
@@ -126,14 +126,6 @@ class ResponseTrace(UtteranceReport):
     type: Literal["response.trace"] = "response.trace"
     response_id: str
     utterance: int = Field(description="Its number in the response, from 0.")
-
-
-class Usage(BaseModel):
-    """How much was read and made."""
-
-    input_tokens: int = Field(description="Phonemes.")
-    output_tokens: int = Field(description="Frames, one code of level 0 each.")
-    total_tokens: int
 
 
 class ResponseDone(BaseModel):

@@ -4,28 +4,69 @@ A `SpeechRequest` is a `SamplingParams`: no knob is named here. Nothing that a c
 ignored: what is not supported is refused, and says so.
 """
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
+from app.api.formats import STREAMED, AudioFormat
 from app.engine.job import SpeechJob
 from samplers.params import SamplingParams
 
-OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-"""Names that OpenAI's clients send; each means the loaded model."""
+
+def _voice_name(voice: object) -> object:
+    """Return the name of a voice that was given as an object."""
+    return voice["id"] if isinstance(voice, dict) and list(voice) == ["id"] else voice
+
+
+VoiceName = Annotated[
+    str | None,
+    BeforeValidator(_voice_name),
+    WithJsonSchema({
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "properties": {"id": {"type": "string"}},
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+            {"type": "null"},
+        ]
+    }),
+]
+"""A voice's name, or OpenAI's object of one."""
 
 
 class SpeechOptions(SamplingParams):
     """How to speak: every sampling knob, flat, beside what the knobs do not say."""
 
     model: str | None = Field(
-        None, description="The loaded model's name or one of OpenAI's; none is the loaded model."
+        None, description="A name of GET /v1/models, or OpenAI's with a date; none is the first."
     )
-    voice: str | None = Field(
-        None, description="A voice of GET /v1/audio/voices; `default` or none is the first."
+    voice: VoiceName = Field(
+        None,
+        description="A voice of GET /v1/audio/voices, or an object with its `id`; `default` or"
+        " none is the model's default.",
     )
     language: str | None = Field(None, description="Language of the text; none is the voice's.")
-    speed: float = Field(1.0, description="Only 1 so far.")
+    speed: float = Field(
+        1.0, ge=0.25, le=4, description="How fast the speech is played, at the same pitch."
+    )
+    loudness_lufs: float | None = Field(
+        None,
+        ge=-40,
+        le=-10,
+        description="How loud it is to be, by ITU-R BS.1770: -16 is that of podcasts, -23 of"
+        " broadcasts. None leaves it as the model gives it.",
+    )
     instructions: str | None = Field(
         None, description="Accepted when empty; no model here takes instructions."
     )
@@ -40,13 +81,6 @@ class SpeechOptions(SamplingParams):
         description="Record what was seen and done at every code of level 0, for "
         "GET /v1/audio/speech/{id}; changes no code.",
     )
-
-    @field_validator("speed")
-    @classmethod
-    def _one_speed(cls, speed: float) -> float:
-        if speed != 1:
-            raise ValueError("only speed 1 is supported")
-        return speed
 
     @field_validator("instructions")
     @classmethod
@@ -81,20 +115,35 @@ class SpeechRequest(SpeechOptions):
     model_config = ConfigDict(title="SpeechRequest")
 
     input: str = Field(description="What to say.")
-    response_format: Literal["wav", "pcm"] = Field(
-        "wav", description="Container of the sound; pcm is 16 bits, little-endian, mono, no header."
+    response_format: AudioFormat = Field(
+        "mp3",
+        description="Container of the sound; opus is in Ogg, aac in ADTS, pcm is 16 bits,"
+        " little-endian, mono, at the 24 kHz of `X-Sample-Rate`, without a head.",
     )
     stream: bool | None = Field(
         None,
-        description="Whether the sound is sent while it is made. None streams pcm, which has no"
-        " length to tell, and sends wav whole.",
+        description="Whether the sound is sent while it is made. None streams where"
+        " `stream_format` is given, and otherwise all but wav and flac, whose heads tell a length.",
     )
-    stream_format: Literal["audio"] = Field("audio", description="How the sound is sent.")
+    stream_format: Literal["audio", "sse"] = Field(
+        "audio", description="How a stream is sent: as one file, or as events that hold its bytes."
+    )
+
+    @field_validator("stream_format")
+    @classmethod
+    def _events_are_streamed(
+        cls, stream_format: Literal["audio", "sse"], info: ValidationInfo
+    ) -> Literal["audio", "sse"]:
+        if stream_format == "sse" and info.data.get("stream") is False:
+            raise ValueError("events are always streamed; leave `stream` out")
+        return stream_format
 
     @property
     def streamed(self) -> bool:
         """Whether the sound is to be sent while it is made."""
-        return self.response_format == "pcm" if self.stream is None else self.stream
+        if self.stream is not None:
+            return self.stream
+        return "stream_format" in self.model_fields_set or self.response_format in STREAMED
 
     def job(self, job_id: str, owner: str = "") -> SpeechJob:
         """Return the engine's view of this request.
@@ -104,6 +153,27 @@ class SpeechRequest(SpeechOptions):
             owner: Whose it is; empty where nobody is asked for a key.
         """
         return self.job_of(self.input, job_id, owner)
+
+
+class TtsRequest(SpeechRequest):
+    """The same request with WAV as its default."""
+
+    model_config = ConfigDict(title="TtsRequest")
+
+    response_format: AudioFormat = Field("wav", description="As for /v1/audio/speech.")
+
+
+class Usage(BaseModel):
+    """How much was read and made."""
+
+    input_tokens: int = Field(description="Phonemes.")
+    output_tokens: int = Field(description="Frames, one code of level 0 each.")
+    total_tokens: int
+
+    @classmethod
+    def of(cls, read: int, made: int) -> Self:
+        """Return the usage of so many phonemes and frames."""
+        return cls(input_tokens=read, output_tokens=made, total_tokens=read + made)
 
 
 class ErrorDetail(BaseModel):
@@ -128,6 +198,7 @@ class VoiceItem(BaseModel):
     name: str = Field(description="For people.")
     language: str
     description: str
+    alias_of: str | None = Field(description="The voice that this is another name of.")
 
 
 class VoiceList(BaseModel):
@@ -143,6 +214,7 @@ class ModelItem(BaseModel):
     object: Literal["model"] = "model"
     created: int = Field(0, description="Always 0: not recorded.")
     owned_by: str = "valle-serve"
+    alias_of: str | None = Field(None, description="The model that this is another name of.")
 
 
 class ModelList(BaseModel):
@@ -150,6 +222,18 @@ class ModelList(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[ModelItem]
+
+
+class AudioModelItem(BaseModel):
+    """A model to choose, by its name alone."""
+
+    id: str = Field(description="What `model` takes.")
+
+
+class AudioModelList(BaseModel):
+    """All models, as Open WebUI asks for them."""
+
+    models: list[AudioModelItem]
 
 
 class Health(BaseModel):

@@ -2,31 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api import audio
-from app.api.answers import opening_headers
+from app.api.answers import opening_headers, usage_of
+from app.api.errors import speech_error_detail
+from app.api.events import EVENT_STREAM, SpeechAudioDone, SpeechAudioError, delta, line
+from app.api.formats import MEDIA_TYPES
 from app.api.recent import Failure, RecentSpeeches
+from app.api.rendering import Manner, Rendering
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.ticket import SpeechStream
-
-Container = Literal["wav", "pcm"]
-MEDIA_TYPES: dict[Container, str] = {"wav": "audio/wav", "pcm": "audio/pcm"}
 
 log = logging.getLogger(__name__)
 
 
 class StreamedSpeech(Response):
-    """An answer whose body is sound: one container, its head before the first chunk.
+    """An answer whose body is sound: one file, its head before the first chunk, or its events.
 
     What breaks after the first byte cuts the connection: the body's last piece is never sent, so
-    that no client takes what it has for the whole. A client that leaves, or takes nothing for
-    `stall_timeout_s`, ends the job. Either way `RecentSpeeches` tells what happened.
+    that no client takes what it has for the whole. Events end with one that says so instead. A
+    client that leaves, or takes nothing for `stall_timeout_s`, ends the job. In any case
+    `RecentSpeeches` tells what happened.
     """
 
     def __init__(
@@ -36,7 +37,8 @@ class StreamedSpeech(Response):
         opening: Sequence[AudioChunk],
         recent: RecentSpeeches,
         *,
-        container: Container,
+        manner: Manner,
+        events: bool,
         first_audio_s: float,
         stall_timeout_s: float,
     ) -> None:
@@ -47,22 +49,26 @@ class StreamedSpeech(Response):
             stream: Its chunks but for those of ``opening``.
             opening: The first of them; at least one.
             recent: Where what becomes of it is kept.
-            container: Of the sound.
+            manner: How it is to sound.
+            events: Whether the bytes go as events.
             first_audio_s: Seconds from the request to the first chunk.
             stall_timeout_s: How long the client may take nothing.
         """
         self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
-        self._container = container
-        self._stall_timeout_s = stall_timeout_s
-        self._rate_hz = opening[0].sample_rate_hz
-        self._samples = 0
+        self._stall_timeout_s, self._events = stall_timeout_s, events
+        rate_hz = opening[0].sample_rate_hz
+        self._instant, self._rendering = manner.instant, Rendering(manner, rate_hz)
+        self._audio_s = 0.0
         plan = stream.plan
         assert plan is not None  # there is sound
-        headers = opening_headers(plan, self._rate_hz) | {
+        headers = opening_headers(plan, rate_hz) | {
             "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # nginx would hold the sound back otherwise
         }
-        super().__init__(None, media_type=MEDIA_TYPES[container], headers=headers)
+        if events:
+            headers["Cache-Control"] = "no-cache"
+        media_type = EVENT_STREAM if events else MEDIA_TYPES[manner.form]
+        super().__init__(None, media_type=media_type, headers=headers)
         del self.headers["content-length"]
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
@@ -89,26 +95,65 @@ class StreamedSpeech(Response):
 
         Raises:
             ReaderStalled: The client takes nothing.
+            SpeechError: It broke.
+        """
+        await send({
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        })
+        try:
+            result = await self._send_sound(send)
+        except ReaderStalled:
+            raise
+        except SpeechError as broken:
+            if self._events:
+                failed = SpeechAudioError(error=speech_error_detail(broken))
+                await self._give(send, line(failed))
+                await self._give(send, b"", more=False)
+            raise
+        if self._events:
+            done = SpeechAudioDone.of(result, self._audio_s, usage_of(result))
+            await self._give(send, line(done))
+        await self._give(send, b"", more=False)
+        return result
+
+    async def _send_sound(self, send: Send) -> SpeechResult:
+        """Send the bytes of the file.
+
+        Raises:
+            SpeechError: It broke, or the client takes nothing.
         """
         result = None
+        async for chunk in self._chunks():
+            await self._send_bytes(send, partial(self._rendering.push, chunk.samples))
+            result = chunk.result
+        await self._send_bytes(send, self._rendering.close)
+        assert result is not None  # the last chunk has it
+        return result
+
+    async def _send_bytes(self, send: Send, render: Callable[[], bytes]) -> None:
+        """Send what the file grows by, if it does.
+
+        Raises:
+            ReaderStalled: The client takes nothing.
+        """
+        sound = render() if self._instant else await asyncio.to_thread(render)
+        if sound:
+            await self._give(send, line(delta(sound)) if self._events else sound)
+        self._audio_s = self._rendering.audio_s
+
+    async def _give(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body.
+
+        Raises:
+            ReaderStalled: The client takes nothing.
+        """
         try:
-            await send({
-                "type": "http.response.start",
-                "status": self.status_code,
-                "headers": self.raw_headers,
-            })
-            head = audio.wav_header(self._rate_hz) if self._container == "wav" else b""
-            async for chunk in self._chunks():
-                body, head = head + audio.pcm(chunk.samples), b""
-                async with asyncio.timeout(self._stall_timeout_s):
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-                self._samples += len(chunk.samples)
-                result = chunk.result
+            async with asyncio.timeout(self._stall_timeout_s):
+                await send({"type": "http.response.body", "body": body, "more_body": more})
         except TimeoutError:
             raise ReaderStalled(f"nothing was read for {self._stall_timeout_s:g} s") from None
-        assert result is not None  # the last chunk has it
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        return result
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:
         for chunk in self._opening:
@@ -117,8 +162,7 @@ class StreamedSpeech(Response):
             yield chunk
 
     def _failure(self, error: SpeechError | None) -> Failure:
-        frames = self._stream.progress.frames
-        return Failure(error, self._stream.plan, frames, self._samples / self._rate_hz)
+        return Failure(error, self._stream.plan, self._stream.progress.frames, self._audio_s)
 
 
 async def disconnected(receive: Receive) -> None:

@@ -79,6 +79,16 @@ class Voices:
         """The voice of a request that names none."""
         return self.builtin.default
 
+    @property
+    def aliases(self) -> dict[str, Voice]:
+        """The built-in voices that answer to the names of OpenAI's, in turn, both by name."""
+        builtin = list(self.builtin)
+        return {
+            name: builtin[number % len(builtin)]
+            for number, name in enumerate(OPENAI_VOICES)
+            if name not in self.builtin
+        }
+
     def of(self, owner: str) -> list[Voice]:
         """Return the voices that an owner can speak as: the model's own first, then by name.
 
@@ -104,6 +114,8 @@ class Voices:
                     return voice
         if name in self.builtin:
             return self.builtin[name]
+        if name in OPENAI_VOICES:
+            return self.aliases[name]
         names = [voice.name for voice in self.of(owner)]
         more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
         told = ", ".join(names[:_NAMES_TOLD])

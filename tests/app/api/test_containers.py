@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.api.containers import MEDIA_TYPES, AudioFormat, contained, open_container
+from app.api.containers import contained, open_container
+from app.api.formats import MEDIA_TYPES, AudioFormat
 from tests.app.api.decoding import decoded
 
 RATE_HZ = 24_000

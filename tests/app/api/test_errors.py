@@ -72,13 +72,40 @@ BODIES: dict[str, tuple[str | bytes, int, str | None, str]] = {
     "negative seed": (HI + ', "seed": -1}', 422, "seed", "greater_than_equal"),
     "zero duration": (HI + ', "max_duration_s": 0}', 422, "max_duration_s", "greater_than"),
     "unsupported format": (
-        HI + ', "response_format": "mp3"}',
+        HI + ', "response_format": "wma"}',
         422,
         "response_format",
         "literal_error",
     ),
-    "unsupported stream": (HI + ', "stream_format": "sse"}', 422, "stream_format", "literal_error"),
-    "unsupported speed": (HI + ', "speed": 2}', 422, "speed", "value_error"),
+    "unsupported stream": (
+        HI + ', "stream_format": "ndjson"}',
+        422,
+        "stream_format",
+        "literal_error",
+    ),
+    "events that are no stream": (
+        HI + ', "stream": false, "stream_format": "sse"}',
+        422,
+        "stream_format",
+        "value_error",
+    ),
+    "too slow": (HI + ', "speed": 0.2}', 422, "speed", "greater_than_equal"),
+    "too fast": (HI + ', "speed": 4.1}', 422, "speed", "less_than_equal"),
+    "no speed": (HI + ', "speed": NaN}', 422, "speed", "finite_number"),
+    "too loud": (HI + ', "loudness_lufs": 0}', 422, "loudness_lufs", "less_than_equal"),
+    "voice of no name": (HI + ', "voice": {}}', 422, "voice", "string_type"),
+    "voice with more than a name": (
+        HI + ', "voice": {"id": "toy", "pitch": 2}}',
+        422,
+        "voice",
+        "string_type",
+    ),
+    "dated model of another": (
+        HI + ', "model": "tts-2-2026-01-01"}',
+        404,
+        "model",
+        "model_not_found",
+    ),
     "unsupported instructions": (
         HI + ', "instructions": "sing"}',
         422,
@@ -154,7 +181,7 @@ def test_a_misspelt_field_is_answered_with_the_likeliest_one(toy_server):
 
 
 def test_a_refused_format_names_the_supported_ones(toy_server):
-    answer = toy_server.post("/tts", json={"input": "Hi.", "response_format": "mp3"})
+    answer = toy_server.post("/tts", json={"input": "Hi.", "response_format": "wma"})
     assert "'wav'" in shape(answer)["message"]
 
 

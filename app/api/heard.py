@@ -1,0 +1,91 @@
+"""What the engine gave of a speech before anything of it is sent."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import aclosing
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from fastapi import Request, Response
+
+from app.api.answers import result_headers
+from app.api.formats import MEDIA_TYPES
+from app.api.rendering import Manner, rendered
+from app.api.streaming import disconnected
+from app.engine.job import AudioChunk, SpeechResult
+from app.engine.ticket import SpeechStream
+
+T = TypeVar("T")
+
+
+class Heard(NamedTuple):
+    """Some chunks of a speech, from its beginning.
+
+    Args:
+        chunks: At least one; the last of a whole speech has its result.
+        first_audio_s: Seconds from the request to the first chunk that has sound, or to the end of
+            a speech without any.
+    """
+
+    chunks: list[AudioChunk]
+    first_audio_s: float
+
+    @property
+    def result(self) -> SpeechResult:
+        """What became of the speech, where it is whole."""
+        result = self.chunks[-1].result
+        assert result is not None
+        return result
+
+
+async def whole(stream: SpeechStream, came_s: float) -> Heard:
+    """Read a speech to its end.
+
+    Args:
+        stream: Its chunks.
+        came_s: When it was asked for, by the monotonic clock.
+    """
+    async with aclosing(stream):
+        heard = await opening(stream, came_s)
+        heard.chunks.extend([chunk async for chunk in stream])
+        return heard
+
+
+async def opening(stream: SpeechStream, came_s: float) -> Heard:
+    """Read a speech up to the first chunk that has sound.
+
+    Args:
+        stream: Its chunks.
+        came_s: When it was asked for, by the monotonic clock.
+    """
+    chunks = []
+    async for chunk in stream:
+        chunks.append(chunk)
+        if len(chunk.samples):
+            break
+    return Heard(chunks, monotonic() - came_s)
+
+
+async def whole_response(heard: Heard, manner: Manner) -> Response:
+    """Return the answer that is a whole speech."""
+    rate_hz = heard.chunks[0].sample_rate_hz
+    samples = np.concatenate([chunk.samples for chunk in heard.chunks])
+    if manner.instant:
+        sound, audio_s = rendered(samples, rate_hz, manner)
+    else:
+        sound, audio_s = await asyncio.to_thread(rendered, samples, rate_hz, manner)
+    headers = result_headers(heard.result, rate_hz, audio_s, heard.first_audio_s)
+    return Response(sound, media_type=MEDIA_TYPES[manner.form], headers=headers)
+
+
+async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what the work gives, or cancel it and return None once the client is gone."""
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(disconnected(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()

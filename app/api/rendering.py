@@ -1,0 +1,84 @@
+"""A speech as its listener asked for it: samples in, the bytes of one file out."""
+
+from typing import NamedTuple
+
+from app.api.containers import contained, open_container
+from app.api.delivery import Delivery, delivered
+from app.api.formats import AudioFormat
+from app.api.schemas import SpeechOptions
+from app.engine.job import Samples, SpeechJob
+
+
+class Manner(NamedTuple):
+    """What is asked of the sound; none of it changes a code.
+
+    Args:
+        form: Its container.
+        speed: 1 is as it was spoken.
+        loudness_lufs: None is as it was spoken.
+    """
+
+    form: AudioFormat
+    speed: float = 1.0
+    loudness_lufs: float | None = None
+
+    @classmethod
+    def of(cls, job: SpeechJob, form: AudioFormat) -> "Manner":
+        """Return what the request of a job asked for, in a container of choice."""
+        asked = job.params
+        if not isinstance(asked, SpeechOptions):
+            return cls(form)
+        return cls(form, asked.speed, asked.loudness_lufs)
+
+    @property
+    def instant(self) -> bool:
+        """Whether rendering a chunk takes no time worth a thread."""
+        return self.form in {"wav", "pcm"} and self.speed == 1 and self.loudness_lufs is None
+
+
+class Rendering:
+    """One file, written while its speech is made. For one thread at a time."""
+
+    def __init__(self, manner: Manner, sample_rate_hz: int) -> None:
+        """Begin before the first sample.
+
+        Args:
+            manner: What is asked for.
+            sample_rate_hz: Samples in a second.
+        """
+        self._delivery = Delivery(
+            sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+        )
+        self._container = open_container(manner.form, sample_rate_hz)
+        self._rate_hz, self._samples = sample_rate_hz, 0
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of sound that it holds by now."""
+        return self._samples / self._rate_hz
+
+    def push(self, samples: Samples) -> bytes:
+        """Take samples ``[N]`` as they were spoken and return the bytes that are certain."""
+        return self._written(self._delivery.push(samples))
+
+    def close(self) -> bytes:
+        """Return the rest of the bytes; nothing may be pushed after."""
+        return self._written(self._delivery.close()) + self._container.close()
+
+    def _written(self, samples: Samples) -> bytes:
+        self._samples += len(samples)
+        return self._container.push(samples)
+
+
+def rendered(samples: Samples, sample_rate_hz: int, manner: Manner) -> tuple[bytes, float]:
+    """Return a whole speech as a file, and how many seconds it lasts.
+
+    Args:
+        samples: ``[N]`` as they were spoken.
+        sample_rate_hz: Samples in a second.
+        manner: What is asked for.
+    """
+    shaped = delivered(
+        samples, sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+    )
+    return contained(shaped, manner.form, sample_rate_hz), len(shaped) / sample_rate_hz

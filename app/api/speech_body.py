@@ -1,0 +1,51 @@
+"""The body of a speech request, read strictly."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from app.api.schemas import SpeechRequest
+
+
+def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[SpeechRequest]]:
+    """Return the dependency of a route that takes a speech request of some kind."""
+
+    async def read(request: Request) -> SpeechRequest:
+        """Read the body strictly: JSON knows numbers from text, so "0.5" is no number.
+
+        Raises:
+            HTTPException: It is too large or not said to be JSON.
+            RequestValidationError: It is no valid request.
+        """
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise HTTPException(415, "send JSON, with the header content-type: application/json")
+        try:
+            return kind.model_validate_json(await _bytes(request), strict=True)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors(include_url=False)) from error
+
+    return read
+
+
+def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
+    """Return what the OpenAPI document says of such a body."""
+    schema = {"schema": kind.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+
+
+async def _bytes(request: Request) -> bytes:
+    """Read no more than is allowed, whatever the length was said to be.
+
+    Raises:
+        HTTPException: There is more.
+    """
+    limit_bytes = request.app.state.settings.max_body_bytes
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > limit_bytes:
+            raise HTTPException(413, f"the body is larger than {limit_bytes} bytes")
+    return bytes(body)
