@@ -4,12 +4,15 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import httpx
+import uvicorn
+from fastapi import FastAPI
 
 READY_WITHIN_S = 300.0
 _ROOT = Path(__file__).resolve().parents[1]
@@ -43,13 +46,37 @@ def served(**settings: str | float) -> Iterator[str]:
         url = process.stdout.readline().strip()
         if not url:
             raise NotServed("the server ended at its start; what it said is above")
-        _wait_until_ready(url, process)
+        _wait_until_ready(url, lambda: process.poll() is None)
         yield url
     finally:
         process.terminate()
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+@contextmanager
+def served_here(app: FastAPI) -> Iterator[str]:
+    """Serve an application in a thread of this process, where it can be reached from outside.
+
+    Raises:
+        NotServed: It ended, or did not become ready within five minutes.
+    """
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="server")
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        if not server.started:
+            raise NotServed("the server ended at its start; what it said is above")
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        _wait_until_ready(url, thread.is_alive)
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def served_or(url: str | None, **settings: str | float) -> AbstractContextManager[str]:
@@ -73,11 +100,11 @@ def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.
     return parser
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[str]) -> None:
+def _wait_until_ready(url: str, lives: Callable[[], bool]) -> None:
     ends_s = time.monotonic() + READY_WITHIN_S
-    with httpx.Client(base_url=url) as client:
+    with httpx.Client(base_url=url, trust_env=False) as client:
         while True:
-            if process.poll() is not None:
+            if not lives():
                 raise NotServed("the server ended while it loaded; what it said is above")
             try:
                 if client.get("/ready").status_code == 200:
