@@ -70,6 +70,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
+        slots=settings.slots,
     )
 
 

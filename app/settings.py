@@ -83,6 +83,13 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds a client may take to send a request body.",
     )
+    slots: int = Field(
+        16,
+        ge=1,
+        le=256,
+        description="Rows that draw together; a request takes one, or two if it is guided, and"
+        " more for best_of and beams.",
+    )
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."
     )

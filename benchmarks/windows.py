@@ -22,10 +22,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from app.calibration import SENTENCES, read_sentences
-from app.engine.decode import LevelZero
+from app.engine.ar import ArBatch
+from app.engine.drawing import longest
 from app.engine.finer import finer_levels
 from app.engine.piece import Piece
-from app.engine.run import longest
 from app.engine.windows import Windows
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
@@ -121,11 +121,13 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
         piece = Piece(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
-        level_0 = LevelZero(speech.model, piece, lambda _: True, prefixes)
-        list(level_0)
-        if len(level_0.codes):
-            codes, samples = draw(full, speech, piece, level_0.codes)
-            spoken.append(Spoken(piece, level_0.codes, codes, samples))
+        batch = ArBatch.alone(speech.model, prefixes, piece)
+        utterance = batch.admit(piece)
+        while utterance.finish_reason is None:
+            batch.step()
+        if len(level_0 := utterance.codes()):
+            codes, samples = draw(full, speech, piece, level_0)
+            spoken.append(Spoken(piece, level_0, codes, samples))
     return spoken
 
 

@@ -1,15 +1,26 @@
 """Stand-ins with the interfaces of the real parts, for tests that need no model."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from app.engine.engine import SpeechEngine
-from app.engine.errors import InvalidRequest
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult, SpokenUtterance, Timings
-from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
+from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
+from app.engine.job import (
+    AudioChunk,
+    Progress,
+    Samples,
+    SpeechJob,
+    SpeechResult,
+    SpokenUtterance,
+    Timings,
+)
+from app.engine.playback import Playback
+from app.engine.speaking import ModelInfo, Plan, Replay
 from app.engine.voices import Voices
 from models.voice import BuiltinVoices
 
@@ -20,8 +31,10 @@ SAMPLES_A_FRAME = 320
 class FakeSpeaking:
     """Speaks a ramp, a frame a character.
 
-    A text with "break" raises in the middle; one with "wait" takes each frame only when `let` is
-    called. Reading a text with "hard" in it takes until `read_on` is set.
+    A text with "break" in it fails in the middle, one with "mute" where it is made sound of. One
+    with "crash" ends the worker that draws, one with "deaf" the one that makes sound. One with
+    "wait" takes each frame only when `let` is called. Reading one with "hard" takes until `read_on`
+    is set.
 
     Args:
         chunk_s: Seconds of sound that are given after every frame; 0 gives all at the end.
@@ -29,18 +42,20 @@ class FakeSpeaking:
 
     def __init__(self, chunk_s: float = 0.0) -> None:
         self._chunk = np.linspace(-0.5, 0.5, round(chunk_s * SAMPLE_RATE_HZ), dtype=np.float32)
-        self.info = ModelInfo("fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",))
+        self.info = ModelInfo(
+            "fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",), frame_rate_hz=1 / (chunk_s or 1 / 75)
+        )
         self.voices = Voices(BuiltinVoices(Path("/nonexistent")))
         self.spoken: list[str] = []
         self.frames_made: dict[str, int] = {}
-        self._steps = threading.Semaphore(0)
+        self.steps = threading.Semaphore(0)
         self.began = threading.Event()
         self.read_on = threading.Event()
         self.readers: set[str] = set()
 
     def let(self, frames: int = 1) -> None:
         """Let waiting jobs make some more frames."""
-        self._steps.release(frames)
+        self.steps.release(frames)
 
     def plan(self, job: SpeechJob) -> Plan:
         self.readers.add(threading.current_thread().name)
@@ -53,44 +68,122 @@ class FakeSpeaking:
         voice = self.voices.speaker(job.voice, job.owner)
         return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0)
 
-    def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
-        job = plan.job
-        self.spoken.append(job.id)
-        for frame in range(1, len(job.text) + 1):
-            if "wait" in job.text:
-                self.began.set()
-                assert self._steps.acquire(timeout=20), "the test never let this frame be made"
-            if "break" in job.text and frame == 3:
-                raise RuntimeError("broken on purpose")
-            self.frames_made[job.id] = frame
-            if not on_progress(Progress(0, 1, frame)):
+    def batch(self, slots: int) -> "FakeBatch":
+        return FakeBatch(self)
+
+    def sounding(self, plan: Plan, playback: Playback) -> "FakeSounding":
+        return FakeSounding(plan, playback, self._chunk)
+
+    def check_deterministic(self) -> bool:
+        return True
+
+    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
+        samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
+        playback.give(len(samples) / SAMPLE_RATE_HZ)
+        yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
+
+
+class FakeDrawing:
+    """A frame a character."""
+
+    def __init__(self, speaking: FakeSpeaking, plan: Plan) -> None:
+        self._speaking, self._job = speaking, plan.job
+        self.over = False
+        self.error: SpeechError | None = None
+        self.frames = 0
+        self._news: list[bool] = []
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(0, 1, self.frames)
+
+    def news(self) -> list[bool]:
+        """Whether each new frame is the last."""
+        news, self._news = self._news, []
+        return news
+
+    def step(self) -> None:
+        speaking, text = self._speaking, self._job.text
+        if "wait" in text:
+            speaking.began.set()
+            if not speaking.steps.acquire(timeout=0.002):
                 return
-            if len(self._chunk):
-                yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
+        if "crash" in text and self.frames == 2:
+            raise SystemExit("crashed on purpose")
+        if "break" in text and self.frames == 2:
+            self.over, self.error = True, broken(self._job.id, RuntimeError("broken on purpose"))
+            return
+        self.frames += 1
+        speaking.frames_made[self._job.id] = self.frames
+        self.over = self.frames == len(text)
+        self._news.append(self.over)
+
+
+class FakeBatch:
+    """Draws for all jobs, one after the other."""
+
+    def __init__(self, speaking: FakeSpeaking) -> None:
+        self._speaking = speaking
+
+    def begin(self, plan: Plan) -> FakeDrawing:
+        self._speaking.spoken.append(plan.job.id)
+        return FakeDrawing(self._speaking, plan)
+
+    def step(self, going: Collection[FakeDrawing]) -> None:
+        for drawing in going:
+            drawing.step()
+
+    def end(self, drawing: FakeDrawing) -> None:
+        drawing.over = True
+
+    def close(self) -> None:
+        pass
+
+
+class FakeSounding:
+    """A ramp."""
+
+    def __init__(self, plan: Plan, playback: Playback, chunk: Samples) -> None:
+        self._plan, self._playback, self._chunk = plan, playback, chunk
+        self._queue_s = time.monotonic() - playback.submitted_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def push(self, drawn: bool) -> Iterator[AudioChunk]:
+        job = self._plan.job
+        if "mute" in job.text:
+            raise GenerationFailed("muted on purpose")
+        if "deaf" in job.text:
+            raise SystemExit("crashed on purpose")
+        if len(self._chunk):
+            self._playback.give(len(self._chunk) / SAMPLE_RATE_HZ)
+            yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
+        if not drawn:
+            return
         left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
         samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)
-        result = SpeechResult(
-            job_id=job.id,
+        self._playback.give(len(samples) / SAMPLE_RATE_HZ)
+        yield AudioChunk(samples, SAMPLE_RATE_HZ, self._result(len(samples)))
+
+    def _result(self, samples: int) -> SpeechResult:
+        plan, text = self._plan, self._plan.job.text
+        return SpeechResult(
+            job_id=plan.job.id,
             finish_reason="stop",
             seed=plan.seed,
             params=plan.params,
             voice=plan.voice.name,
             language=plan.language,
             codes_sha256="f" * 64,
-            frames=len(job.text),
-            audio_s=(len(samples) + len(self._chunk) * len(job.text)) / SAMPLE_RATE_HZ,
-            timings=Timings(queue_s, 0.0, 0.0, 0.0, 0.0, queue_s + 0.01),
-            utterances=(SpokenUtterance(np.zeros((len(job.text), 1), np.int16), "stop"),),
+            frames=len(text),
+            audio_s=(samples + len(self._chunk) * len(text)) / SAMPLE_RATE_HZ,
+            timings=Timings(self._queue_s, 0.0, 0.0, 0.0, 0.0, self._queue_s + 0.01),
+            utterances=(SpokenUtterance(np.zeros((len(text), 1), np.int16), "stop"),),
         )
-        yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
-
-    def replay(
-        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
-    ) -> Iterator[AudioChunk]:
-        assert queue_s >= 0
-        assert on_progress(Progress())
-        samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
-        yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
 
 
 def fake_engine(
@@ -99,12 +192,14 @@ def fake_engine(
     max_queue: int = 4,
     request_timeout_s: float = 60.0,
     stall_timeout_s: float = 30.0,
+    slots: int = 1,
 ) -> SpeechEngine:
-    """An engine around a fake."""
+    """An engine around a fake, which speaks one job at a time unless it has more slots."""
     loaded = speaking or FakeSpeaking()
     return SpeechEngine(
         lambda: loaded,
         max_queue=max_queue,
         request_timeout_s=request_timeout_s,
         stall_timeout_s=stall_timeout_s,
+        slots=slots,
     )

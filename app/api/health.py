@@ -24,6 +24,9 @@ async def health(engine: EngineDep) -> Health:
         decoder=info.decoder if info else None,
         queued=status.queued,
         running=status.running,
+        slots=status.slots,
+        used_slots=status.used_slots,
+        deterministic=status.deterministic,
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
 

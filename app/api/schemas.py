@@ -247,7 +247,13 @@ class Health(BaseModel):
     decoder: str | None = Field(description="What makes sound of codes: codec or vocos.")
     queued: int = Field(description="Requests that wait.")
     running: int = Field(description="Requests that are being spoken.")
-    heartbeat_age_s: float = Field(description="Seconds since the engine's worker last moved.")
+    slots: int = Field(description="Rows that can draw together.")
+    used_slots: int = Field(description="Rows that running requests have.")
+    deterministic: bool | None = Field(
+        description="Whether a request among others had the codes that it has alone, as tried when"
+        " the model was loaded; null before."
+    )
+    heartbeat_age_s: float = Field(description="Seconds since a worker of the engine last moved.")
 
 
 class Ready(BaseModel):

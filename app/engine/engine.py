@@ -1,8 +1,8 @@
-"""Jobs in, audio chunks out: who runs, who waits, who is told to go away.
+"""Jobs in, audio chunks out: who waits, who is told to go away, and the life of it all.
 
-For now one job at a time, in one worker thread that also loads the model, so the event loop is
-always free to answer. A second thread reads the texts, so that a text that cannot be spoken is
-refused while others are spoken. Knows nothing of phonemes, codes or HTTP.
+Three threads beside the event loop: one reads texts, one draws level 0 of all jobs together
+(`app.engine.scheduler`), one makes sound of it (`app.engine.voicer`). Knows nothing of phonemes,
+codes or HTTP.
 
 The life of an engine: new -> loading -> warming -> ready -> draining -> stopped, or failed.
 """
@@ -14,29 +14,34 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from time import monotonic
 from typing import Self
 
-from app.engine.errors import EngineBusy, EngineNotReady
+from app.engine.accounts import Accounts
+from app.engine.errors import EngineBusy, EngineNotReady, InvalidRequest, SpeechError, broken
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
-from app.engine.runner import Runner
-from app.engine.speaking import ModelInfo, Replay, Speaking
+from app.engine.scheduler import Scheduler
+from app.engine.speaking import ModelInfo, Plan, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
+from app.engine.supervisor import Supervisor
 from app.engine.ticket import SpeechStream, Ticket
+from app.engine.voicer import Voicer
 from app.engine.voices import Voices
-from samplers.params import SamplingParams
 
 log = logging.getLogger(__name__)
 
-_IDLE_BEAT_S = 5.0
-_WARM_UP_TEXT = "Hello."
-_WARM_UP_S = 0.2
+DEFAULT_SLOTS = 16
 
 
 class SpeechEngine:
-    """Runs jobs one after another in a worker thread; reads their texts in another."""
+    """Runs jobs side by side.
+
+    Attributes:
+        metrics: What it counts.
+    """
 
     def __init__(
         self,
@@ -45,45 +50,60 @@ class SpeechEngine:
         max_queue: int,
         request_timeout_s: float,
         stall_timeout_s: float = 30.0,
+        slots: int = DEFAULT_SLOTS,
     ) -> None:
         """Make an engine that does nothing before `start`.
 
         Args:
             load: Makes the model; called once, in the worker.
-            max_queue: Jobs that may wait or be read beside the one that runs.
+            max_queue: Jobs that may wait or be read beside those that find room at once.
             request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
+            slots: Rows of the batch that draws level 0; a job takes one, or two if it is guided.
         """
         self.metrics = EngineMetrics()
         self._load = load
         self._request_timeout_s = request_timeout_s
+        self._slots = slots
         self._speaking: Speaking | None = None
+        self._deterministic: bool | None = None
         self._state: State = "new"
         self._error: str | None = None
+        self._accounts = Accounts(self.metrics)
         self._queue = TicketQueue(max_queue)
-        self._runner = Runner(self._queue, stall_timeout_s)
+        self._voicer = Voicer(
+            self._accounts, on_end=self._queue.done, stall_timeout_s=stall_timeout_s
+        )
+        self._scheduler = Scheduler(self._queue, self._voicer, self.metrics, slots=slots)
+        self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
         self._worker: threading.Thread | None = None
+        self.metrics.queued.set_function(lambda: len(self._queue))
+        self.metrics.running.set_function(lambda: len(self._queue.running))
 
     @property
     def status(self) -> EngineStatus:
         """How the engine is now."""
         state = self._state
+        beat_s = min(self._scheduler.beat_s, self._voicer.beat_s)
         return EngineStatus(
             state=state,
             waits_for=WAITS_FOR.get(state),
             error=self._error,
             queued=len(self._queue),
-            running=int(self._queue.running is not None),
-            beat_age_s=monotonic() - self._runner.beat_s,
+            running=len(self._queue.running),
+            beat_age_s=monotonic() - beat_s,
+            slots=self._slots,
+            used_slots=self._slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
+            deterministic=self._deterministic,
         )
 
     @property
     def finished(self) -> Counter[FinishReason]:
         """How many jobs ended for which reason."""
-        return self._runner.finished
+        return self._accounts.finished
 
     @property
     def info(self) -> ModelInfo:
@@ -105,7 +125,7 @@ class SpeechEngine:
 
     def start(self) -> None:
         """Start the worker, which loads the model; `status` tells when it is ready."""
-        self._worker = threading.Thread(target=self._work, name="speech-engine", daemon=True)
+        self._worker = threading.Thread(target=self._work, name="speech-draw", daemon=True)
         self._worker.start()
 
     def submit(self, job: SpeechJob) -> SpeechStream:
@@ -121,7 +141,7 @@ class SpeechEngine:
             EngineBusy: As many jobs wait as may.
         """
         ticket, speaking = self._admit(job.id), self._loaded()
-        self._texts.submit(self._runner.read, speaking, ticket, job)
+        self._texts.submit(self._read, speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
     def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
@@ -181,14 +201,11 @@ class SpeechEngine:
             await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
-        """End the worker; jobs that are not done are cancelled."""
+        """End the workers; jobs that are not done are cancelled."""
         with self._moving:
             if self._state != "failed":
                 self._state = "stopped"
-        for ticket in self._queue.close():
-            self._runner.close(ticket, "cancelled")
-        if (running := self._queue.running) is not None:
-            running.abandon("cancelled")
+        self._close()
         self._texts.shutdown(wait=False, cancel_futures=True)
         if self._worker is not None:
             await asyncio.to_thread(self._worker.join)
@@ -217,12 +234,13 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
+            wait_s = self._accounts.job_s * waiting / max(1, len(self._queue.running))
             raise EngineBusy(
-                f"{waiting} requests are waiting already",
-                retry_after_s=max(1, min(60, math.ceil(self._runner.job_s * waiting))),
+                f"{waiting} requests are waiting, as many as may",
+                retry_after_s=max(1, min(60, math.ceil(wait_s))),
             )
         return ticket
 
@@ -230,9 +248,55 @@ class SpeechEngine:
         """Forget a job that nobody reads: at once if it waits, at its next frame if it runs."""
         ticket.abandon(reason)
         if self._queue.leave(ticket):
-            self._runner.close(ticket, reason)
+            self._accounts.ended(ticket, reason)
 
-    # What follows runs in the worker.
+    def _wake(self) -> None:
+        self._queue.wake()
+        self._voicer.wake()
+
+    def _close(self) -> None:
+        """Let nobody in, and everybody go."""
+        for ticket in self._queue.close():
+            self._accounts.ended(ticket, "cancelled")
+        for ticket in self._queue.running:
+            ticket.abandon("cancelled")
+        self._voicer.close()
+
+    # What follows runs in the text thread.
+
+    def _read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
+        """Plan a job and line it up, or refuse it."""
+        if ticket.abandoned is not None:
+            if self._queue.leave(ticket):
+                self._accounts.ended(ticket, ticket.abandoned)
+            return
+        refusal: SpeechError
+        try:
+            plan = self._fitting(speaking.plan(job))
+        except SpeechError as error:
+            refusal = error
+        except Exception as error:
+            refusal = broken(ticket.job_id, error)
+        else:
+            self._queue.line_up(ticket, plan)
+            return
+        if self._queue.leave(ticket):
+            self._accounts.refused(ticket, refusal)
+
+    def _fitting(self, plan: Plan) -> Plan:
+        """Return a plan that has room in an empty batch.
+
+        Raises:
+            InvalidRequest: It has not.
+        """
+        if plan.rows > self._slots:
+            raise InvalidRequest(
+                f"that takes {plan.rows} rows of the batch, and there are {self._slots}",
+                param="cfg_strength",
+            )
+        return plan
+
+    # What follows runs in the workers.
 
     def _enter(self, state: State) -> bool:
         """Move on, unless the engine was stopped meanwhile."""
@@ -241,20 +305,36 @@ class SpeechEngine:
                 self._state = state
             return self._state == state
 
+    def _fail(self, why: str) -> None:
+        """Give up: only a restart of the process helps."""
+        self._error = why
+        self._enter("failed")
+        self._close()
+
     def _work(self) -> None:
+        """Load, and then draw until stopped, with another thread that makes the sound."""
         try:
             speaking = self._load_and_warm_up()
         except Exception as error:
-            self._error = str(error) or type(error).__name__
-            self._enter("failed")
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
+            self._fail(str(error) or type(error).__name__)
             log.error("the model cannot be used: %s", self._error, exc_info=not expected)
             return
         if speaking is None:
             return
-        while (ticket := self._queue.take(self._runner.beat, _IDLE_BEAT_S)) is not None:
-            self._runner.run(speaking, ticket)
+
+        def draw() -> None:
+            with closing(speaking.batch(self._slots)) as batch:
+                self._scheduler.run(batch, speaking.info.frame_rate_hz)
+
+        def voice() -> None:
+            self._supervisor.run("voice", lambda: self._voicer.run(speaking), self._voicer.fail_all)
+
+        voicing = threading.Thread(target=voice, name="speech-voice", daemon=True)
+        voicing.start()
+        self._supervisor.run("draw", draw, self._scheduler.fail_all)
+        voicing.join()
 
     def _load_and_warm_up(self) -> Speaking | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
@@ -262,12 +342,12 @@ class SpeechEngine:
         started_s = monotonic()
         speaking = self._load()
         self._enter("warming")
-        params = SamplingParams(seed=0)
-        job = SpeechJob("warm-up", _WARM_UP_TEXT, params, max_duration_s=_WARM_UP_S)
-        for _ in speaking.speak(speaking.plan(job), queue_s=0.0, on_progress=lambda _: True):
-            pass
+        self._deterministic = speaking.check_deterministic()
+        if not self._deterministic:
+            log.warning("a job among others does not have the codes that it has alone")
         self._speaking = speaking
-        self._runner.beat()
+        self._queue.free_rows = self._slots
+        self._scheduler.beat_s = self._voicer.beat_s = monotonic()
         if not self._enter("ready"):
             return None
         info = speaking.info

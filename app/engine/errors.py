@@ -19,7 +19,10 @@ SpeechError
 `code` is a stable word for programs. What these are in HTTP is the business of `app.api.errors`.
 """
 
+import logging
 from typing import ClassVar
+
+log = logging.getLogger(__name__)
 
 
 class SpeechError(Exception):
@@ -131,3 +134,11 @@ class GenerationFailed(SpeechError):
     """This job broke inside the engine."""
 
     code = "generation_failed"
+
+
+def broken(job_id: str, error: BaseException) -> GenerationFailed:
+    """Log a mistake of ours; return what its reader may know of it."""
+    log.error("job %s broke", job_id, exc_info=error)
+    return GenerationFailed(
+        f"the speech could not be made: {type(error).__name__}; the log says more"
+    )

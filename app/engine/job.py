@@ -49,6 +49,7 @@ class SpeechJob:
             then owed and not given.
         owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
             uploaded voices there are.
+        priority: Who comes first when several wait: the smaller.
     """
 
     id: str
@@ -61,11 +62,23 @@ class SpeechJob:
     before: "SpeechResult | None" = None
     more: bool = False
     owner: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the seconds of a job went; the stages need not add up to the total."""
+    """Where the seconds of a job went; the stages need not add up to the total.
+
+    Args:
+        queue_s: From its submission to its first step, reading the text left out.
+        text_s: Reading the text.
+        ar_s: Steps of level 0 that it took part in.
+        nar_s: The finer levels.
+        codec_s: The codec.
+        total_s: From its submission to its end.
+        first_audio_s: From its submission to its first sound.
+        underrun_s: That a listener who starts at the first sound would have waited amid it.
+    """
 
     queue_s: float
     text_s: float
@@ -73,12 +86,15 @@ class Timings:
     nar_s: float
     codec_s: float
     total_s: float
+    first_audio_s: float = 0.0
+    underrun_s: float = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
-        """Return the seconds of both."""
-        return Timings(
+        """Return the seconds of both; the first sound is that of the first that has any."""
+        both = Timings(
             *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
         )
+        return replace(both, first_audio_s=self.first_audio_s or other.first_audio_s)
 
 
 BacktrackCause = Literal["loop", "silence", "sequence"]

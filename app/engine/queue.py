@@ -1,6 +1,6 @@
-"""Tickets between their submission and the worker, in the order in which they came.
+"""Tickets between their submission and the workers, in the order in which they came.
 
-A ticket's text is read first, then it waits, then it runs; all three count towards the bound.
+A ticket's text is read first, then it waits, then it runs; the first two count towards the bound.
 """
 
 import threading
@@ -12,40 +12,58 @@ from app.engine.ticket import Ticket
 
 
 class TicketQueue:
-    """Who is being read, who waits and who runs. Any thread may call."""
+    """Who is being read, who waits and who runs. Any thread may call.
+
+    Attributes:
+        free_rows: Rows of the batch that no job has; whoever runs the batch keeps it true.
+    """
 
     def __init__(self, limit: int) -> None:
         """Begin empty.
 
         Args:
-            limit: Tickets that may be here beside the one that runs.
+            limit: Tickets that may be here beside those for whom rows are free.
         """
         self._limit = limit
         self._reading: deque[Ticket] = deque()
-        self._waiting: deque[Ticket] = deque()
-        self._closed = False
+        self._waiting: list[Ticket] = []
+        self._running: set[Ticket] = set()
+        self._closed = self._woken = False
         self._changed = threading.Condition()
-        self.running: Ticket | None = None
+        self.free_rows = 0
 
     def __len__(self) -> int:
-        """How many are here, the one that runs left out."""
+        """How many are here, those that run left out."""
         return len(self._reading) + len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody is let in any more."""
+        return self._closed
+
+    @property
+    def running(self) -> frozenset[Ticket]:
+        """Those that were taken and are not done."""
+        with self._changed:
+            return frozenset(self._running)
 
     def admit(self, ticket: Ticket) -> bool:
         """Give a ticket a place while its text is read; False if all are taken."""
         with self._changed:
-            admitted = len(self) < self._limit + (self.running is None)
+            admitted = len(self) < self._limit + self.free_rows and not self._closed
             if admitted:
                 self._reading.append(ticket)
             return admitted
 
     def line_up(self, ticket: Ticket, work: Plan | Replay) -> None:
-        """Let a ticket wait for the worker; one that has left meanwhile stays away."""
+        """Let a ticket wait for the workers; one that has left meanwhile stays away."""
         with self._changed:
             if ticket in self._reading:
                 self._reading.remove(ticket)
                 ticket.work = work
                 self._waiting.append(ticket)
+                self._waiting.sort(key=lambda one: one.priority)  # stable: first come, first served
+                self._woken = True
                 self._changed.notify_all()
 
     def leave(self, ticket: Ticket) -> bool:
@@ -57,25 +75,38 @@ class TicketQueue:
                     return True
             return False
 
-    def take(self, on_wait: Callable[[], None], every_s: float) -> Ticket | None:
-        """Wait for the next ticket, which then runs; None once the queue is closed.
+    def take(self, fits: Callable[[Ticket], bool]) -> Ticket | None:
+        """Return the next ticket, which then runs; None if there is none, or it has no room yet.
 
-        Args:
-            on_wait: Called before each stretch of waiting.
-            every_s: The longest such stretch.
+        Nobody overtakes it meanwhile: a job that asks for much would otherwise never begin.
         """
         with self._changed:
-            self.running = None
-            while not self._waiting:
-                if self._closed:
-                    return None
-                on_wait()
-                self._changed.wait(every_s)
-            self.running = self._waiting.popleft()
-            return self.running
+            if self._closed or not self._waiting or not fits(self._waiting[0]):
+                return None
+            ticket = self._waiting.pop(0)
+            self._running.add(ticket)
+            return ticket
+
+    def done(self, ticket: Ticket) -> None:
+        """Let a ticket go that ran."""
+        with self._changed:
+            self._running.discard(ticket)
+
+    def wait(self, at_most_s: float) -> None:
+        """Wait until somebody lines up or calls `wake`, at once if that was since the last wait."""
+        with self._changed:
+            if not self._woken and not self._closed:
+                self._changed.wait(at_most_s)
+            self._woken = False
+
+    def wake(self) -> None:
+        """End a wait."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
 
     def close(self) -> list[Ticket]:
-        """Give nothing more to the worker; return those who had not begun to run."""
+        """Give nothing more to the workers; return those who had not begun to run."""
         with self._changed:
             left = [*self._reading, *self._waiting]
             self._reading.clear()

@@ -1,17 +1,22 @@
-"""What the engine asks of a loaded model, so that it need not know how speech is made."""
+"""What the engine asks of a loaded model, so that it need not know how speech is made.
 
-from collections.abc import Callable, Iterator
+Two threads make speech: one draws level 0 of all jobs together, the other makes sound of it, a
+chunk at a time.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+from torch import Tensor
+
+from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.playback import Playback
 from app.engine.voices import Voices
 from models.text import Utterance
 from models.voice import Voice
 from samplers.params import SamplingParams
-
-OnProgress = Callable[[Progress], bool]
-"""Called after every frame; False stops the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class ModelInfo:
     languages: tuple[str, ...]
     weights: str = "float32"
     decoder: str = "codec"
+    frame_rate_hz: float = 75.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Plan:
         language: As will be spoken.
         utterances: The text, read.
         text_s: Seconds that reading it took.
+        rows: Of the batch that draws level 0, as long as that takes.
+        prompt: ``[Tp, K]`` codes of the voice, or None.
         nar: How much the finer levels will draw at a time.
         decoder: What will make sound of the codes.
     """
@@ -50,6 +58,8 @@ class Plan:
     language: str
     utterances: tuple[Utterance, ...]
     text_s: float
+    rows: int = 1
+    prompt: Tensor | None = None
     nar: NarPlan = "chunks"
     decoder: str = "codec"
 
@@ -59,6 +69,53 @@ class Replay:
     """A speech that is to be heard again."""
 
     result: SpeechResult
+
+
+class Drawing(Protocol):
+    """Level 0 of a job; `app.engine.drawing.Drawing` is one."""
+
+    over: bool
+    error: SpeechError | None
+    frames: int
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+
+    def news(self) -> Sequence[Any]:
+        """Return what became final since the last call, for the job's `Sounding`."""
+
+
+D = TypeVar("D", bound=Drawing)
+
+
+class Batch(Protocol[D]):
+    """Level 0 of many jobs; `app.engine.batch.JobBatch` is one. One thread only."""
+
+    def begin(self, plan: Plan) -> D:
+        """Take a job; its rows must be free."""
+
+    def step(self, going: Collection[D]) -> None:
+        """Draw a frame of each of some jobs."""
+
+    def end(self, drawing: D) -> None:
+        """Forget a job; its rows are free at once."""
+
+    def close(self) -> None:
+        """Forget all jobs."""
+
+
+class Sounding(Protocol):
+    """A job while sound is made of it; `app.engine.sounding.Sounding` is one."""
+
+    def __enter__(self) -> "Sounding":
+        """Keep what it needs."""
+
+    def __exit__(self, *error: object) -> None:
+        """Let it go."""
+
+    def push(self, drawn: Any) -> Iterator[AudioChunk]:
+        """Take what level 0 gives next and yield chunks, the last with the job's result."""
 
 
 class Speaking(Protocol):
@@ -75,10 +132,14 @@ class Speaking(Protocol):
     def plan(self, job: SpeechJob) -> Plan:
         """Check a job and read its text, which takes a while; raise a SpeechError."""
 
-    def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
-        """Yield the job's chunks, the last with its result."""
+    def batch(self, slots: int) -> Batch[Any]:
+        """Return a batch without jobs, with so many rows, in the thread that will use it."""
 
-    def replay(
-        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
-    ) -> Iterator[AudioChunk]:
-        """Yield the same chunks once more, from the codes of the result."""
+    def sounding(self, plan: Plan, playback: Playback) -> Sounding:
+        """Return what makes sound of a job, in the thread that will use it."""
+
+    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
+        """Yield a job's chunks once more, from the codes of its result."""
+
+    def check_deterministic(self) -> bool:
+        """Return whether a job alone has the codes that it has among others; before all jobs."""

@@ -11,7 +11,7 @@ WAITS_FOR: dict[State, str] = {
     "warming": "the warm-up to end",
     "draining": "nothing: it is shutting down",
     "stopped": "nothing: it is shut down",
-    "failed": "nothing: the model could not be loaded",
+    "failed": "nothing: it cannot go on",
 }
 
 STALLED_AFTER_S = 60.0
@@ -20,7 +20,20 @@ STALLED_AFTER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """How the engine is, at a glance."""
+    """How the engine is, at a glance.
+
+    Attributes:
+        state: Where in its life it is.
+        waits_for: Why it takes no jobs; None if it does.
+        error: Why it failed.
+        queued: Jobs that wait or are being read.
+        running: Jobs that are being spoken.
+        beat_age_s: Seconds since the worker moved that moved the longest time ago.
+        slots: Rows of the batch.
+        used_slots: Rows that jobs have.
+        deterministic: Whether a job among others had the codes that it has alone, when that was
+            tried at the start; None before.
+    """
 
     state: State
     waits_for: str | None
@@ -28,6 +41,9 @@ class EngineStatus:
     queued: int
     running: int
     beat_age_s: float
+    slots: int = 0
+    used_slots: int = 0
+    deterministic: bool | None = None
 
     @property
     def healthy(self) -> bool:

@@ -1,26 +1,29 @@
-"""One job from text to samples with the loaded model, synchronously.
+"""The loaded model as the engine needs it: plans of jobs, and what speaks them.
 
-Owns the model and its voices, and says what they cannot do. Knows nothing of threads, queues or
-other jobs: that is `app.engine.engine`.
+Owns the model and its voices, and says what they cannot do. Knows nothing of threads and queues:
+that is `app.engine.engine`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace as changed
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Literal, Self
 
 import numpy as np
 import torch
 
+from app.engine.batch import JobBatch, rows_of_plan
 from app.engine.errors import InvalidRequest
 from app.engine.finer import nar_plan
-from app.engine.job import AudioChunk, Progress, SpeechJob, Timings
+from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
 from app.engine.masked import choose_level_0
 from app.engine.plan import Chunks
-from app.engine.run import Run
+from app.engine.playback import Playback
 from app.engine.sound import UtteranceSound
-from app.engine.speaking import ModelInfo, OnProgress, Plan, Replay
+from app.engine.sounding import Sounding
+from app.engine.speaking import ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
 from app.engine.voices import Voices
 from app.engine.windows import check_windows
@@ -36,9 +39,15 @@ from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
 from samplers.presets import PRESETS, Presets, UnknownPreset
 
+OnProgress = Callable[[Progress], bool]
+"""Called after every frame; False stops the job."""
+
+_CHECK_TEXTS = ("Hello.", "One, two, three.", "Good morning.")
+_CHECK_S = 0.3
+
 
 class Synthesizer:
-    """A loaded model that speaks one job at a time."""
+    """A loaded model."""
 
     def __init__(
         self,
@@ -76,7 +85,10 @@ class Synthesizer:
             builtin, uploads, prompt_s=min(heard_s, MAX_AUDIO_S), languages=config.languages
         )
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
-        self._prefixes = PrefixCache(speech.model)
+        self._draw_prefixes, self._voice_prefixes = (
+            PrefixCache(speech.model),
+            PrefixCache(speech.model),
+        )
         self._silent = silent_codes(speech.codec)
         self.info = ModelInfo(
             speech.name,
@@ -86,6 +98,7 @@ class Synthesizer:
             config.languages,
             "int8" if is_quantized(speech.model) else "float32",
             speech.decoder_name,
+            speech.codec.config.frame_rate_hz,
         )
 
     @property
@@ -173,7 +186,7 @@ class Synthesizer:
         assert params.seed is not None
         utterances = self._read(job.text, language)
         text_s = perf_counter() - started_s
-        return Plan(
+        plan = Plan(
             job,
             params,
             params.seed,
@@ -181,68 +194,103 @@ class Synthesizer:
             language,
             utterances,
             text_s,
-            nar_plan(config, params),
-            self.info.decoder,
+            prompt=self._prompts.of(voice),
+            nar=nar_plan(config, params),
+            decoder=self.info.decoder,
+        )
+        return changed(plan, rows=rows_of_plan(plan))
+
+    def batch(self, slots: int) -> JobBatch:
+        """Return a batch without jobs; see `app.engine.speaking.Speaking`."""
+        return JobBatch(
+            self._speech,
+            front_end=self._front_end,
+            silent=self._silent,
+            prefixes=self._draw_prefixes,
+            slots=slots,
         )
 
+    def sounding(self, plan: Plan, playback: Playback) -> Sounding:
+        """Return what makes sound of a job; see `app.engine.speaking.Speaking`."""
+        return Sounding(self._speech, plan, prefixes=self._voice_prefixes, playback=playback)
+
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
-        """Yield the sound as it comes, the last with the result; nothing more once stopped.
+        """Yield the sound of one job by itself, all in this thread, the last chunk with the result.
+
+        What the engine's two workers do together, for those who have no engine; no engine may run.
 
         Args:
             plan: From `plan`.
             queue_s: Seconds the job waited before.
-            on_progress: Called after every frame; False stops.
+            on_progress: Called after every frame; False stops, and nothing more comes.
 
         Raises:
-            GenerationFailed: What came out is no sound.
+            SpeechError: The model or the codec gave no numbers.
         """
-        run = Run(
-            self._speech,
-            plan,
-            front_end=self._front_end,
-            prompts=self._prompts,
-            prefixes=self._prefixes,
-            silent=self._silent,
-            queue_s=queue_s,
-            on_progress=on_progress,
-        )
-        yield from run.chunks()
+        playback = Playback(monotonic() - queue_s - plan.text_s)
+        with closing(self.batch(plan.rows)) as batch, self.sounding(plan, playback) as sounding:
+            drawing = batch.begin(plan)
+            while not drawing.over:
+                batch.step([drawing])
+                if not on_progress(drawing.progress):
+                    return
+                for drawn in drawing.news():
+                    yield from sounding.push(drawn)
+                if drawing.error is not None:
+                    raise drawing.error
 
-    def replay(
-        self, replay: Replay, *, queue_s: float, on_progress: OnProgress
-    ) -> Iterator[AudioChunk]:
+    def check_deterministic(self) -> bool:
+        """Return whether a job alone has the codes that it has among others; warms up, too.
+
+        A machine whose matrix products round by the number of rows would say no.
+        """
+        plans = [
+            self.plan(
+                SpeechJob(f"check-{seed}", text, SamplingParams(seed=seed), max_duration_s=_CHECK_S)
+            )
+            for seed, text in enumerate(_CHECK_TEXTS)
+        ]
+        *_, last = self.speak(plans[0], queue_s=0.0, on_progress=lambda _: True)
+        alone = [one.codes[:, 0] for one in last.result.utterances] if last.result else []
+        with closing(self.batch(sum(plan.rows for plan in plans))) as batch:
+            drawings = [batch.begin(plan) for plan in plans]
+            while going := [drawing for drawing in drawings if not drawing.over]:
+                batch.step(going)
+        codes = [drawn.codes for drawn in drawings[0].news()]
+        return torch.equal(torch.cat(codes).cpu(), torch.from_numpy(np.concatenate(alone)).long())
+
+    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the chunks of a speech once more, from its codes: the same samples.
 
         Args:
             replay: The speech; of this very model.
-            queue_s: Seconds it waited before.
-            on_progress: Called before every chunk; False stops.
+            playback: Told of every chunk.
 
         Raises:
             GenerationFailed: What came out is no sound.
         """
-        started_s = perf_counter()
+        queue_s = monotonic() - playback.submitted_s
         speech, spoken = self._speech, replay.result.utterances
         device, block_frames = speech.model.separator.device, speech.model.config.block_frames
         joiner = Joiner(self.info.sample_rate_hz, replay.result.params.pause_s)
-        frames = 0
+
+        def chunk(samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
+            playback.give(len(samples) / self.info.sample_rate_hz)
+            return AudioChunk(samples, self.info.sample_rate_hz, result)
+
         for number, utterance in enumerate(spoken):
             codes = torch.from_numpy(utterance.codes).to(device, torch.int64)
             sound = UtteranceSound(speech.decoder, block_frames)
-            for chunk in Chunks(block_frames).push(codes, ended=True):
-                if not on_progress(Progress(number, len(spoken), frames)):
-                    return
-                frames += len(chunk)
-                samples = joiner.push(sound.push(chunk))
+            for part in Chunks(block_frames).push(codes, ended=True):
+                samples = joiner.push(sound.push(part))
                 if len(samples):
-                    yield AudioChunk(samples, self.info.sample_rate_hz)
+                    yield chunk(samples)
             rest = joiner.push(sound.push(codes[:0], ended=True))
             last = number + 1 == len(spoken)
             rest = np.concatenate([rest, joiner.finish(utterance.pause_after_s, last=last)])
-            work_s = perf_counter() - started_s
-            timings = Timings(queue_s, 0.0, 0.0, 0.0, work_s, queue_s + work_s)
-            result = changed(replay.result, timings=timings) if last else None
-            yield AudioChunk(rest, self.info.sample_rate_hz, result)
+            total_s = monotonic() - playback.submitted_s
+            timings = Timings(queue_s, 0.0, 0.0, 0.0, total_s - queue_s, total_s)
+            yield chunk(rest, changed(replay.result, timings=timings) if last else None)
 
     def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
         """Refuse knobs that the loaded model cannot honour.

@@ -1,4 +1,4 @@
-"""A job between the worker that makes its chunks and the one reader who takes them."""
+"""A job between the workers that make its chunks and the one reader who takes them."""
 
 import asyncio
 import threading
@@ -7,6 +7,7 @@ from time import monotonic
 
 from app.engine.errors import DeadlineExceeded, SpeechError
 from app.engine.job import AudioChunk, FinishReason, Progress
+from app.engine.playback import Playback
 from app.engine.speaking import Plan, Replay
 
 MAX_UNREAD_S = 5.0
@@ -14,28 +15,44 @@ MAX_UNREAD_S = 5.0
 
 
 class Ticket:
-    """A job in the engine: written by the worker, read on the event loop.
+    """A job in the engine: written by the workers, read on the event loop.
 
     Attributes:
         job_id: The job's.
         work: What is to be done; None until the text is read.
         deadline_s: When the job must be over, by the loop's clock; it moves by each pause.
         progress: How far the job is.
+        playback: Its sound against the clock.
         abandoned: Why nobody wants it any more, or None.
     """
 
-    def __init__(self, job_id: str, timeout_s: float) -> None:
+    def __init__(self, job_id: str, timeout_s: float, wake: Callable[[], None]) -> None:
+        """Begin, on an event loop.
+
+        Args:
+            job_id: Of the job.
+            timeout_s: How long it may take.
+            wake: Called, in any thread, when the workers should look at it: it may go on after a
+                pause, or nobody wants it any more.
+        """
         self.job_id = job_id
         self.work: Plan | Replay | None = None
         self.loop = asyncio.get_running_loop()
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
         self.deadline_s = self.loop.time() + timeout_s
-        self.submitted_s = monotonic()
         self.progress = Progress()
+        self.playback = Playback(monotonic())
         self.abandoned: FinishReason | None = None
-        self._room = threading.Condition()
+        self._wake = wake
+        self._closed = False
+        self._changing = threading.Lock()
         self._unread_s = 0.0
         self._paused_at_s: float | None = None
+
+    @property
+    def priority(self) -> int:
+        """Who comes first when several wait: the smaller."""
+        return self.work.job.priority if isinstance(self.work, Plan) else 0
 
     @property
     def paused_s(self) -> float:
@@ -44,9 +61,9 @@ class Ticket:
         return 0.0 if since_s is None else monotonic() - since_s
 
     def give(self, item: AudioChunk | SpeechError) -> None:
-        """Hand something to the reader, from the worker."""
+        """Hand something to the reader, from a worker."""
         if isinstance(item, AudioChunk):
-            with self._room:
+            with self._changing:
                 self._unread_s += _seconds(item)
                 # After the last chunk nothing is left to pause.
                 if self._unread_s > MAX_UNREAD_S and item.result is None:
@@ -58,39 +75,24 @@ class Ticket:
 
     def taken(self, chunk: AudioChunk) -> None:
         """Note that the reader has a chunk; a job that paused goes on, and gets its time back."""
-        with self._room:
+        with self._changing:
             self._unread_s -= _seconds(chunk)
-            if self._paused_at_s is not None and self._unread_s <= MAX_UNREAD_S:
-                self.deadline_s += monotonic() - self._paused_at_s
-                self._paused_at_s = None
-                self._room.notify_all()
+            if self._paused_at_s is None or self._unread_s > MAX_UNREAD_S:
+                return
+            self.deadline_s += monotonic() - self._paused_at_s
+            self._paused_at_s = None
+        self._wake()
 
     def abandon(self, reason: FinishReason) -> None:
-        """Note that nobody wants the job any more; whoever waits for room need not."""
-        with self._room:
-            self.abandoned = reason
-            self._room.notify_all()
+        """Note that nobody wants the job any more."""
+        self.abandoned = reason
+        self._wake()
 
-    def wait_for_room(self, on_wait: Callable[[], None], every_s: float, at_most_s: float) -> bool:
-        """Wait, in the worker, until the reader has caught up or the job is abandoned.
-
-        A scheduler that has others to serve meanwhile asks `paused_s` instead.
-
-        Args:
-            on_wait: Called before each stretch of waiting.
-            every_s: The longest such stretch.
-            at_most_s: How long a pause may last.
-
-        Returns:
-            False if the pause lasted longer.
-        """
-        with self._room:
-            while self._paused_at_s is not None and self.abandoned is None:
-                if self.paused_s > at_most_s:
-                    return False
-                on_wait()
-                self._room.wait(min(every_s, at_most_s))
-            return True
+    def close(self) -> bool:
+        """Return True to the one who ends the job, whoever comes first, and False to all others."""
+        with self._changing:
+            first, self._closed = not self._closed, True
+            return first
 
 
 class SpeechStream(AsyncIterator[AudioChunk]):

@@ -1,8 +1,8 @@
 """From level 0 to sound, while level 0 goes on: the finer levels, then the codec."""
 
+from collections.abc import Iterator
 from time import perf_counter
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,8 +47,10 @@ class Voicing:
         return torch.cat(self._codes) if self._codes else self._finer.nothing
 
     @torch.inference_mode()
-    def feed(self, codes: Tensor, *, ended: bool = False) -> Samples:
-        """Take the next final frames and return the samples ``[N]`` that are now certain.
+    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
+        """Take the next final frames and yield the samples ``[N]`` of every chunk they complete.
+
+        To be read to its end, though other utterances may be voiced in between.
 
         Args:
             codes: ``[n]`` int64 of level 0, any number; none of them will be taken back.
@@ -57,17 +59,15 @@ class Voicing:
         Raises:
             GenerationFailed: The samples are no numbers.
         """
-        parts = []
         started_s = perf_counter()
         for drawn in self._finer.push(codes, ended=ended):
             self.nar_s += perf_counter() - started_s
             self._codes.append(drawn)
-            parts.append(self._decode(drawn))
+            yield self._decode(drawn)
             started_s = perf_counter()
         self.nar_s += perf_counter() - started_s
         if ended:
-            parts.append(self._decode(self._finer.nothing, ended=True))
-        return np.concatenate([np.zeros(0, np.float32), *parts])
+            yield self._decode(self._finer.nothing, ended=True)
 
     def _decode(self, codes: Tensor, *, ended: bool = False) -> Samples:
         started_s = perf_counter()

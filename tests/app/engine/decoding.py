@@ -1,17 +1,23 @@
 """An utterance decoded to its codes, with no sound: what the service does, driven by a test."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from app.engine.decode import LevelZero, OnFrame
+from app.engine.ar import ArBatch
+from app.engine.ar_utterance import ArUtterance
 from app.engine.finer import finer_levels
 from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.masked_utterance import MaskedUtterance
 from app.engine.piece import Piece
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
+
+OnFrame = Callable[[int], bool]
+"""Called with the count after every frame; False stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,38 @@ class Decoded:
     backtracks: tuple[Backtrack, ...] = ()
 
 
+class LevelZero:
+    """Level 0 of one utterance by itself: iterate for its frames, as they become final."""
+
+    def __init__(
+        self, model: Valle, piece: Piece, on_frame: OnFrame, prefixes: PrefixCache
+    ) -> None:
+        self._model, self._piece, self._on_frame = model, piece, on_frame
+        self._prefixes = prefixes
+        self.drawn: ArUtterance | MaskedUtterance | None = None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        self.drawn, step = self._begin()
+        given = 0
+        while self.drawn.finish_reason is None:
+            step()
+            if self.drawn.error is not None:
+                raise self.drawn.error
+            if self.drawn.finish_reason != "stop" and not self._on_frame(len(self.drawn)):
+                self.drawn.finish_reason = "cancelled"
+                return
+            if self.drawn.final > given:
+                start, given = given, self.drawn.final
+                yield self.drawn.codes(start, given)
+
+    def _begin(self) -> tuple[ArUtterance | MaskedUtterance, Callable[[], object]]:
+        if self._piece.params.level_0 == "masked":
+            masked = MaskedUtterance(self._model, self._piece)
+            return masked, masked.step
+        batch = ArBatch.alone(self._model, self._prefixes, self._piece)
+        return batch.admit(self._piece), batch.step
+
+
 def decode_utterance(
     model: Valle,
     codebooks: Tensor,
@@ -42,19 +80,25 @@ def decode_utterance(
     prefixes = PrefixCache(model) if prefixes is None else prefixes
     level_0 = LevelZero(model, piece, on_frame, prefixes)
     finer = finer_levels(model, codebooks, piece, prefixes)
-    codes = [finer.nothing]
+    codes, nar_s = [finer.nothing], 0.0
     for frames in level_0:
+        begun_s = perf_counter()
         codes += finer.push(frames)
-    if level_0.finish_reason == "cancelled":
-        codes = [level_0.codes[:, None]]
+        nar_s += perf_counter() - begun_s
+    drawn = level_0.drawn
+    assert drawn is not None
+    assert drawn.finish_reason is not None
+    ar_s = perf_counter() - started_s - nar_s
+    begun_s = perf_counter()
+    if drawn.finish_reason == "cancelled":
+        codes = [drawn.codes()[:, None]]
     else:
-        codes += finer.push(level_0.codes[:0], ended=True)
-    nar_s = perf_counter() - started_s - level_0.work_s
+        codes += finer.push(drawn.codes()[:0], ended=True)
     return Decoded(
         torch.cat(codes),
-        level_0.finish_reason,
-        level_0.work_s,
-        nar_s,
-        level_0.trace,
-        level_0.backtracks,
+        drawn.finish_reason,
+        ar_s,
+        nar_s + perf_counter() - begun_s,
+        drawn.trace,
+        drawn.backtracks,
     )

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import LevelZero
 from app.engine.job import Backtrack
 from app.engine.piece import Piece
 from models.cache import KVCache
@@ -16,7 +15,7 @@ from models.checkpoints import SpeechModel, load_speech_model
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.params import SamplingParams
-from tests.app.engine.decoding import Decoded, decode_utterance
+from tests.app.engine.decoding import Decoded, LevelZero, decode_utterance
 from tests.toy.make_toy import MODEL
 
 PREFIX = 4
@@ -204,9 +203,11 @@ def test_no_frame_that_was_given_is_taken_back(script) -> None:
     piece = Piece([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
     level_0 = LevelZero(model, piece, lambda _: True, PrefixCache(model))
     given = list(level_0)
-    assert torch.equal(torch.cat(given), level_0.codes)
+    drawn = level_0.drawn
+    assert drawn is not None
+    assert torch.equal(torch.cat(given), drawn.codes())
     assert len(given) > 1
-    assert level_0.backtracks or level_0.finish_reason == "stuck"
+    assert drawn.backtracks or drawn.finish_reason == "stuck"
 
 
 @pytest.fixture(scope="module")

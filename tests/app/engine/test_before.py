@@ -1,11 +1,13 @@
 """A job that goes on with what earlier jobs spoke: together they are one speech."""
 
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import pytest
 
 from app.engine.job import SpeechJob, SpeechResult
+from app.engine.playback import Playback
 from app.engine.speaking import Replay
 from app.engine.synthesis import Synthesizer
 from samplers.params import SamplingParams
@@ -66,7 +68,7 @@ def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None
         before = part if before is None else before.then(part)
     assert before is not None
     assert len(before.utterances) == 5
-    replayed = synthesizer.replay(Replay(before), queue_s=0.0, on_progress=lambda _: True)
+    replayed = synthesizer.replay(Replay(before), Playback(monotonic()))
     again = np.concatenate([chunk.samples for chunk in replayed])
     np.testing.assert_array_equal(again, np.concatenate(sounds))
 

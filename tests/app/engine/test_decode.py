@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.decode import OnFrame
 from app.engine.job import TraceColumns
 from app.engine.piece import Piece
 from models.cache import KVCache
@@ -15,7 +14,7 @@ from models.checkpoints import SpeechModel, load_speech_model
 from samplers.guidance import guide, guide_frames
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
-from tests.app.engine.decoding import Decoded, decode_utterance
+from tests.app.engine.decoding import Decoded, OnFrame, decode_utterance
 
 IDS = [1, 10, 20, 30, 2]
 ENDLESS = {"ban_tokens": (512,)}  # the toy's stop

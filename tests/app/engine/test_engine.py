@@ -2,6 +2,7 @@ import asyncio
 import threading
 import time
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from app.engine.errors import (
     InvalidRequest,
 )
 from app.engine.job import SpeechJob
+from app.engine.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
 from samplers.params import SamplingParams
 from tests.fakes import FakeSpeaking, fake_engine
@@ -65,7 +67,7 @@ async def test_jobs_are_spoken_in_the_order_in_which_they_came():
     speaking = FakeSpeaking()
     async with running(speaking) as engine:
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
-    assert speaking.spoken[1:] == ["one", "two", "three"]  # the first is the warm-up
+    assert speaking.spoken == ["one", "two", "three"]
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
@@ -239,7 +241,7 @@ async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
         speaking.let(100)
         await until(lambda: not engine.status.running)
         assert engine.finished == {"error": 2}
-        assert "wait 2" not in speaking.spoken
+        assert speaking.frames_made.get("wait 2", 0) <= 1
 
 
 async def test_progress_counts_frames():
@@ -341,3 +343,91 @@ async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
             engine.check_healthy()
         await stream.aclose()
         speaking.let(4)
+
+
+async def test_jobs_run_side_by_side_where_there_are_rows():
+    speaking = FakeSpeaking()
+    async with running(speaking, slots=2) as engine:
+        first, second, third = (
+            asyncio.create_task(result(engine, text)) for text in ("wait 1", "wait 2", "wait 3")
+        )
+        await until(lambda: engine.status.running == 2)
+        assert (engine.status.used_slots, engine.status.queued) == (2, 1)
+        speaking.let(18)
+        assert [(await one).frames for one in (first, second, third)] == [6, 6, 6]
+        await until(lambda: not engine.status.used_slots)
+
+
+async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        first = asyncio.create_task(result(engine, "wait"))
+        await until(lambda: engine.status.running)
+        later = engine.submit(SpeechJob("later", "later", SamplingParams(), priority=1))
+        sooner = engine.submit(job("sooner"))
+        await until(lambda: engine.status.queued == 2 and sooner.plan and later.plan)
+        speaking.let(4)
+        await first
+        for stream in (later, sooner):
+            assert [chunk async for chunk in stream][-1].result
+    assert speaking.spoken == ["wait", "sooner", "later"]
+
+
+@pytest.mark.parametrize("text", ["crash wait", "deaf wait"])
+async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_waits(text):
+    speaking = FakeSpeaking()
+    async with running(speaking) as engine:
+        lost, waiting = (asyncio.create_task(result(engine, one)) for one in (text, "next"))
+        await until(lambda: engine.status.queued == 1)
+        speaking.let(3)
+        with pytest.raises(GenerationFailed, match="try again"):
+            await lost
+        assert (await waiting).frames == 4
+        assert (await result(engine, "after")).frames == 5
+        engine.check_healthy()
+        assert engine.metrics.registry.get_sample_value("tts_worker_restarts_total") == 1
+        assert engine.finished == {"error": 1, "stop": 2}
+
+
+async def test_a_worker_that_breaks_again_and_again_is_given_up():
+    async with running(FakeSpeaking()) as engine:
+        for _ in range(MAX_RESTARTS + 1):
+            with pytest.raises((GenerationFailed, EngineNotReady)):
+                await result(engine, "a crash")
+        await until(lambda: engine.status.state == "failed")
+        with pytest.raises(EngineNotReady, match="again and again"):
+            engine.submit(job("more"))
+        with pytest.raises(EngineNotReady, match="again and again"):
+            engine.check_healthy()
+
+
+async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
+    async with running(FakeSpeaking(), slots=2) as engine:
+        outcomes = await asyncio.gather(
+            result(engine, "good"), result(engine, "mute"), return_exceptions=True
+        )
+        assert getattr(outcomes[0], "frames", outcomes[0]) == 4
+        assert isinstance(outcomes[1], GenerationFailed)
+        await until(lambda: not engine.status.used_slots)
+
+
+async def test_a_job_that_takes_more_rows_than_there_are_is_refused():
+    class Wide(FakeSpeaking):
+        def plan(self, job):
+            return replace(super().plan(job), rows=3)
+
+    async with running(Wide(), slots=2) as engine:
+        with pytest.raises(InvalidRequest, match="3 rows"):
+            await result(engine, "wide")
+
+
+async def test_what_is_measured_of_a_job():
+    async with running(FakeSpeaking()) as engine:
+        await result(engine, "hello")
+        sample = engine.metrics.registry.get_sample_value
+        assert sample("tts_jobs_total", {"reason": "stop"}) == 1
+        assert sample("tts_tokens_total") == 5
+        assert sample("tts_first_audio_seconds_count") == 1
+        assert sample("tts_queued_jobs") == 0
+        await until(lambda: sample("tts_slots", {"state": "used"}) == 0)
+        assert sample("tts_slots", {"state": "free"}) == 1

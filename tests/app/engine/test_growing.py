@@ -42,8 +42,8 @@ async def test_a_job_a_sentence_one_after_the_other():
         speech.append("One. Two. And")
         speech.end()
         chunks = [chunk async for chunk in speech]
-        assert speaking.spoken[1:] == ["speech.1", "speech.2", "speech.3"]
-        assert [chunk.result.job_id for chunk in chunks if chunk.result] == speaking.spoken[1:]
+        assert speaking.spoken == ["speech.1", "speech.2", "speech.3"]
+        assert [chunk.result.job_id for chunk in chunks if chunk.result] == speaking.spoken
         assert speech.result is not None
         assert (speech.result.job_id, speech.result.frames) == ("speech", len("One.Two.And"))
         assert len(speech.result.utterances) == 3

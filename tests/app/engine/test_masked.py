@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from app.engine.errors import InvalidRequest
-from app.engine.masked import choose_level_0, draw_masked, predict_length
+from app.engine.masked import choose_level_0
+from app.engine.masked_utterance import MaskedUtterance, predict_length
 from app.engine.piece import Piece
 from models.checkpoints.public import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
@@ -53,19 +54,11 @@ def params(**knobs: object) -> SamplingParams:
 def draw(
     model: Valle, chosen: SamplingParams, *, max_frames: int = 40
 ) -> tuple[Tensor, str, list[Tensor]]:
-    read: list[Tensor] = []
-    drawn = draw_masked(
-        model,
-        model.prefix(IDS, 0),
-        model.null_prefix(0),
-        chosen,
-        seed=chosen.seed or 0,
-        utterance=0,
-        max_frames=max_frames,
-        on_frame=lambda frames: True,
-        on_pass=read.append,
-    )
-    return drawn.codes, drawn.finish_reason, read
+    drawn = MaskedUtterance(model, Piece(IDS, chosen, chosen.seed or 0, 0, max_frames))
+    read = []
+    while drawn.finish_reason is None:
+        read.append(drawn.step())
+    return drawn.codes(), drawn.finish_reason, read
 
 
 def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
@@ -77,20 +70,15 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     prefix = model.prefix(
         inputs["phn"], 0, language=inputs["lang"], prompt=torch.tensor(inputs["prom"])
     )
-    read: list[Tensor] = []
-    drawn = draw_masked(
-        model,
-        prefix,
-        model.null_prefix(0, language=inputs["lang"]),
-        params(nar_len_steps=inputs["masked_steps"], nar_len_frames=inputs["masked_len"]),
-        seed=0,
-        utterance=0,
-        max_frames=500,
-        on_frame=lambda frames: True,
-        on_pass=read.append,
-    )
+    chosen = params(nar_len_steps=inputs["masked_steps"], nar_len_frames=inputs["masked_len"])
+    prompt = torch.tensor(inputs["prom"])
+    piece = Piece(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
+    drawn = MaskedUtterance(model, piece)
+    read = []
+    while drawn.finish_reason is None:
+        read.append(drawn.step())
     assert torch.equal(torch.stack(read), expected["masked_loop_inputs"])
-    assert torch.equal(drawn.codes, expected["masked_loop_output"])
+    assert torch.equal(drawn.codes(), expected["masked_loop_output"])
     assert predict_length(model, prefix) == meta["len_result"]
 
 
@@ -128,7 +116,9 @@ def test_a_told_length_is_stretched_and_raised(
     model: Valle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for told, expected in ((100, 105), (20, 78)):
-        monkeypatch.setattr("app.engine.masked.predict_length", lambda *_, told=told: told)
+        monkeypatch.setattr(
+            "app.engine.masked_utterance.predict_length", lambda *_, told=told: told
+        )
         assert len(draw(model, params(nar_len_steps=2), max_frames=500)[0]) == expected
 
 

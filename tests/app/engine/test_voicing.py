@@ -28,6 +28,8 @@ GREEDY = {"nar_temperature": 0.0}
 DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
 
+NOTHING = np.zeros(0, np.float32)
+
 
 @pytest.fixture(scope="module")
 def speech(toy) -> SpeechModel:
@@ -59,8 +61,8 @@ def voice(
     prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
     voicing = Voicing(speech, piece, prefixes)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
-    sounds = [voicing.feed(frames) for frames in pieces]
-    sounds.append(voicing.feed(level_0[:0], ended=True))
+    sounds = [np.concatenate([NOTHING, *voicing.push(frames)]) for frames in pieces]
+    sounds.append(np.concatenate([NOTHING, *voicing.push(level_0[:0], ended=True)]))
     return voicing.codes, sounds
 
 

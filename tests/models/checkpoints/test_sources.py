@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from app.engine.errors import InvalidRequest
 from app.engine.job import AudioChunk, Samples, SpeechJob
+from app.engine.playback import Playback
 from app.engine.speaking import Replay
 from app.engine.synthesis import Synthesizer
 from models.checkpoints import CheckpointError, DecoderName, open_speech_model
@@ -138,7 +140,7 @@ def test_what_vocos_spoke_is_heard_again(tmp_path: Path, vocos_cache: Path) -> N
     chunks = spoken(synthesizer)
     result = chunks[-1].result
     assert result is not None
-    again = synthesizer.replay(Replay(result), queue_s=0.0, on_progress=lambda _: True)
+    again = synthesizer.replay(Replay(result), Playback(monotonic()))
     np.testing.assert_array_equal(sound(again), sound(chunks))
 
 

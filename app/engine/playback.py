@@ -1,0 +1,43 @@
+"""What a listener hears who starts at the first chunk: when it comes, and whether it stalls."""
+
+from time import monotonic
+
+
+class Playback:
+    """A job's sound against the clock.
+
+    Attributes:
+        submitted_s: When the job came, by `time.monotonic`.
+        first_s: When the first sound came; None before.
+        given_s: Seconds of sound so far.
+        underrun_s: Seconds that the listener had to wait amid the sound.
+    """
+
+    def __init__(self, submitted_s: float) -> None:
+        """Begin with no sound."""
+        self.submitted_s = submitted_s
+        self.first_s: float | None = None
+        self.given_s = self.underrun_s = 0.0
+
+    @property
+    def runs_out_s(self) -> float:
+        """When the listener has heard all there is; before the first sound, when the job came."""
+        if self.first_s is None:
+            return self.submitted_s
+        return self.first_s + self.given_s + self.underrun_s
+
+    @property
+    def first_audio_s(self) -> float:
+        """Seconds from the submission to the first sound; 0 where there is none."""
+        return 0.0 if self.first_s is None else self.first_s - self.submitted_s
+
+    def give(self, sound_s: float) -> None:
+        """Note that so many seconds of sound are there now."""
+        if not sound_s:
+            return
+        now_s = monotonic()
+        if self.first_s is None:
+            self.first_s = now_s
+        else:
+            self.underrun_s += max(0.0, now_s - self.runs_out_s)
+        self.given_s += sound_s

@@ -1,0 +1,136 @@
+"""Who draws in the next step: jobs come and go between two steps of the batch."""
+
+from time import monotonic, perf_counter
+from typing import Any
+
+from app.engine.errors import SpeechError
+from app.engine.metrics import EngineMetrics
+from app.engine.queue import TicketQueue
+from app.engine.speaking import Batch, Drawing, Plan
+from app.engine.ticket import Ticket
+from app.engine.voicer import Voicer
+
+MAX_WAITING_S = 10.0
+"""Seconds of speech that may be drawn and not yet made sound of; more is of no use to anybody."""
+
+LATE_S, AHEAD_S = 1.0, 3.0
+"""While somebody's listener has less than the first before him, whoever has more than the second
+waits: a step of fewer rows is quicker, and a stream that began needs its sound first."""
+
+_IDLE_S, _PAUSE_S = 5.0, 0.25
+
+
+class Scheduler:
+    """Takes jobs as rows become free, and runs the steps. `run` is a thread of its own.
+
+    Attributes:
+        beat_s: When the worker last moved, by `time.monotonic`.
+    """
+
+    def __init__(
+        self, queue: TicketQueue, voicer: Voicer, metrics: EngineMetrics, *, slots: int
+    ) -> None:
+        """Begin with no jobs.
+
+        Args:
+            queue: Where jobs come from.
+            voicer: Where what was drawn goes.
+            metrics: Told of steps and slots.
+            slots: Rows of the batch.
+        """
+        self._queue, self._voicer, self._metrics = queue, voicer, metrics
+        self._slots = slots
+        self._drawings: dict[Ticket, Drawing] = {}
+        self.beat_s = monotonic()
+
+    def run(self, batch: Batch[Any], frame_rate_hz: float) -> None:
+        """Draw until the queue is closed and no job is left.
+
+        Args:
+            batch: Without jobs.
+            frame_rate_hz: Frames of level 0 in a second of speech.
+        """
+        self._note_rows()
+        while self._drawings or not self._queue.closed:
+            self.beat_s = monotonic()
+            self._drop_abandoned(batch)
+            self._take(batch)
+            going = self._choose(frame_rate_hz)
+            if going:
+                self._step(batch, going)
+            else:
+                self._queue.wait(_PAUSE_S if self._drawings else _IDLE_S)
+
+    def fail_all(self, error: SpeechError) -> None:
+        """End every job with an error: the worker broke, and its batch is lost."""
+        for ticket in self._drawings:
+            self._voicer.put(ticket, error)
+        self._drawings.clear()
+        self._note_rows()
+
+    @property
+    def used_rows(self) -> int:
+        """How many rows jobs have reserved."""
+        return sum(_rows(ticket) for ticket in self._drawings)
+
+    def _note_rows(self) -> None:
+        used = self.used_rows
+        self._queue.free_rows = self._slots - used
+        self._metrics.slots.labels("used").set(used)
+        self._metrics.slots.labels("free").set(self._slots - used)
+
+    def _take(self, batch: Batch[Any]) -> None:
+        """Let all in for whom there are rows."""
+        while (ticket := self._queue.take(self._fits)) is not None:
+            self._voicer.begin(ticket)
+            if isinstance(ticket.work, Plan):
+                self._drawings[ticket] = batch.begin(ticket.work)
+                self._note_rows()
+
+    def _fits(self, ticket: Ticket) -> bool:
+        return self.used_rows + _rows(ticket) <= self._slots
+
+    def _drop_abandoned(self, batch: Batch[Any]) -> None:
+        for ticket in [one for one in self._drawings if one.abandoned is not None]:
+            self._forget(batch, ticket)
+            self._voicer.wake()
+
+    def _choose(self, frame_rate_hz: float) -> list[Ticket]:
+        """Return whose turn it is."""
+        lead_s: dict[Ticket, float] = {}
+        for ticket, drawing in self._drawings.items():
+            drawn_s, playback = drawing.frames / frame_rate_hz, ticket.playback
+            if ticket.paused_s or drawn_s - playback.given_s > MAX_WAITING_S:
+                continue
+            first_s = playback.first_s
+            lead_s[ticket] = drawn_s - (0.0 if first_s is None else monotonic() - first_s)
+        somebody_is_late = any(lead < LATE_S for lead in lead_s.values())
+        return [one for one, lead in lead_s.items() if lead < AHEAD_S or not somebody_is_late]
+
+    def _step(self, batch: Batch[Any], going: list[Ticket]) -> None:
+        started_s = perf_counter()
+        batch.step([self._drawings[ticket] for ticket in going])
+        for ticket in going:
+            self._tell(batch, ticket, self._drawings[ticket])
+        self._metrics.steps.inc()
+        self._metrics.tokens.inc(len(going))
+        self._metrics.stage_s.labels("ar").inc(perf_counter() - started_s)
+
+    def _tell(self, batch: Batch[Any], ticket: Ticket, drawing: Drawing) -> None:
+        """Hand on what a job has that is new, and let it go if that was all."""
+        ticket.progress = drawing.progress
+        for drawn in drawing.news():
+            self._voicer.put(ticket, drawn)
+        if drawing.error is not None:
+            self._voicer.put(ticket, drawing.error)
+        if drawing.over:
+            self._forget(batch, ticket)
+
+    def _forget(self, batch: Batch[Any], ticket: Ticket) -> None:
+        batch.end(self._drawings.pop(ticket))
+        self._note_rows()
+
+
+def _rows(ticket: Ticket) -> int:
+    """Return how many rows a ticket takes while its level 0 is drawn; a replay none."""
+    return ticket.work.rows if isinstance(ticket.work, Plan) else 0

@@ -1,0 +1,175 @@
+"""The sound of one job: its utterances voiced, joined, and the account of it."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from time import monotonic
+from typing import Self
+
+import numpy as np
+
+from app.engine.drawn import Drawn, Ending
+from app.engine.job import (
+    GRAVITY,
+    AudioChunk,
+    FinishReason,
+    Samples,
+    SpeechResult,
+    SpokenUtterance,
+    Timings,
+)
+from app.engine.playback import Playback
+from app.engine.speaking import Plan
+from app.engine.stream import Joiner
+from app.engine.voicing import Voicing
+from models.checkpoints import SpeechModel
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey
+
+_NOTHING: Samples = np.zeros(0, np.float32)
+
+
+class Sounding:
+    """A job while sound is made of it. One thread only, but not that of level 0.
+
+    It is a context: what it needs of the prefixes is kept as long as it lasts.
+    """
+
+    def __init__(
+        self, speech: SpeechModel, plan: Plan, *, prefixes: PrefixCache, playback: Playback
+    ) -> None:
+        """Begin with no sound; the time until now was spent waiting.
+
+        Args:
+            speech: The model.
+            plan: What is spoken.
+            prefixes: Where what the finer levels' prefixes share comes from.
+            playback: Told of every chunk.
+        """
+        self._speech, self._plan, self._prefixes = speech, plan, prefixes
+        self._playback = playback
+        self._queue_s = monotonic() - playback.submitted_s - plan.text_s
+        before = plan.job.before
+        self._rate_hz = speech.codec.config.sample_rate_hz
+        self._joiner = Joiner(
+            self._rate_hz, plan.params.pause_s, owed_s=before.pause_owed_s if before else 0.0
+        )
+        self._digest = hashlib.sha256()
+        self._spoken: list[SpokenUtterance] = []
+        self._finish_reason: FinishReason = "stop"
+        self._frames = 0
+        self._ar_s = self._nar_s = self._codec_s = 0.0
+        self._voicing: Voicing | None = None
+        self._pins = ExitStack()
+
+    def __enter__(self) -> Self:
+        language = self._speech.model.config.languages.index(self._plan.language)
+        voice = VoiceKey(self._plan.voice.owner, self._plan.voice.key, language)
+        self._pins.enter_context(self._prefixes.pinned(voice, NullKey(language)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pins.close()
+
+    def push(self, drawn: Drawn) -> Iterator[AudioChunk]:
+        """Take what level 0 gives next and yield the sound that is now certain.
+
+        The last chunk of the job has its result.
+
+        Raises:
+            GenerationFailed: The samples are no numbers.
+        """
+        held = _NOTHING
+        for samples in self._voiced(drawn):
+            if len(held):
+                yield self._chunk(held)
+            held = self._joiner.push(samples)
+        if drawn.ending is not None:
+            self._account(drawn, drawn.ending)
+            held = np.concatenate([held, self._join(drawn, drawn.ending)])
+            if drawn.ending.last:
+                yield self._chunk(held, last=True)
+                return
+        if len(held):
+            yield self._chunk(held)
+
+    def _voiced(self, drawn: Drawn) -> Iterator[Samples]:
+        """Yield the samples of an utterance, a chunk at a time; a pause has none."""
+        if drawn.piece is None:
+            return
+        if self._voicing is None:
+            self._voicing = Voicing(self._speech, drawn.piece, self._prefixes)
+        yield from self._voicing.push(drawn.codes, ended=drawn.ending is not None)
+
+    def _account(self, drawn: Drawn, ending: Ending) -> None:
+        """Note what became of an utterance."""
+        self._note(ending.finish_reason)
+        if ending.cut:
+            self._note("length")
+        if drawn.utterance is None:
+            return
+        utterance = self._plan.utterances[drawn.utterance]
+        # The pause after what was cut led to what is not spoken.
+        pause_after_s = None if ending.cut else utterance.pause_after_s
+        if (voicing := self._voicing) is None:
+            codes = np.zeros((0, self._speech.model.config.levels), np.int16)
+        else:
+            codes = voicing.codes.cpu().numpy().astype("<i2")
+            self._nar_s += voicing.nar_s
+            self._codec_s += voicing.codec_s
+        self._voicing = None
+        self._digest.update(codes.tobytes())
+        self._frames += len(codes)
+        self._ar_s += ending.ar_s
+        self._spoken.append(
+            SpokenUtterance(
+                codes,
+                ending.finish_reason,
+                pause_after_s=pause_after_s,
+                trace=ending.trace,
+                backtracks=ending.backtracks,
+                phonemes=utterance.phonemes,
+            )
+        )
+
+    def _join(self, drawn: Drawn, ending: Ending) -> Samples:
+        """Return the end of an utterance's sound."""
+        if drawn.utterance is None:
+            return _NOTHING
+        last = ending.last and not self._plan.job.more
+        return self._joiner.finish(self._spoken[-1].pause_after_s, last=last)
+
+    def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
+        self._playback.give(len(samples) / self._rate_hz)
+        return AudioChunk(samples, self._rate_hz, self._result() if last else None)
+
+    def _note(self, reason: FinishReason) -> None:
+        """Take an utterance's finish reason for the job's, if it is graver."""
+        self._finish_reason = max(self._finish_reason, reason, key=GRAVITY.index)
+
+    def _result(self) -> SpeechResult:
+        plan, playback = self._plan, self._playback
+        return SpeechResult(
+            job_id=plan.job.id,
+            finish_reason=self._finish_reason,
+            seed=plan.seed,
+            params=plan.params,
+            voice=plan.voice.name,
+            language=plan.language,
+            codes_sha256=self._digest.hexdigest(),
+            frames=self._frames,
+            audio_s=self._joiner.given / self._rate_hz,
+            timings=Timings(
+                queue_s=self._queue_s,
+                text_s=plan.text_s,
+                ar_s=self._ar_s,
+                nar_s=self._nar_s,
+                codec_s=self._codec_s,
+                total_s=monotonic() - playback.submitted_s,
+                first_audio_s=playback.first_audio_s,
+                underrun_s=playback.underrun_s,
+            ),
+            utterances=tuple(self._spoken),
+            nar=plan.nar,
+            decoder=plan.decoder,
+            pause_owed_s=self._joiner.owed_s,
+        )

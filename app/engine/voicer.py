@@ -1,0 +1,195 @@
+"""The worker that makes sound of all jobs, a chunk at a time, the most urgent first."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+from app.engine.accounts import Accounts
+from app.engine.errors import ReaderStalled, SpeechError, broken
+from app.engine.job import AudioChunk, FinishReason
+from app.engine.speaking import Plan, Replay, Sounding, Speaking
+from app.engine.ticket import Ticket
+
+_WAIT_S = 0.25
+
+
+class _Line:
+    """What one job has waiting here.
+
+    Attributes:
+        ticket: The job.
+        items: What its level 0 gave, in order, and at last perhaps an error.
+        chunks: The sound of the item that was begun; None between two items.
+        sounding: Makes it; None before the first item, and for a replay.
+    """
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.items: deque[Any] = deque()
+        self.chunks: Iterator[AudioChunk] | None = None
+        self.sounding: Sounding | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to do for it."""
+        if self.ticket.abandoned is not None:
+            return True
+        fresh_replay = isinstance(self.ticket.work, Replay) and self.chunks is None
+        return bool(self.items) or self.chunks is not None or fresh_replay
+
+    @property
+    def urgency(self) -> tuple[bool, int, float]:
+        """The least comes first: who is gone, then whoever's listener runs out of sound first."""
+        ticket = self.ticket
+        return ticket.abandoned is None, ticket.priority, ticket.playback.runs_out_s
+
+    def next_chunk(self, speaking: Speaking) -> AudioChunk | None:
+        """Return the next chunk of the item that was begun, or of the next; None at an item's end.
+
+        Raises:
+            SpeechError: It broke, here or at level 0.
+        """
+        if self.chunks is None:
+            self.chunks = self._begin(speaking)
+        chunk = next(self.chunks, None)
+        if chunk is None:
+            self.chunks = None
+        return chunk
+
+    def _begin(self, speaking: Speaking) -> Iterator[AudioChunk]:
+        work = self.ticket.work
+        if isinstance(work, Replay):
+            return speaking.replay(work, self.ticket.playback)
+        assert isinstance(work, Plan)
+        item = self.items.popleft()
+        if isinstance(item, SpeechError):
+            raise item
+        if self.sounding is None:
+            self.sounding = speaking.sounding(work, self.ticket.playback).__enter__()
+        return self.sounding.push(item)
+
+    def close(self) -> None:
+        if self.sounding is not None:
+            self.sounding.__exit__()
+
+
+class Voicer:
+    """Jobs that run, from the first frame of their level 0 to their last chunk.
+
+    Attributes:
+        beat_s: When the worker last moved, by `time.monotonic`.
+    """
+
+    def __init__(
+        self, accounts: Accounts, *, on_end: Callable[[Ticket], None], stall_timeout_s: float
+    ) -> None:
+        """Begin with no jobs.
+
+        Args:
+            accounts: Told how each job ended.
+            on_end: Called when a job is done with.
+            stall_timeout_s: Longest pause of a job whose reader does not take its sound.
+        """
+        self._accounts, self._on_end = accounts, on_end
+        self._stall_timeout_s = stall_timeout_s
+        self._lines: dict[Ticket, _Line] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self.beat_s = monotonic()
+
+    def begin(self, ticket: Ticket) -> None:
+        """Take a job; a replay needs no more than this."""
+        with self._changed:
+            self._lines[ticket] = _Line(ticket)
+            self._changed.notify_all()
+
+    def put(self, ticket: Ticket, item: Any) -> None:
+        """Take what the level 0 of a job gave, or the error that ends it; nothing once it ended."""
+        with self._changed:
+            if (line := self._lines.get(ticket)) is not None:
+                line.items.append(item)
+                self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Look at all jobs anew: one was abandoned, or may go on."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let `run` end once no job is left."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def run(self, speaking: Speaking) -> None:
+        """Make sound until closed. In a thread of its own.
+
+        Args:
+            speaking: The loaded model.
+        """
+        while (line := self._next()) is not None:
+            self._go_on(speaking, line)
+            self.beat_s = monotonic()
+
+    def fail_all(self, error: SpeechError) -> None:
+        """End every job with an error: the worker broke."""
+        for line in list(self._lines.values()):
+            self._end(line, "error", error)
+
+    def _next(self) -> _Line | None:
+        """Wait for the most urgent job that has something to do; None once all are done."""
+        with self._changed:
+            while True:
+                self.beat_s = monotonic()
+                lines = [line for line in self._lines.values() if line.ready and self._may(line)]
+                if lines:
+                    return min(lines, key=lambda line: line.urgency)
+                if self._closed and not self._lines:
+                    return None
+                self._changed.wait(_WAIT_S)
+
+    def _may(self, line: _Line) -> bool:
+        """Return whether a job need not wait for its reader, or waited for too long."""
+        paused_s = line.ticket.paused_s
+        gone = line.ticket.abandoned is not None
+        return not paused_s or gone or paused_s > self._stall_timeout_s
+
+    def _go_on(self, speaking: Speaking, line: _Line) -> None:
+        """Make the next chunk of a job; whatever happens to it happens to it alone."""
+        ticket = line.ticket
+        if ticket.abandoned is not None:
+            self._end(line, ticket.abandoned)
+            return
+        if ticket.paused_s:
+            error = ReaderStalled(f"nobody took the sound for {self._stall_timeout_s:g} s")
+            self._end(line, "cancelled", error)
+            return
+        try:
+            chunk = line.next_chunk(speaking)
+        except SpeechError as error:
+            self._end(line, "error", error)
+            return
+        except Exception as error:
+            self._end(line, "error", broken(ticket.job_id, error))
+            return
+        if chunk is None:
+            return
+        if chunk.result is None:
+            ticket.give(chunk)
+            return
+        self._accounts.spoken(ticket, chunk.result)
+        self._forget(line)
+        ticket.give(chunk)
+
+    def _end(self, line: _Line, reason: FinishReason, error: SpeechError | None = None) -> None:
+        self._accounts.ended(line.ticket, reason, error)
+        self._forget(line)
+        line.ticket.abandon(reason)  # so that its level 0 stops too
+
+    def _forget(self, line: _Line) -> None:
+        with self._changed:
+            self._lines.pop(line.ticket, None)
+        line.close()
+        self._on_end(line.ticket)
