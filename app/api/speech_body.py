@@ -32,8 +32,11 @@ def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[Spee
 
 def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
     """Return what the OpenAPI document says of such a body."""
-    schema = {"schema": kind.model_json_schema()}
-    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    # What it refers to is among the components: the report of a speech has the same knobs.
+    schema.pop("$defs", None)
+    content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 async def _bytes(request: Request) -> bytes:
