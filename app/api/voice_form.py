@@ -1,6 +1,6 @@
 """The form that a voice is uploaded with: read strictly, every field of it known or refused."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,6 +30,9 @@ class VoiceForm(BaseModel):
     )
     consent: bool = Field(
         description="`true`: the speaker agreed that speech is made in this voice."
+    )
+    type: Literal["audio_sample"] = Field(
+        "audio_sample", description="What OpenAI's clients may say: a voice is made of audio."
     )
     language: str | None = Field(
         None, max_length=35, description="Language of the speaker; none is the model's first."

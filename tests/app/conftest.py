@@ -22,7 +22,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def toy_server(toy: Path) -> Iterator[httpx.Client]:
+def toy_server(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a real server that speaks with the toy model."""
-    with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
+    voices = str(tmp_path_factory.mktemp("voices"))  # and not what the developer uploaded
+    with served(create_app(Settings(model=str(toy), device="cpu", voices=voices))) as client:
         yield client

@@ -151,6 +151,34 @@ def test_voices_of_two_owners_may_share_a_name(tmp_path):
     assert codec.calls == 2
 
 
+def test_a_name_that_comes_to_mean_another_recording_gives_other_codes(tmp_path):
+    codec = CountingCodec()
+    prompts = PromptCodes(codec, CPU, max_frames=225)
+    lengths = []
+    for digest, seconds in (("a" * 64, 1.0), ("b" * 64, 2.0)):
+        audio = write(tmp_path / "a.flac", seconds)
+        codes = prompts.of(Voice(name="a", audio=audio, digest=digest))
+        assert codes is not None
+        lengths.append(len(codes))
+    assert lengths == [75, 150]
+
+
+def test_a_recording_that_was_opened_needs_its_file_no_more(tmp_path):
+    audio = write(tmp_path / "a.flac", 1.0)
+    voice = Voice(name="a", audio=audio, digest="a" * 64, recording=audio.read_bytes())
+    audio.unlink()
+    codes = PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)
+    assert codes is not None
+    assert len(codes) == 75
+    assert "fLaC" not in repr(voice)
+
+
+def test_a_recording_that_is_damaged_is_an_error_that_tells_no_path():
+    voice = Voice(name="a", audio=Path("/secret/a.flac"), digest="a" * 64, recording=b"none")
+    with pytest.raises(VoiceError, match="^an uploaded voice: "):
+        PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)
+
+
 def test_audio_without_samples_is_an_error_that_names_the_file(tmp_path):
     with pytest.raises(VoiceError, match=r"a\.wav: no samples"):
         read_mono(write(tmp_path / "a.wav", 0.0), 24_000)

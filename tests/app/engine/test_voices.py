@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.engine.errors import (
     InvalidRequest,
@@ -14,7 +15,8 @@ from app.engine.errors import (
 )
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.voice_store import EVERYBODY, VoiceStore
-from models.voice import BuiltinVoices, VoiceCard
+from models.voice import BuiltinVoices, PromptCodes, VoiceCard
+from tests.models.test_voice import CountingCodec
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard()
@@ -64,6 +66,15 @@ def test_an_upload_is_its_owners_alone(voices) -> None:
             ask("anna", "you")
     voices.add("anna", CARD, another(2), "you")
     assert voices.find("anna", "you") != voices.find("anna", "me")
+
+
+def test_who_speaks_a_job_can_be_deleted_before_its_first_frame(voices) -> None:
+    voices.add("anna", CARD, WAV, "me")
+    speaker = voices.speaker("anna", "me")
+    voices.remove("anna", "me")
+    codes = PromptCodes(CountingCodec(), torch.device("cpu"), max_frames=225).of(speaker)
+    assert codes is not None
+    assert len(codes) == pytest.approx(1.2 * 75, abs=2)
 
 
 def test_what_has_no_owner_is_everybodys_to_use_and_not_to_delete(voices) -> None:

@@ -1,0 +1,385 @@
+"""A voice goes up, speaks, stays its owner's, and goes; what is no voice is refused."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from app.api.voices import MAX_UPLOADS, UploadPlaces
+from app.engine.errors import EngineBusy
+from app.engine.voices import OPENAI_VOICES
+from app.logs import TextLines
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.speech_like import packed, silent_file, speech_like
+from tests.toy.make_toy import MODEL, make
+
+ANNA, BEN = "anna-0123456789abc", "ben-0123456789abcd"
+WAV = packed(speech_like(1.2))
+FIELDS = {"name": "anna", "consent": "true"}
+VOICES = "/v1/audio/voices"
+MAX_BYTES = 300_000
+
+
+def settings(model: Path, folder: Path, **others: Any) -> Settings:
+    return Settings(
+        model=str(model),
+        device="cpu",
+        voices=str(folder),
+        max_upload_bytes=MAX_BYTES,
+        **others,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def server(toy: Path, folder: Path) -> Iterator[httpx.Client]:
+    """A server without keys."""
+    with served(create_app(settings(toy, folder))) as client:
+        yield client
+
+
+@pytest.fixture
+def client(server: httpx.Client) -> Iterator[httpx.Client]:
+    """The same, with no voices left over."""
+    yield server
+    for name in uploaded(server):
+        server.delete(f"{VOICES}/{name}").raise_for_status()
+
+
+def upload(
+    client: httpx.Client, content: bytes = WAV, /, *, file: str = "file", **fields: Any
+) -> httpx.Response:
+    return client.post(VOICES, data=FIELDS | fields, files={file: ("a.wav", content)})
+
+
+def uploaded(client: httpx.Client, key: str = "") -> list[str]:
+    answer = client.get(VOICES, headers=bearer(key)).raise_for_status()
+    known = {"toy", "default", *OPENAI_VOICES}
+    return [voice["id"] for voice in answer.json()["voices"] if voice["id"] not in known]
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def spoken(client: httpx.Client, voice: str, key: str = "", **others: Any) -> httpx.Response:
+    body = {"input": "Hi.", "voice": voice, "seed": 1, "max_duration_s": 0.3, **others}
+    return client.post("/tts", json=body, headers=bearer(key))
+
+
+def codes(client: httpx.Client, voice: str) -> str:
+    answer = spoken(client, voice)
+    assert answer.status_code == 200, answer.text
+    return answer.headers["x-codes-sha256"]
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str | None]:
+    """Return status and field of a refusal, which must have the one shape."""
+    error = answer.json()["error"]
+    assert set(answer.json()) == {"error"}
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    return answer.status_code, error["param"]
+
+
+def test_a_voice_goes_up_speaks_and_goes(client) -> None:
+    told = {"title": "Anna B.", "transcript": "Good morning.", "description": "Calm."}
+    answer = upload(client, language="en", **told)
+    assert answer.status_code == 200, answer.text
+    voice = answer.json()
+    assert (voice["object"], voice["id"], voice["name"]) == ("audio.voice", "anna", "Anna B.")
+    assert voice["audio_s"] == pytest.approx(1.2, abs=0.02)
+    assert voice["prompt_s"] == pytest.approx(MODEL.max_prompt_frames / 75, abs=0.001)
+    assert (voice["transcript"], voice["kind"]) == ("Good morning.", "own")
+    assert client.get(f"{VOICES}/anna").json() == voice
+    assert uploaded(client) == ["anna"]
+    assert codes(client, "anna") != codes(client, "toy")
+    assert spoken(client, "anna").headers["x-voice"] == "anna"
+    gone = client.delete(f"{VOICES}/anna")
+    assert gone.json() == {"object": "audio.voice", "id": "anna", "deleted": True}
+    assert uploaded(client) == []
+    for ask in (client.get, client.delete):
+        assert refusal(ask(f"{VOICES}/anna")) == (404, "voice")
+    assert refusal(spoken(client, "anna")) == (404, "voice")
+
+
+def test_the_openai_package_uploads_a_voice(client) -> None:
+    remote = openai.OpenAI(base_url=str(client.base_url.join("/v1")), api_key="none")
+    voice = remote.audio.voices.create(
+        name="anna", audio_sample=("a.wav", WAV, "audio/wav"), consent="true", type="audio_sample"
+    )
+    assert (voice.id, voice.name, voice.object) == ("anna", "anna", "audio.voice")
+    assert voice.created_at > 1_700_000_000
+    speech = remote.audio.speech.create(
+        model="tts-1", voice="anna", input="Hi.", response_format="pcm"
+    )
+    assert len(speech.content) > 1000
+
+
+def test_a_voice_survives_a_restart_and_another_model(client, folder, tmp_path, toy) -> None:
+    upload(client).raise_for_status()
+    before = codes(client, "anna")
+    with served(create_app(settings(toy, folder))) as restarted:
+        assert codes(restarted, "anna") == before
+    with served(create_app(settings(make(tmp_path / "other", seed=1), folder))) as other:
+        assert codes(other, "anna") != codes(other, "toy")
+
+
+def test_a_name_given_again_speaks_as_the_new_voice(client) -> None:
+    heard = []
+    for seed in (1, 2, 1):
+        upload(client, packed(speech_like(1.2, seed=seed))).raise_for_status()
+        heard.append(codes(client, "anna"))
+        client.delete(f"{VOICES}/anna").raise_for_status()
+    assert heard[0] == heard[2] != heard[1]
+
+
+def test_what_is_being_spoken_goes_on_when_its_voice_is_deleted(client) -> None:
+    upload(client).raise_for_status()
+    body = {"input": "Hi. " * 9, "voice": "anna", "seed": 1, "response_format": "pcm"}
+    body |= {"max_duration_s": 2, "nar_levels": 0, "stream": True}
+    whole = client.post("/tts", json=body).content
+    with client.stream("POST", "/tts", json=body) as answer:
+        parts = answer.iter_bytes()
+        first = next(parts)
+        client.delete(f"{VOICES}/anna").raise_for_status()
+        assert first + b"".join(parts) == whole
+    assert refusal(client.post("/tts", json=body)) == (404, "voice")
+
+
+def test_a_model_that_hears_no_prompts_says_so(client, folder, tmp_path) -> None:
+    upload(client).raise_for_status()
+    deaf = make(tmp_path / "deaf", config=MODEL.model_copy(update={"max_prompt_frames": 0}))
+    with served(create_app(settings(deaf, folder))) as other:
+        answer = upload(other, name="ben")
+        assert refusal(answer) == (422, "file")
+        assert "hears no prompts" in answer.json()["error"]["message"]
+        assert uploaded(other) == []
+        assert refusal(spoken(other, "anna")) == (422, "voice")
+        assert other.get(f"{VOICES}/anna").json()["prompt_s"] == 0
+        assert codes(other, "toy")
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "param"),
+    [
+        ({"name": ""}, 422, "name"),
+        ({"name": "Anna"}, 422, "name"),
+        ({"name": "../../etc/passwd"}, 422, "name"),
+        ({"name": "anna\0"}, 422, "name"),
+        ({"name": "anna\r\nX-Evil: 1"}, 422, "name"),
+        ({"name": "anna\n"}, 422, "name"),
+        ({"name": "a" * 65}, 422, "name"),
+        ({"name": "default"}, 409, "name"),
+        ({"name": "toy"}, 409, "name"),
+        ({"name": "alloy"}, 409, "name"),
+        ({"consent": "false"}, 422, "consent"),
+        ({"consent": ""}, 422, "consent"),
+        ({"consent": "cons_123"}, 422, "consent"),
+        ({"language": "fr"}, 422, "language"),
+        ({"language": "x" * 99}, 422, "language"),
+        ({"title": "a\nb"}, 422, "title"),
+        ({"transcript": "x" * 1001}, 422, "transcript"),
+        ({"description": "\x1b[31m"}, 422, "description"),
+        ({"type": "prompt"}, 422, "type"),
+        ({"name": ["anna", "ben"]}, 422, "name"),
+        ({"speed": "2"}, 422, "speed"),
+        ({"transcript": "x" * 40_000}, 422, None),
+    ],
+)
+def test_a_wrong_field_is_refused_by_name(client, folder, changed, status, param) -> None:
+    answer = upload(client, **changed)
+    assert refusal(answer) == (status, param)
+    assert "x-evil" not in answer.headers
+    assert uploaded(client) == []
+
+
+def test_what_is_missing_or_of_the_wrong_kind_is_refused_by_name(client) -> None:
+    file = ("a.wav", WAV)
+    for fields, files, param in (
+        ({"consent": "true"}, {"file": file}, "name"),
+        ({"name": "anna"}, {"file": file}, "consent"),
+        (FIELDS, {"audio": file}, "audio"),
+        (FIELDS, {"title": file}, "title"),
+        (FIELDS, {"file": file, "audio_sample": file}, "file"),
+        ({**FIELDS, "file": "text"}, {"audio_sample": file}, "file"),
+        (FIELDS, {"": file}, ""),
+    ):
+        answer = client.post(VOICES, data=fields, files=files)
+        assert refusal(answer) == (422, param), fields
+    assert refusal(client.post(VOICES, data=FIELDS)) == (415, None)
+    assert refusal(client.post(VOICES, json=FIELDS)) == (415, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no audio",
+        packed(speech_like(0.5)),
+        packed(speech_like() * 0),
+        silent_file(600, "FLAC"),
+        silent_file(240, "OGG", rate_hz=8_000),
+        packed(speech_like(2.0), format="AIFF"),
+        WAV[:50],
+    ],
+    ids=["empty", "text", "short", "silent", "FLAC bomb", "OGG bomb", "AIFF", "cut off"],
+)
+def test_audio_that_cannot_be_a_voice_is_refused(client, folder, content) -> None:
+    assert refusal(upload(client, content)) == (422, "file")
+    assert not list(folder.rglob("*.flac"))
+
+
+def chunked(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), 10_000):
+        yield content[start : start + 10_000]
+
+
+def test_an_upload_that_is_too_large_is_refused_however_it_comes(client) -> None:
+    assert refusal(upload(client, b"\0" * MAX_BYTES)) == (413, None)
+    form = client.build_request("POST", VOICES, data=FIELDS, files={"file": b"\0" * MAX_BYTES})
+    kind = {"content-type": form.headers["content-type"]}
+    answer = client.post(VOICES, content=chunked(form.read()), headers=kind)
+    assert refusal(answer) == (413, None)
+    assert uploaded(client) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data", b"--x\r\n\r\n"),
+        ("multipart/form-data; boundary=x", b"no boundary"),
+        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="name"'),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Type: text/plain\r\n\r\na\r\n--x--"),
+        ("multipart/form-data; boundary=x; charset=none", b"--x--\r\n"),
+        ("multipart/form-data; boundary=" + "x" * 500, b"--x--\r\n"),
+        ("multipart/form-data; boundary=x", b""),
+    ],
+)
+def test_a_broken_form_is_refused(client, kind, body) -> None:
+    status, _ = refusal(client.post(VOICES, content=body, headers={"content-type": kind}))
+    assert status == 422
+
+
+def test_a_form_with_bytes_that_are_no_text_is_refused(client) -> None:
+    request = client.build_request("POST", VOICES, data=FIELDS, files={"file": WAV})
+    body = request.read().replace(b"anna", b"\xff\xfe")
+    kind = {"content-type": request.headers["content-type"]}
+    assert refusal(client.post(VOICES, content=body, headers=kind)) == (422, "name")
+
+
+@pytest.mark.parametrize(
+    "name", ["..%2f..%2fetc%2fpasswd", "%2e%2e", "anna.json", "*", "a%00b", "a%0d%0ab", "x" * 3000]
+)
+def test_no_path_leads_out_of_the_folder(client, folder, name) -> None:
+    upload(client).raise_for_status()
+    before = sorted(folder.rglob("*"))
+    for method in ("GET", "DELETE"):
+        assert refusal(client.request(method, f"{VOICES}/{name}"))[0] == 404
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_built_in_voices_are_described_and_stay(client) -> None:
+    assert client.get(f"{VOICES}/toy").json()["kind"] == "builtin"
+    assert refusal(client.delete(f"{VOICES}/toy"))[0] == 403
+
+
+def test_of_uploads_at_once_under_one_name_one_wins(client) -> None:
+    answers: Counter[int] = Counter()
+
+    def send(seed: int) -> None:
+        with httpx.Client(base_url=client.base_url, timeout=60) as own:
+            answers[upload(own, packed(speech_like(1.2, seed=seed))).status_code] += 1
+
+    threads = [threading.Thread(target=send, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers[200] == 1
+    assert set(answers) <= {200, 409, 503}
+    assert codes(client, "anna")
+
+
+def test_only_some_uploads_are_held_in_memory_at_once() -> None:
+    places = UploadPlaces(1)
+    with places.taken(), pytest.raises(EngineBusy) as refused, places.taken():
+        pass
+    assert refused.value.retry_after_s > 0
+    with places.taken():
+        pass
+    assert MAX_UPLOADS * Settings().max_upload_bytes < 1 << 26
+
+
+def test_what_is_logged_of_an_upload_is_a_line_each(client, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    upload(client, name="anna\r\nforged")
+    client.get(f"{VOICES}/a%0d%0aforged")
+    records = [record for record in caplog.records if record.name.startswith("app.")]
+    assert len(records) >= 2
+    for record in records:
+        record.request_id = "-"
+        assert TextLines().format(record).isprintable()
+
+
+@pytest.fixture(scope="module")
+def keyed(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A server with two keys, and a voice that was there before there were any."""
+    folder = tmp_path_factory.mktemp("keyed")
+    with served(create_app(settings(toy, folder))) as client:
+        upload(client, name="shared").raise_for_status()
+    keys = f"anna:{ANNA},ben:{BEN}"
+    with served(create_app(settings(toy, folder, api_keys=keys, max_voices=2))) as client:
+        yield client
+
+
+def test_a_voice_is_its_keys_alone(keyed) -> None:
+    def mine(key: str, name: str, seed: int) -> httpx.Response:
+        keyed.headers.update(bearer(key))
+        try:
+            return upload(keyed, packed(speech_like(1.2, seed=seed)), name=name)
+        finally:
+            del keyed.headers["authorization"]
+
+    assert mine(ANNA, "one", 1).json()["kind"] == "own"
+    assert uploaded(keyed, ANNA) == ["shared", "one"]
+    assert uploaded(keyed, BEN) == ["shared"]
+    for method in ("GET", "DELETE"):
+        asked = keyed.request(method, f"{VOICES}/one", headers=bearer(BEN))
+        assert refusal(asked) == (404, "voice")
+    assert refusal(spoken(keyed, "one", BEN)) == (404, "voice")
+    assert spoken(keyed, "one", ANNA).status_code == 200
+    # The name is free for others, and means their own voice.
+    mine(BEN, "one", 2).raise_for_status()
+    heard = {spoken(keyed, "one", key).headers["x-codes-sha256"] for key in (ANNA, BEN)}
+    assert len(heard) == 2
+    mine(ANNA, "two", 3).raise_for_status()
+    assert refusal(mine(ANNA, "three", 3))[0] == 403
+    assert refusal(mine(ANNA, "shared", 3)) == (409, "name")
+    keyed.delete(f"{VOICES}/one", headers=bearer(ANNA)).raise_for_status()
+    assert uploaded(keyed, BEN) == ["shared", "one"]
+
+
+def test_what_is_everybodys_is_used_and_not_deleted_with_a_key(keyed) -> None:
+    assert spoken(keyed, "shared", BEN).status_code == 200
+    shared = keyed.get(f"{VOICES}/shared", headers=bearer(BEN)).json()
+    assert shared["kind"] == "shared"
+    assert refusal(keyed.delete(f"{VOICES}/shared", headers=bearer(BEN)))[0] == 403
+    assert "shared" in uploaded(keyed, BEN)
+
+
+def test_without_a_key_nothing_goes_up_or_away(keyed) -> None:
+    assert refusal(upload(keyed, name="x"))[0] == 401
+    assert refusal(keyed.delete(f"{VOICES}/shared"))[0] == 401
