@@ -17,6 +17,7 @@ from app.commands.keys import Keys
 from app.commands.models import Models
 from app.commands.serve import Serve
 from app.commands.speak import Speak
+from app.commands.voices import VoicesCommand
 from app.preset_files import PresetError
 
 INTERRUPTED = 130
@@ -32,6 +33,9 @@ class ValleServe(BaseModel):
     )
     models: CliSubCommand[Models] = Field(
         description="Look at checkpoints, fetch and convert them."
+    )
+    voices: CliSubCommand[VoicesCommand] = Field(
+        description="Add, list and delete uploaded voices."
     )
     keys: CliSubCommand[Keys] = Field(description="Make keys for those who may use a service.")
     doctor: CliSubCommand[Doctor] = Field(description="Check that this machine can speak.")

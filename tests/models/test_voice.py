@@ -175,7 +175,7 @@ def test_a_recording_that_was_opened_needs_its_file_no_more(tmp_path):
 
 def test_a_recording_that_is_damaged_is_an_error_that_tells_no_path():
     voice = Voice(name="a", audio=Path("/secret/a.flac"), digest="a" * 64, recording=b"none")
-    with pytest.raises(VoiceError, match="^an uploaded voice: "):
+    with pytest.raises(VoiceError, match=r"^an uploaded voice: "):
         PromptCodes(CountingCodec(), CPU, max_frames=225).of(voice)
 
 

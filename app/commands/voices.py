@@ -1,0 +1,163 @@
+"""`valle-serve voices`: the folder of uploaded voices, from the operator's side.
+
+Works on the files that TTS_VOICES names; a running service sees every change at once. What is added
+here is everybody's, unless it is given to the owner of a key.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+from pydantic_settings import CliApp, CliImplicitFlag, CliPositionalArg, CliSubCommand
+
+from app.commands.errors import CommandError
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.voice_store import VoiceStore
+    from models.recording import Recording
+
+_OWNER = Field("", description="Whose it is, the name of a key; none is everybody's.")
+
+
+class Add(BaseModel):
+    """Add a voice, for everybody who uses the service."""
+
+    name: CliPositionalArg[str] = Field(
+        description="What requests will call it: lower-case letters, digits, _ and -."
+    )
+    file: CliPositionalArg[Path] = Field(
+        description="WAV, FLAC, MP3 or OGG of 1 to 30 s of speech."
+    )
+    consent: CliImplicitFlag[bool] = Field(
+        False, description="The speaker agreed that speech is made in this voice."
+    )
+    language: str = Field("en", description="Language of the speaker.")
+    transcript: str | None = Field(None, max_length=1000, description="What the audio says.")
+    title: str = Field("", max_length=100, description="How people call it.")
+    description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
+    owner: str = _OWNER
+
+    def cli_cmd(self) -> None:
+        """Check the recording, keep it and say so.
+
+        Raises:
+            CommandError: It cannot be a voice, or the name is not free.
+        """
+        from app.voice_store import NameTaken, StoreFull
+        from models.voice import VoiceCard
+
+        if not self.consent:
+            raise CommandError("consent: give --consent to say that the speaker agreed")
+        settings = Settings()
+        _check_name(self.name, settings)
+        store, recording = _store(settings), _recording(self.file)
+        card = VoiceCard.model_validate(self.model_dump(include=set(VoiceCard.model_fields)))
+        try:
+            voice = store.add(self.name, self.owner, card, recording)
+        except NameTaken as error:
+            raise CommandError(f"name: there is a voice {self.name} already") from error
+        except StoreFull as error:
+            raise CommandError(f"owner: {store.max_voices} voices, TTS_MAX_VOICES") from error
+        except OSError as error:
+            raise CommandError(f"voices: {settings.voices}: {error.strerror}") from error
+        except ValueError as error:
+            raise CommandError(f"name: {error}") from error
+        print(f"{self.name}: {recording.audio_s:.1f} s, {voice.audio}")
+
+
+class List(BaseModel):
+    """List the uploaded voices, everybody's and those of every key."""
+
+    def cli_cmd(self) -> None:
+        """Print a line a voice."""
+        settings = Settings()
+        store = _store(settings)
+        voices = [voice for owner in store.owners() for voice in store.of(owner)]
+        if not voices:
+            print(f"no voices in {settings.voices}")
+            return
+        print(f"{'name':<24} {'owner':<24} {'seconds':>7} {'language':<8} {'added':<10} title")
+        for voice in voices:
+            added = datetime.fromtimestamp(voice.created_at, UTC).date()
+            print(
+                f"{voice.name:<24} {voice.owner or 'everybody':<24} {voice.audio_s or 0:>7.1f}"
+                f" {voice.language:<8} {added} {voice.title}"
+            )
+
+
+class Remove(BaseModel):
+    """Delete an uploaded voice and its audio; what is being spoken with it goes on."""
+
+    name: CliPositionalArg[str] = Field(description="Of the voice.")
+    owner: str = _OWNER
+
+    def cli_cmd(self) -> None:
+        """Delete it and say so.
+
+        Raises:
+            CommandError: There is none, or it cannot be deleted.
+        """
+        settings = Settings()
+        try:
+            removed = _store(settings).remove(self.name, self.owner)
+        except OSError as error:
+            raise CommandError(f"voices: {settings.voices}: {error.strerror}") from error
+        except ValueError as error:
+            raise CommandError(f"owner: {error}") from error
+        if not removed:
+            whose = self.owner or "everybody"
+            raise CommandError(f"name: {whose} has no uploaded voice {self.name!r}")
+        print(f"{self.name}: deleted")
+
+
+class VoicesCommand(BaseModel):
+    """Add, list and delete uploaded voices, in the folder that TTS_VOICES names."""
+
+    add: CliSubCommand[Add] = Field(description="Add a voice for everybody.")
+    list: CliSubCommand[List] = Field(description="List the uploaded voices.")
+    remove: CliSubCommand[Remove] = Field(description="Delete a voice and its audio.")
+
+    def cli_cmd(self) -> None:
+        """Run the command that was chosen."""
+        CliApp.run_subcommand(self, cli_exit_on_error=False)
+
+
+def _store(settings: Settings) -> "VoiceStore":
+    from app.voice_store import VoiceStore
+
+    return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
+
+
+def _check_name(name: str, settings: Settings) -> None:
+    """Refuse the names of built-in voices, as the service does.
+
+    Raises:
+        CommandError: It is one.
+    """
+    from app.engine.voices import OPENAI_VOICES
+    from models.voice import DEFAULT, BuiltinVoices, VoiceError
+
+    try:
+        builtin = BuiltinVoices(Path(settings.model) / "voices")
+    except VoiceError as error:
+        raise CommandError(f"model: {error}") from error
+    if name == DEFAULT or name in OPENAI_VOICES or name in builtin:
+        raise CommandError(f"name: {name} is the name of a built-in voice")
+
+
+def _recording(file: Path) -> "Recording":
+    """Read what will be a voice.
+
+    Raises:
+        CommandError: It cannot be read, or cannot be one.
+    """
+    from models.recording import RecordingError, read_recording
+
+    try:
+        return read_recording(file.read_bytes())
+    except OSError as error:
+        raise CommandError(f"file: {file}: {error.strerror}") from error
+    except RecordingError as error:
+        raise CommandError(f"file: {file}: {error}") from error
