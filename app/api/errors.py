@@ -137,6 +137,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 def _field(problem: Mapping[str, Any]) -> str:
     """Return the dotted name of the field at fault; empty is the whole body."""
     place: Sequence[str | int] = problem["loc"]
+    if len(place) > 1 and place[0] in {"query", "path"}:  # where FastAPI found it
+        place = place[1:]
     return _shown(".".join(map(str, place)))
 
 

@@ -163,6 +163,14 @@ class TtsRequest(SpeechRequest):
     response_format: AudioFormat = Field("wav", description="As for /v1/audio/speech.")
 
 
+class SoundQuery(BaseModel):
+    """How a recent speech is to be heard again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    response_format: AudioFormat = Field("wav", description="Container of the sound.")
+
+
 class Usage(BaseModel):
     """How much was read and made."""
 

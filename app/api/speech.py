@@ -9,13 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.api.answers import SPEECH_ANSWERS, error_answers
-from app.api.formats import AudioFormat
 from app.api.heard import opening, unless_client_leaves, whole, whole_response
 from app.api.model_names import check_model
 from app.api.recent import Failure, RecentSpeeches, SpeechReport, report_json
 from app.api.rendering import Manner
 from app.api.routes import EngineDep
-from app.api.schemas import SpeechRequest, TtsRequest
+from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
 from app.api.speech_body import speech_body, speech_schema
 from app.api.streaming import StreamedSpeech
 from app.engine.engine import SpeechEngine
@@ -108,7 +107,7 @@ async def recent_sound(
     speech_id: SpeechId,
     engine: EngineDep,
     recent: RecentDep,
-    response_format: Annotated[AudioFormat, Query(description="Container of the sound.")] = "wav",
+    wanted: Annotated[SoundQuery, Query()],
 ) -> Response:
     """Give the sound of a recent speech again, made from its codes: the same samples.
 
@@ -121,7 +120,7 @@ async def recent_sound(
     heard = await unless_client_leaves(request, replayed)
     if heard is None:
         return Response(status_code=CLIENT_CLOSED)
-    return await whole_response(heard, Manner.of(job, response_format))
+    return await whole_response(heard, Manner.of(job, wanted.response_format))
 
 
 @contextmanager
