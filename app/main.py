@@ -55,6 +55,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         uploads=VoiceStore(Path(settings.voices), max_voices=settings.max_voices),
         cache=settings.cache,
         offline=settings.offline,
+        voice_process=settings.voice_process,
     )
 
 

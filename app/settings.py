@@ -83,6 +83,11 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds a client may take to send a request body.",
     )
+    voice_process: bool = Field(
+        True,
+        description="A process of its own makes the sound, on a CPU: two threads would slow each"
+        " other down. Takes some 300 MB more.",
+    )
     slots: int = Field(
         16,
         ge=1,

@@ -7,13 +7,20 @@ import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = {"TTS_GOLDEN"}  # where the golden data lies; not a setting of the service
+KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}
+"""Where the golden data lies, which is no setting of the service, and what `_one_process` sets."""
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     """Compute on one thread: what a worker of the service does, and the same bits everywhere."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_process() -> None:
+    """Make the sound in a thread: a process takes seconds to start. Tests of it ask for it."""
+    os.environ["TTS_VOICE_PROCESS"] = "0"
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -73,6 +72,12 @@ class FakeSpeaking:
 
     def sounding(self, plan: Plan, playback: Playback) -> "FakeSounding":
         return FakeSounding(plan, playback, self._chunk)
+
+    def ready_voice(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def check_deterministic(self) -> bool:
         return True
@@ -147,10 +152,7 @@ class FakeSounding:
         self._plan, self._playback, self._chunk = plan, playback, chunk
         self._queue_s = time.monotonic() - playback.submitted_s
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         pass
 
     def push(self, drawn: bool) -> Iterator[AudioChunk]:

@@ -328,13 +328,18 @@ class SpeechEngine:
             with closing(speaking.batch(self._slots)) as batch:
                 self._scheduler.run(batch, speaking.info.frame_rate_hz)
 
+        def make_sound() -> None:
+            speaking.ready_voice()
+            self._voicer.run(speaking)
+
         def voice() -> None:
-            self._supervisor.run("voice", lambda: self._voicer.run(speaking), self._voicer.fail_all)
+            self._supervisor.run("voice", make_sound, self._voicer.fail_all)
 
         voicing = threading.Thread(target=voice, name="speech-voice", daemon=True)
         voicing.start()
         self._supervisor.run("draw", draw, self._scheduler.fail_all)
         voicing.join()
+        speaking.close()
 
     def _load_and_warm_up(self) -> Speaking | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
@@ -342,6 +347,7 @@ class SpeechEngine:
         started_s = monotonic()
         speaking = self._load()
         self._enter("warming")
+        speaking.ready_voice()
         self._deterministic = speaking.check_deterministic()
         if not self._deterministic:
             log.warning("a job among others does not have the codes that it has alone")

@@ -136,6 +136,10 @@ class GenerationFailed(SpeechError):
     code = "generation_failed"
 
 
+class WorkerLost(Exception):
+    """What a worker of the engine needs is gone, and must be started again; no job is at fault."""
+
+
 def broken(job_id: str, error: BaseException) -> GenerationFailed:
     """Log a mistake of ours; return what its reader may know of it."""
     log.error("job %s broke", job_id, exc_info=error)

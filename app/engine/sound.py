@@ -1,5 +1,7 @@
 """From the codes of an utterance to its sound, chunk by chunk."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,9 +30,17 @@ class UtteranceSound:
         self._stream = decoder.stream()
         self._chunks = Chunks(block_frames)
 
-    @torch.inference_mode()
     def push(self, codes: Tensor, *, ended: bool = False) -> Samples:
         """Take the next frames and return the samples ``[N]`` that are now certain.
+
+        Raises:
+            GenerationFailed: The samples are no numbers.
+        """
+        return np.concatenate([np.zeros(0, np.float32), *self.pushed(codes, ended=ended)])
+
+    @torch.inference_mode()
+    def pushed(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
+        """Take the next frames and yield the samples ``[N]`` of every chunk they complete.
 
         Args:
             codes: ``[n, K]`` int64 on the decoder's device; K may be fewer than its levels.
@@ -39,11 +49,19 @@ class UtteranceSound:
         Raises:
             GenerationFailed: The samples are no numbers.
         """
-        parts = [self._stream.push(chunk) for chunk in self._chunks.push(codes, ended=ended)]
+        for chunk in self._chunks.push(codes, ended=ended):
+            yield _sound(self._stream.push(chunk))
         if ended:
-            parts.append(self._stream.finish())
-        samples = [part.float().cpu().numpy() for part in parts]
-        sound = np.concatenate([np.zeros(0, np.float32), *samples])
-        if not np.isfinite(sound).all():
-            raise GenerationFailed("the codec gave samples that are no numbers")
-        return sound
+            yield _sound(self._stream.finish())
+
+
+def _sound(samples: Tensor) -> Samples:
+    """Return samples ``[N]`` as they leave the engine.
+
+    Raises:
+        GenerationFailed: They are no numbers.
+    """
+    sound: Samples = samples.float().cpu().numpy()
+    if not np.isfinite(sound).all():
+        raise GenerationFailed("the codec gave samples that are no numbers")
+    return sound

@@ -2,9 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from time import monotonic
-from typing import Self
 
 import numpy as np
 
@@ -21,31 +19,27 @@ from app.engine.job import (
 from app.engine.playback import Playback
 from app.engine.speaking import Plan
 from app.engine.stream import Joiner
-from app.engine.voicing import Voicing
+from app.engine.voice import Voice, Voiced
 from models.checkpoints import SpeechModel
-from models.prefix_cache import NullKey, PrefixCache, VoiceKey
 
 _NOTHING: Samples = np.zeros(0, np.float32)
 
 
 class Sounding:
-    """A job while sound is made of it. One thread only, but not that of level 0.
-
-    It is a context: what it needs of the prefixes is kept as long as it lasts.
-    """
+    """A job while sound is made of it. One thread only, but not that of level 0."""
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, *, prefixes: PrefixCache, playback: Playback
+        self, speech: SpeechModel, plan: Plan, *, voice: Voice, playback: Playback
     ) -> None:
         """Begin with no sound; the time until now was spent waiting.
 
         Args:
             speech: The model.
             plan: What is spoken.
-            prefixes: Where what the finer levels' prefixes share comes from.
+            voice: Makes sound of the utterances.
             playback: Told of every chunk.
         """
-        self._speech, self._plan, self._prefixes = speech, plan, prefixes
+        self._speech, self._plan, self._voice = speech, plan, voice
         self._playback = playback
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
@@ -58,17 +52,12 @@ class Sounding:
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
-        self._voicing: Voicing | None = None
-        self._pins = ExitStack()
+        self._voiced: Voiced | None = None
 
-    def __enter__(self) -> Self:
-        language = self._speech.model.config.languages.index(self._plan.language)
-        voice = VoiceKey(self._plan.voice.owner, self._plan.voice.key, language)
-        self._pins.enter_context(self._prefixes.pinned(voice, NullKey(language)))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._pins.close()
+    def close(self) -> None:
+        """Forget an utterance that has begun and not ended."""
+        if self._voiced is not None:
+            self._voiced.drop()
 
     def push(self, drawn: Drawn) -> Iterator[AudioChunk]:
         """Take what level 0 gives next and yield the sound that is now certain.
@@ -79,7 +68,7 @@ class Sounding:
             GenerationFailed: The samples are no numbers.
         """
         held = _NOTHING
-        for samples in self._voiced(drawn):
+        for samples in self._sounds(drawn):
             if len(held):
                 yield self._chunk(held)
             held = self._joiner.push(samples)
@@ -92,13 +81,13 @@ class Sounding:
         if len(held):
             yield self._chunk(held)
 
-    def _voiced(self, drawn: Drawn) -> Iterator[Samples]:
+    def _sounds(self, drawn: Drawn) -> Iterator[Samples]:
         """Yield the samples of an utterance, a chunk at a time; a pause has none."""
         if drawn.piece is None:
             return
-        if self._voicing is None:
-            self._voicing = Voicing(self._speech, drawn.piece, self._prefixes)
-        yield from self._voicing.push(drawn.codes, ended=drawn.ending is not None)
+        if self._voiced is None:
+            self._voiced = self._voice.begin(drawn.piece)
+        yield from self._voiced.push(drawn.codes, ended=drawn.ending is not None)
 
     def _account(self, drawn: Drawn, ending: Ending) -> None:
         """Note what became of an utterance."""
@@ -110,13 +99,13 @@ class Sounding:
         utterance = self._plan.utterances[drawn.utterance]
         # The pause after what was cut led to what is not spoken.
         pause_after_s = None if ending.cut else utterance.pause_after_s
-        if (voicing := self._voicing) is None:
+        if (voiced := self._voiced) is None:
             codes = np.zeros((0, self._speech.model.config.levels), np.int16)
         else:
-            codes = voicing.codes.cpu().numpy().astype("<i2")
-            self._nar_s += voicing.nar_s
-            self._codec_s += voicing.codec_s
-        self._voicing = None
+            codes = voiced.codes.cpu().numpy().astype("<i2")
+            self._nar_s += voiced.nar_s
+            self._codec_s += voiced.codec_s
+        self._voiced = None
         self._digest.update(codes.tobytes())
         self._frames += len(codes)
         self._ar_s += ending.ar_s

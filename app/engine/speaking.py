@@ -108,14 +108,11 @@ class Batch(Protocol[D]):
 class Sounding(Protocol):
     """A job while sound is made of it; `app.engine.sounding.Sounding` is one."""
 
-    def __enter__(self) -> "Sounding":
-        """Keep what it needs."""
-
-    def __exit__(self, *error: object) -> None:
-        """Let it go."""
-
     def push(self, drawn: Any) -> Iterator[AudioChunk]:
         """Take what level 0 gives next and yield chunks, the last with the job's result."""
+
+    def close(self) -> None:
+        """Let go of what it needs, whether it is over or not."""
 
 
 class Speaking(Protocol):
@@ -140,6 +137,12 @@ class Speaking(Protocol):
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield a job's chunks once more, from the codes of its result."""
+
+    def ready_voice(self) -> None:
+        """Make ready for sound, anew if whoever made it is gone."""
+
+    def close(self) -> None:
+        """Let go of what it needs; nothing is asked of it any more."""
 
     def check_deterministic(self) -> bool:
         """Return whether a job alone has the codes that it has among others; before all jobs."""

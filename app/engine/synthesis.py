@@ -7,6 +7,7 @@ that is `app.engine.engine`.
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace as changed
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Literal, Self
@@ -19,12 +20,12 @@ from app.engine.errors import InvalidRequest
 from app.engine.finer import nar_plan
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
 from app.engine.masked import choose_level_0
-from app.engine.plan import Chunks
 from app.engine.playback import Playback
-from app.engine.sound import UtteranceSound
 from app.engine.sounding import Sounding
 from app.engine.speaking import ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
+from app.engine.voice import LocalVoice
+from app.engine.voice_process import VoiceProcess
 from app.engine.voices import Voices
 from app.engine.windows import check_windows
 from app.voice_store import VoiceStore
@@ -57,6 +58,7 @@ class Synthesizer:
         max_text_chars: int,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
+        voice: VoiceProcess | None = None,
     ) -> None:
         """Take a loaded model.
 
@@ -66,6 +68,7 @@ class Synthesizer:
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
+            voice: Makes the sound; None: whoever asks for it, in his thread.
 
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
@@ -85,10 +88,8 @@ class Synthesizer:
             builtin, uploads, prompt_s=min(heard_s, MAX_AUDIO_S), languages=config.languages
         )
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
-        self._draw_prefixes, self._voice_prefixes = (
-            PrefixCache(speech.model),
-            PrefixCache(speech.model),
-        )
+        self._prefixes = PrefixCache(speech.model)
+        self._voice = voice or LocalVoice(speech)
         self._silent = silent_codes(speech.codec)
         self.info = ModelInfo(
             speech.name,
@@ -120,6 +121,7 @@ class Synthesizer:
         uploads: VoiceStore | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
+        voice_process: bool = False,
     ) -> Self:
         """Load a model, in the thread that will speak.
 
@@ -134,18 +136,53 @@ class Synthesizer:
             uploads: Where uploaded voices lie; None: there are none.
             cache: Folder of what was downloaded.
             offline: Whether the network is out of bounds.
+            voice_process: Whether a process of its own makes the sound, on a CPU.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
         """
         torch.set_num_threads(threads)
         place = choose_device(device)
-        speech = open_speech_model(
-            model, place, cache=Path(cache), offline=offline, decoder=decoder
+        load = partial(
+            _load_speech,
+            model,
+            place,
+            weights=weights,
+            decoder=decoder,
+            threads=threads,
+            cache=Path(cache),
+            offline=offline,
         )
-        if weights == "int8" and place.type == "cpu":
-            quantize_linears(speech.model)
-        return cls(speech, place, max_text_chars=max_text_chars, presets=presets, uploads=uploads)
+        voice: VoiceProcess | None = None
+        if voice_process and place.type == "cpu":
+            voice = VoiceProcess(load)  # it starts while this one loads
+        try:
+            speech = load()  # first, so that what must be downloaded is so once
+            return cls(
+                speech,
+                place,
+                max_text_chars=max_text_chars,
+                presets=presets,
+                uploads=uploads,
+                voice=voice,
+            )
+        except BaseException:
+            if voice is not None:
+                voice.close()
+            raise
+
+    def ready_voice(self) -> None:
+        """Make ready for sound, anew if the process that made it is gone.
+
+        Raises:
+            GenerationFailed: The process cannot load the model.
+        """
+        if isinstance(self._voice, VoiceProcess):
+            self._voice.ready()
+
+    def close(self) -> None:
+        """End the process that makes sound, if there is one."""
+        self._voice.close()
 
     def plan(self, job: SpeechJob) -> Plan:
         """Fill in what was left open, read the text, and refuse what cannot be spoken.
@@ -206,13 +243,13 @@ class Synthesizer:
             self._speech,
             front_end=self._front_end,
             silent=self._silent,
-            prefixes=self._draw_prefixes,
+            prefixes=self._prefixes,
             slots=slots,
         )
 
     def sounding(self, plan: Plan, playback: Playback) -> Sounding:
         """Return what makes sound of a job; see `app.engine.speaking.Speaking`."""
-        return Sounding(self._speech, plan, prefixes=self._voice_prefixes, playback=playback)
+        return Sounding(self._speech, plan, voice=self._voice, playback=playback)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         """Yield the sound of one job by itself, all in this thread, the last chunk with the result.
@@ -228,7 +265,10 @@ class Synthesizer:
             SpeechError: The model or the codec gave no numbers.
         """
         playback = Playback(monotonic() - queue_s - plan.text_s)
-        with closing(self.batch(plan.rows)) as batch, self.sounding(plan, playback) as sounding:
+        with (
+            closing(self.batch(plan.rows)) as batch,
+            closing(self.sounding(plan, playback)) as sounding,
+        ):
             drawing = batch.begin(plan)
             while not drawing.over:
                 batch.step([drawing])
@@ -270,8 +310,7 @@ class Synthesizer:
             GenerationFailed: What came out is no sound.
         """
         queue_s = monotonic() - playback.submitted_s
-        speech, spoken = self._speech, replay.result.utterances
-        device, block_frames = speech.model.separator.device, speech.model.config.block_frames
+        spoken = replay.result.utterances
         joiner = Joiner(self.info.sample_rate_hz, replay.result.params.pause_s)
 
         def chunk(samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
@@ -279,13 +318,11 @@ class Synthesizer:
             return AudioChunk(samples, self.info.sample_rate_hz, result)
 
         for number, utterance in enumerate(spoken):
-            codes = torch.from_numpy(utterance.codes).to(device, torch.int64)
-            sound = UtteranceSound(speech.decoder, block_frames)
-            for part in Chunks(block_frames).push(codes, ended=True):
-                samples = joiner.push(sound.push(part))
-                if len(samples):
-                    yield chunk(samples)
-            rest = joiner.push(sound.push(codes[:0], ended=True))
+            rest: Samples = np.zeros(0, np.float32)
+            for sound in self._voice.decode(torch.from_numpy(utterance.codes).long()):
+                if len(rest):
+                    yield chunk(rest)
+                rest = joiner.push(sound)
             last = number + 1 == len(spoken)
             rest = np.concatenate([rest, joiner.finish(utterance.pause_after_s, last=last)])
             total_s = monotonic() - playback.submitted_s
@@ -338,6 +375,24 @@ class Synthesizer:
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
+
+
+def _load_speech(
+    model: str | Path,
+    device: torch.device,
+    *,
+    weights: Literal["int8", "float32"],
+    decoder: DecoderName,
+    threads: int,
+    cache: Path,
+    offline: bool,
+) -> SpeechModel:
+    """Load a model in the process and thread that will use it; see `Synthesizer.load`."""
+    torch.set_num_threads(threads)
+    speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
+    if weights == "int8" and device.type == "cpu":
+        quantize_linears(speech.model)
+    return speech
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

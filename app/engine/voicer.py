@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from app.engine.accounts import Accounts
-from app.engine.errors import ReaderStalled, SpeechError, broken
+from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.speaking import Plan, Replay, Sounding, Speaking
 from app.engine.ticket import Ticket
@@ -67,12 +67,12 @@ class _Line:
         if isinstance(item, SpeechError):
             raise item
         if self.sounding is None:
-            self.sounding = speaking.sounding(work, self.ticket.playback).__enter__()
+            self.sounding = speaking.sounding(work, self.ticket.playback)
         return self.sounding.push(item)
 
     def close(self) -> None:
         if self.sounding is not None:
-            self.sounding.__exit__()
+            self.sounding.close()
 
 
 class Voicer:
@@ -157,7 +157,11 @@ class Voicer:
         return not paused_s or gone or paused_s > self._stall_timeout_s
 
     def _go_on(self, speaking: Speaking, line: _Line) -> None:
-        """Make the next chunk of a job; whatever happens to it happens to it alone."""
+        """Make the next chunk of a job; whatever happens to it happens to it alone.
+
+        Raises:
+            WorkerLost: Nobody can make sound any more.
+        """
         ticket = line.ticket
         if ticket.abandoned is not None:
             self._end(line, ticket.abandoned)
@@ -171,6 +175,8 @@ class Voicer:
         except SpeechError as error:
             self._end(line, "error", error)
             return
+        except WorkerLost:
+            raise
         except Exception as error:
             self._end(line, "error", broken(ticket.job_id, error))
             return

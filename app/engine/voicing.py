@@ -69,6 +69,9 @@ class Voicing:
         if ended:
             yield self._decode(self._finer.nothing, ended=True)
 
+    def drop(self) -> None:
+        """Do nothing: what nobody holds is gone."""
+
     def _decode(self, codes: Tensor, *, ended: bool = False) -> Samples:
         started_s = perf_counter()
         samples = self._sound.push(codes, ended=ended)

@@ -1,0 +1,94 @@
+"""Sound from another process: the same bits, and what happens when it is gone."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from app.engine.errors import GenerationFailed, WorkerLost
+from app.engine.job import SpeechJob
+from app.engine.playback import Playback
+from app.engine.speaking import Replay
+from app.engine.synthesis import Synthesizer
+from app.engine.voice_process import VoiceProcess
+from models.checkpoints import load_speech_model
+from samplers.params import SamplingParams
+
+
+def load(toy: Path, *, voice_process: bool = False) -> Synthesizer:
+    return Synthesizer.load(
+        toy, "cpu", weights="int8", threads=1, max_text_chars=200, voice_process=voice_process
+    )
+
+
+@pytest.fixture(scope="module")
+def remote(toy: Path) -> Iterator[Synthesizer]:
+    synthesizer = load(toy, voice_process=True)
+    synthesizer.ready_voice()
+    yield synthesizer
+    synthesizer.close()
+
+
+def speak(synthesizer: Synthesizer):
+    params = SamplingParams(seed=1, ban_tokens=(512,))
+    wanted = SpeechJob("id", "One. [pause:0.2s] Two.", params, max_duration_s=1.5)
+    return list(
+        synthesizer.speak(synthesizer.plan(wanted), queue_s=0.0, on_progress=lambda _: True)
+    )
+
+
+def test_codes_and_samples_are_those_of_one_process(remote, toy):
+    ours, theirs = speak(load(toy)), speak(remote)
+    assert [len(chunk.samples) for chunk in theirs] == [len(chunk.samples) for chunk in ours]
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(other.samples, own.samples)
+    assert theirs[-1].result.codes_sha256 == ours[-1].result.codes_sha256
+    assert min(theirs[-1].result.timings.nar_s, theirs[-1].result.timings.codec_s) > 0
+
+
+def test_a_replay_has_the_samples_of_the_speech(remote):
+    spoken = speak(remote)
+    again = list(remote.replay(Replay(spoken[-1].result), Playback(0.0)))
+    np.testing.assert_array_equal(
+        np.concatenate([chunk.samples for chunk in again]),
+        np.concatenate([chunk.samples for chunk in spoken]),
+    )
+
+
+def test_utterances_that_are_left_or_side_by_side_do_not_disturb_each_other(remote):
+    spoken = speak(remote)
+    params = SamplingParams(seed=1, ban_tokens=(512,))
+    plan = remote.plan(SpeechJob("id", "One.", params, max_duration_s=1.5))
+    left = remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+    next(left)  # an utterance that has begun
+    again = speak(remote)
+    left.close()
+    np.testing.assert_array_equal(again[-1].samples, spoken[-1].samples)
+
+
+def test_what_breaks_there_is_raised_here_and_breaks_nothing_else(remote):
+    before = speak(remote)
+    with pytest.raises(ValueError, match="codes must lie"):
+        list(remote._voice.decode(torch.full((3, 8), 10**6)))
+    np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
+
+
+def test_a_process_that_is_killed_is_told_and_started_again(remote):
+    before = speak(remote)
+    os.kill(remote._voice.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost):
+        speak(remote)
+    remote.ready_voice()
+    np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
+
+
+def test_a_model_that_the_process_cannot_load_is_told(tmp_path):
+    process = VoiceProcess(partial(load_speech_model, tmp_path / "missing", torch.device("cpu")))
+    with pytest.raises(GenerationFailed, match="could not load"):
+        process.ready()
+    process.close()
