@@ -16,6 +16,7 @@ from app.engine.ar_utterance import ArUtterance
 from app.engine.beams import Beams
 from app.engine.branches import Branching
 from app.engine.candidates import Candidates
+from app.engine.demand import rows_needed
 from app.engine.errors import GenerationFailed
 from app.engine.piece import Piece
 from app.engine.reading import Reader
@@ -31,17 +32,6 @@ from samplers.guidance import guide
 from samplers.memory import Memory
 from samplers.params import SamplingParams
 from samplers.trace import Trace, log_prob_of
-
-
-def takes_of(params: SamplingParams) -> int:
-    """Return in how many ways an utterance may be drawn at once."""
-    ways = params.entropix_branch_rollouts if branches(params) else 1
-    return max(params.beam_width, params.best_of, ways)
-
-
-def rows_needed(params: SamplingParams) -> int:
-    """Return how many slots an utterance with these params takes: twice as many if guided."""
-    return takes_of(params) * (2 if params.cfg_strength > 1 else 1)
 
 
 def rows_of(piece: Piece) -> int:
