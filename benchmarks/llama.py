@@ -42,7 +42,7 @@ def transformers_generate(
     ticking = _Ticking(llama.config.vocab_size - 1)
     ids: Tensor = llama.generate(
         inputs_embeds=prefixes,
-        attention_mask=torch.ones(prefixes.shape[:2], dtype=torch.int64),
+        attention_mask=torch.ones(prefixes.shape[:2], dtype=torch.int64, device=prefixes.device),
         do_sample=not greedy,
         top_k=0,
         top_p=1.0,

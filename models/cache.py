@@ -132,6 +132,27 @@ class KVCache:
                 to[slot, :, :count] = given[source_slot, :, :count]
         self.lengths[slot] = count
 
+    def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
+        """Make a slot hold what another holds.
+
+        Args:
+            source: The other.
+            slot: Which is overwritten.
+            shared: How many of its first positions are the same already.
+
+        Raises:
+            ValueError: One of the two does not hold that many.
+        """
+        end = self.lengths[source]
+        if not 0 <= shared <= min(end, self.lengths[slot]):
+            raise ValueError(
+                f"slots {source} and {slot} hold {end} and {self.lengths[slot]} positions, "
+                f"cannot share {shared}"
+            )
+        for tensor in (*self.keys, *self.values):
+            tensor[slot, :, shared:end] = tensor[source, :, shared:end]
+        self.lengths[slot] = end
+
     def advance(self, slot: int, count: int) -> None:
         """Count ``count`` rows that every layer has written."""
         self.lengths[slot] += count

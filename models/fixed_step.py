@@ -49,7 +49,7 @@ class FixedStep:
         *,
         compiler: str | None = None,
     ) -> None:
-        """Make the tensors.
+        """Make the tensors; in inference mode, as all that follows.
 
         Args:
             blocks: The layers.
@@ -77,7 +77,7 @@ class FixedStep:
         self._leave: Callable[..., Tensor] = _leave
         self._turns = turns
         if compiler is not None:
-            fuse = partial(torch.compile, backend=compiler, fullgraph=True, dynamic=False)
+            fuse = partial(torch.compile, backend=compiler, fullgraph=True)
             self._enter, self._leave = fuse(_enter_paired), fuse(_leave)
             self._turns = torch.view_as_real(turns)
 

@@ -33,6 +33,7 @@ class StepGraphs:
         cache: Whose slots they step; no other may be stepped with them.
     """
 
+    @torch.inference_mode()
     def __init__(self, step: FixedStep, cache: KVCache) -> None:
         """Record every size, so that no request waits for it.
 
@@ -100,5 +101,4 @@ class StepGraphs:
         def run() -> None:
             self._step.run(rows, reach)
 
-        with torch.inference_mode():
-            return recorder.record(run, warm_ups=WARM_UPS)
+        return recorder.record(run, warm_ups=WARM_UPS)

@@ -72,6 +72,7 @@ class Transformer(nn.Module):
             x = block(x, cos, sin, bias)
         return self.norm(x)
 
+    @torch.inference_mode()
     def record(self, cache: KVCache, *, compiler: str | None = None) -> None:
         """Make steps of a cache's slots quick on a GPU, from now on: each becomes one graph.
 

@@ -5,25 +5,23 @@ the model nor the audio, and holds all state of sampling: histories, attempts, w
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from samplers import filters
+from samplers.assembly import Assembly
+from samplers.beam import extend
 from samplers.conflicts import CONFLICTS, ConflictError
 from samplers.entropix import AttentionStatistics
 from samplers.history import History
 from samplers.memory import Memory
 from samplers.nar import sample_nar
 from samplers.params import SamplingParams
-from samplers.pipeline import Pipeline
-from samplers.rows import Rows
-from samplers.scores import Scores
-from samplers.terminal import Terminal
-from samplers.trace import Trace, log_prob_of, record
+from samplers.seen import Seen, Stepped
+from samplers.trace import Record, Trace
 
-__all__ = ["CONFLICTS", "ArSampler", "ConflictError", "sample_nar"]
+__all__ = ["CONFLICTS", "ArSampler", "ConflictError", "Stepped", "sample_nar"]
 
 
 class ArSampler:
@@ -78,7 +76,7 @@ class ArSampler:
         self._stop_token, self._vocab_size = stop_token, vocab_size
         self._device = torch.device(device)
         self._rows: Memory | None = None
-        self._chain: _Chain | None = None  # built when a step needs it
+        self._chain: Assembly | None = None  # built when a step needs it
         parts = [
             Memory.begin(
                 one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
@@ -108,7 +106,7 @@ class ArSampler:
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
     ) -> None:
-        """Admit a row, as the last.
+        """Admit a row, or all beams of a search, as the last.
 
         Args:
             params: Resolved.
@@ -129,14 +127,14 @@ class ArSampler:
         )  # fmt: skip
 
     @torch.inference_mode()
-    def leave(self, row: int) -> Memory:
-        """Let a row go, and return what it remembers, so that it may come back.
+    def leave(self, *rows: int) -> Memory:
+        """Let rows go, and return what they remember, so that they may come back.
 
         Args:
-            row: Which; those behind it move up by one.
+            *rows: Which, at least one; those behind each move up by one.
         """
-        gone = self._held.take([row])
-        others = [place for place in range(len(self)) if place != row]
+        gone = self._held.take(rows)
+        others = [place for place in range(len(self)) if place not in rows]
         self._rows = self._held.take(others) if others else None
         self._chain = None
         return gone
@@ -150,6 +148,18 @@ class ArSampler:
         """
         self._rows = Memory.join([self._rows, memory] if self._rows else [memory])
         self._chain = None
+
+    @torch.inference_mode()
+    def fork(self, row: int, length: int, code: int, number: int) -> None:
+        """Admit a copy of a row, as the last, that drew another code in the last step.
+
+        Args:
+            row: Which row.
+            length: How many codes it holds.
+            code: The other one.
+            number: Of the copy, from 1 on: its noise from now on depends on it.
+        """
+        self.rejoin(self._held.fork(row, length, code, number))
 
     @property
     def wants_attention(self) -> bool:
@@ -176,7 +186,6 @@ class ArSampler:
         """``(B,)`` bool: which rows have ended."""
         return self._held.stopped
 
-    @torch.inference_mode()
     def step(
         self,
         logits: Tensor,
@@ -184,43 +193,70 @@ class ArSampler:
         own: Tensor | None = None,
         attention: AttentionStatistics | None = None,
     ) -> Tensor:
-        """Draw the next code of every row.
+        """As `advance`, for who asks for the codes ``(B,)`` alone."""
+        return self.advance(logits, trace, own, attention).codes
+
+    @torch.inference_mode()
+    def advance(
+        self,
+        logits: Tensor,
+        trace: Trace | None = None,
+        own: Tensor | None = None,
+        attention: AttentionStatistics | None = None,
+    ) -> Stepped:
+        """Draw the next code of every row, and go on with the best beams of every search.
 
         Args:
-            logits: ``(B, V)``, any float dtype, on this sampler's device; not changed.
+            logits: ``(B, V)``, any float dtype, on this sampler's device; not changed. Those of a
+                beam that has ended are not looked at.
             trace: Where to record what was seen and done; it costs a little and changes no code.
             own: ``(B, V)``, for the trace: the model's own logits, where ``logits`` are guided or
                 otherwise changed.
             attention: Of the model where it gave the logits; what it says of rows that do not have
                 entropix on is not looked at.
 
-        Returns:
-            ``(B,)`` int64; the stop where a row has ended.
-
         Raises:
             ValueError: A row has entropix on, and there are no attention statistics.
         """
         chain, memory = self._built, self._held
-        clean = filters.sanitise(logits)
-        scores = chain.scores(clean, memory)
-        scores.attention = attention
+        scores = chain.scores(filters.sanitise(logits), memory)
+        clean, scores.attention = scores.logits, attention
         weighed = chain.pipeline.run(scores, tracing=trace is not None)
-        drawn = chain.terminal.draw(scores)
+        seen = Seen(logits, clean, own, weighed, scores, chain.terminal.draw(scores))
+        sources: Sequence[int] = range(len(self))
+        if chain.searches:
+            seen, sources = self._search(chain.searches, seen)
+        drawn = seen.drawn
         # Only a row from which nothing may be drawn gives a code that is gone: it ends here.
         empty = drawn.logits.gather(-1, drawn.codes[:, None])[:, 0] == -torch.inf
         ended = empty | (drawn.codes == self._stop_token)
         stopped = memory.stopped | ended | (memory.history.lengths >= memory.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
-        if trace is not None and weighed is not None:
-            entry = record(
-                logits, clean, weighed, scores, drawn, codes,
-                stop_token=self._stop_token, alive=~memory.stopped, empty=empty,
-            )  # fmt: skip
-            if own is not None:
-                entry = replace(entry, logprob=log_prob_of(filters.sanitise(own), codes))
+        ways = seen.ways(stopped, self._stop_token)
+        retold: Sequence[Record] = ()
+        if trace is not None:
+            entry = seen.record(codes, self._stop_token, alive=~memory.stopped, empty=empty)
             trace.records.append(entry)
-        memory.append(codes, stopped, scores, drawn)
-        return codes
+            if ways is not None:
+                retold = [seen.retell(entry, way) for way in ways[:, 1:].unbind(1)]
+        memory.append(codes, stopped, seen.scores, drawn)
+        return Stepped(codes, sources, memory.beam_scores.clone(), ways, retold)
+
+    def _search(self, searches: Sequence[Sequence[int]], seen: Seen) -> tuple[Seen, Sequence[int]]:
+        """Go on with the best beams: rows become what others were, with their next codes."""
+        memory, logits = self._held, seen.scores.logits
+        full = memory.history.lengths >= memory.limits[:, 0]
+        nothing = ~(logits > -torch.inf).any(-1)
+        finished = memory.stopped | full | nothing
+        step = extend(searches, logits, seen.drawn.codes, memory.beam_scores, finished)
+        moved = [row for row, source in enumerate(step.sources) if row != source]
+        if moved:
+            memory.overwrite(moved, [step.sources[row] for row in moved])
+            seen = seen.take(torch.tensor(step.sources, device=self._device))
+        memory.beam_scores.copy_(step.scores)
+        memory.stopped.logical_or_(step.scores == -torch.inf)
+        seen.drawn.codes = step.codes.masked_fill(step.codes < 0, self._stop_token)
+        return seen, step.sources
 
     @torch.inference_mode()
     def rewind(self, row: int, length: int) -> None:
@@ -238,50 +274,7 @@ class ArSampler:
         return self._rows
 
     @property
-    def _built(self) -> "_Chain":
+    def _built(self) -> Assembly:
         if self._chain is None:
-            self._chain = _Chain(self._held, self._vocab_size, self._stop_token, self._device)
+            self._chain = Assembly(self._held, self._vocab_size, self._stop_token, self._device)
         return self._chain
-
-
-class _Chain:
-    """The steps for certain rows, which remember nothing.
-
-    Attributes:
-        pipeline: From the model's scores to those that are drawn from.
-        terminal: From those to codes.
-    """
-
-    def __init__(
-        self, memory: Memory, vocab_size: int, stop_token: int, device: torch.device
-    ) -> None:
-        params = [row.params for row in memory.rows]
-        rows = Rows(params, vocab_size, stop_token, device)
-        self.pipeline = Pipeline(rows, [row.silent for row in memory.rows])
-        self.terminal = Terminal(rows)
-        self._lookback = max(_lookback(p, memory.longest_heard) for p in params)
-        self._pauses = any(row.pauses for row in memory.rows)
-
-    def scores(self, logits: Tensor, memory: Memory) -> Scores:
-        """Return ``(B, V)`` float32 logits with all that the steps read of the rows."""
-        scores = memory.scores(logits, self._lookback)
-        if self.terminal.wants_mu:
-            scores.mu = memory.mu.gather(1, scores.lengths)
-        if self._pauses:
-            scores.last_pause = memory.last_pause.gather(1, scores.lengths)
-        return scores
-
-
-def _lookback(params: SamplingParams, max_frames: int) -> int:
-    """How much of the history the steps of a row read."""
-    windows = [len(sequence.codes) - 1 for sequence in params.ban_sequences]
-    if params.dry_multiplier > 0 or params.no_repeat_ngram_size > 0:
-        windows.append(max_frames)
-    counting = (params.frequency_penalty, params.presence_penalty, params.repetition_penalty - 1)
-    if any(counting):
-        windows.append(params.repetition_penalty_window or max_frames)
-    if params.ras:
-        windows.append(params.ras_window)
-    if params.entropix and params.entropix_action == "pause":
-        windows.append(params.entropix_pause_silence)
-    return min(max(windows, default=0), max_frames)

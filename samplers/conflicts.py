@@ -70,9 +70,13 @@ FEATURES: Mapping[str, Feature] = {
     "mirostat": Feature("mirostat_mode", lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0),
     "ras": Feature("ras", lambda p: p.ras),
     "entropix": Feature("entropix", lambda p: p.entropix),
+    "branch": Feature("entropix_action", lambda p: p.entropix and p.entropix_action == "branch"),
+    "backtrack": Feature("backtrack", lambda p: p.backtrack),
+    "best_of": Feature("best_of", lambda p: p.best_of > 1),
+    "beam": Feature("beam_width", lambda p: p.beam_width > 0),
 }
 
-RANDOM = ("dynatemp", "xtc", "mirostat", "ras", "entropix")
+RANDOM = ("dynatemp", "xtc", "mirostat", "ras", "entropix", "branch")
 """Features that a greedy row does without: it has nothing to draw."""
 
 
@@ -116,6 +120,11 @@ CONFLICTS: Sequence[Conflict] = (
     *_pairs("greedy", ("xtc", "mirostat", "ras", "entropix"), "a greedy row has nothing to draw"),
     *_pairs("entropix", ("mirostat", "ras"), "both want the last word on what is drawn"),
     *_pairs("entropix", ("dynatemp",), "both move the temperature"),
+    *_pairs("beam", ("mirostat", "xtc", "ras", "entropix"), "a beam search draws nothing"),
+    *_pairs("beam", ("greedy",), "a greedy row leaves nothing to search"),
+    *_pairs("best_of", ("greedy",), "a greedy row has nothing to draw: all takes would be one"),
+    *_pairs("best_of", ("beam", "branch"), "both choose between ways to speak"),
+    *_pairs("backtrack", ("beam", "branch"), "both take back what was drawn"),
     Conflict(
         ("entropix", "sampler_order"),
         lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),

@@ -74,6 +74,19 @@ def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidat
     return _signed(key)
 
 
+def forked_keys(keys: Tensor, number: int) -> Tensor:
+    """Name a stream that goes on beside another.
+
+    Args:
+        keys: ``(B, 1)`` int64, of `stream_key` or of this.
+        number: Which of those beside it, from 1 on.
+
+    Returns:
+        ``(B, 1)`` int64.
+    """
+    return _mix(keys + _signed(number * _GOLDEN & _WORD))
+
+
 def uniform(
     keys: Tensor,
     width: int,
@@ -130,5 +143,28 @@ def categorical(logits: Tensor, noise: Tensor) -> Tensor:
 
     Source: Gumbel 1954; as a race, Efraimidis and Spirakis 2006.
     """
-    # -E_i is what log1p gives, and so the smallest quotient wins.
-    return torch.softmax(logits, -1).div_(torch.log1p(-noise)).argmin(-1)
+    return _race(logits, noise).argmin(-1)
+
+
+def without_replacement(logits: Tensor, noise: Tensor, count: int) -> Tensor:
+    """Draw several different ids: the first of the race in their order.
+
+    Args:
+        logits: ``(B, V)`` float32; -inf is never drawn.
+        noise: ``(B, V)`` of `uniform`.
+        count: How many.
+
+    Returns:
+        ``(B, count)`` int64, the first as `categorical` draws it; -1 where a row has no more.
+
+    Source: Gumbel-top-k, Kool, van Hoof and Welling 2019 (arXiv:1903.06059).
+    """
+    arrived, ids = _race(logits, noise).topk(min(count, logits.shape[-1]), largest=False)
+    padding = (0, count - ids.shape[1])
+    return torch.nn.functional.pad(ids.masked_fill(arrived == 0, -1), padding, value=-1)
+
+
+def _race(logits: Tensor, noise: Tensor) -> Tensor:
+    """Return -p_i / E_i, ``(B, V)``: the smallest wins."""
+    # -E_i is what log1p gives.
+    return torch.softmax(logits, -1).div_(torch.log1p(-noise))

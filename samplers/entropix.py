@@ -75,19 +75,28 @@ class Decision:
         resample: Bool: the code that is drawn is set aside, and another drawn.
         candidates: Int64: of so many codes drawn the likeliest is taken.
         paused: Bool: only codes of silence were left.
+        branched: Bool: the row is to go on in several ways, unless it ends here.
     """
 
     state: Tensor
     resample: Tensor
     candidates: Tensor
     paused: Tensor
+    branched: Tensor
 
     @classmethod
     def none(cls, rows: int, device: torch.device) -> Self:
         """That of rows without entropix."""
         state = torch.full((rows, 1), int(State.OFF), device=device)
-        resample, paused = torch.zeros(2, rows, 1, dtype=torch.bool, device=device)
-        return cls(state, resample, torch.ones_like(state), paused)
+        never = torch.zeros(3, rows, 1, dtype=torch.bool, device=device)
+        resample, paused, branched = never.unbind()
+        return cls(state, resample, torch.ones_like(state), paused, branched)
+
+    def take(self, rows: Tensor) -> "Decision":
+        """That of some rows, by an ``(n,)`` int64 index."""
+        return Decision(
+            *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
+        )
 
 
 def moments(logits: Tensor) -> tuple[Tensor, Tensor]:

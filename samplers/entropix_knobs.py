@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from samplers.knob import Knobs, knob
 
-EntropixAction = Literal["temperature", "resample", "pause"]
+EntropixAction = Literal["temperature", "resample", "pause", "branch"]
 
 
 def _threshold(default: float, description: str, unit: str) -> Any:
@@ -51,8 +51,9 @@ class EntropixKnobs(Knobs):
         "temperature",
         "What the state HELV does where a text model would ask: `temperature` heats the row, "
         "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "
-        "puts in a frame of silence, or heats where there may be none.",
-        group="entropix",
+        "puts in a frame of silence, or heats where there may be none, `branch` goes on in several "
+        "ways (in LEHV too) and keeps the best, or draws as usual where it just did.",
+        group="entropix", off="temperature",
     )
 
     entropix_low_entropy: float = _threshold(
@@ -147,5 +148,17 @@ class EntropixKnobs(Knobs):
     entropix_pause_end: int = _count(
         10, "`pause` does not act where fewer frames than this are left to the longest length.",
         unit="frames", least=0, most=7500,
+    )
+    entropix_branch_rollouts: int = _count(
+        4, "`branch` goes on in so many ways, with different codes to begin with; a row is held "
+        "for each as long as the utterance lasts.", least=2, most=8,
+    )
+    entropix_branch_frames: int = _count(
+        12, "`branch` ranks them after so many frames, which are heard no sooner.",
+        unit="frames", most=75,
+    )
+    entropix_branch_interval: int = _count(
+        50, "`branch` acts at most once in so many frames, or in entropix_branch_frames.",
+        unit="frames", most=7500,
     )
     # fmt: on

@@ -44,6 +44,8 @@ class EntropixStep:
         self._settings = settings(rows)
         actions = [p.entropix_action for p in rows.params]
         self._resamples = rows.column([action == "resample" for action in actions])
+        self._branches = rows.column([branches(p) for p in rows.params])
+        self._any_branches = any(branches(p) for p in rows.params)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
         self._own = Knobs(
             rows.column([float(max(p.temperature, 0)) for p in rows.params]),
@@ -80,17 +82,29 @@ class EntropixStep:
         states = state(entropy, varentropy, self._settings).masked_fill(~self._active, State.OFF)
         moved = adjust(states, entropy, varentropy, scores.attention, self._start, self._settings)
         unsure = states == State.HELV
-        paused = torch.zeros_like(unsure)
+        paused = branched = torch.zeros_like(unsure)
         if self._pauses:
             paused = self._pauses.decide(scores, unsure)
-        keeps = ~self._active | paused | (unsure & self._resamples)
+        if self._any_branches:
+            branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
+        keeps = ~self._active | paused | (unsure & (self._resamples | self._branches))
         scores.knobs = _neutral_top_p(moved, self._own, keeps)
         scores.decision = Decision(
             states,
             self._resamples & (unsure | (states == State.HEHV)),
             torch.where(states == State.ADAPTIVE, self._settings["adaptive_candidates"], 1),
             paused,
+            branched,
         )
+
+    def _may_branch(self, scores: Scores) -> Tensor:
+        """Return ``(B, 1)`` bool, where ways to go on have room and the last are long decided."""
+        assert scores.limits is not None
+        assert scores.last_act is not None
+        frames = self._settings["branch_frames"]
+        interval = torch.maximum(frames, self._settings["branch_interval"])
+        rested = scores.lengths - scores.last_act >= interval
+        return self._branches & rested & (scores.limits - scores.lengths >= frames)
 
 
 def settings(rows: Rows) -> Settings:
@@ -122,6 +136,11 @@ def pauses(params: SamplingParams) -> bool:
     return on("entropix", params) and params.entropix_action == "pause"
 
 
+def branches(params: SamplingParams) -> bool:
+    """Whether entropix may go on in several ways in a row with these params."""
+    return on("entropix", params) and on("branch", params)
+
+
 class Pauses:
     """Where a frame of silence may be put in."""
 
@@ -139,7 +158,7 @@ class Pauses:
         """Leave nothing but silence in the rows that pause.
 
         Args:
-            scores: With limits and last pauses; gets other logits.
+            scores: With limits and last acts; gets other logits.
             unsure: ``(B, 1)`` bool, rows that would.
 
         Returns:
@@ -147,7 +166,7 @@ class Pauses:
         """
         lengths, span = scores.lengths, self._settings["pause_silence"]
         assert scores.limits is not None
-        assert scores.last_pause is not None
+        assert scores.last_act is not None
         distance = torch.arange(1, scores.recent.shape[1] + 1, device=lengths.device)
         quiet = self._silent.gather(1, scores.recent.clamp(min=0)) & (scores.recent >= 0)
         silence = (quiet & (distance <= span)).sum(-1, keepdim=True)
@@ -158,7 +177,7 @@ class Pauses:
             & (hushed > -torch.inf).any(-1, keepdim=True)
             & (lengths >= span)
             & (silence < span)
-            & (lengths - scores.last_pause >= self._settings["pause_interval"])
+            & (lengths - scores.last_act >= self._settings["pause_interval"])
             & (scores.limits - lengths >= self._settings["pause_end"])
         )
         scores.replace(torch.where(paused, hushed, scores.logits))

@@ -77,6 +77,21 @@ class History:
             taken._runs[:, :held] = self.runs[:, :held].index_select(0, index)
         return taken
 
+    def overwrite(self, rows: Sequence[int], sources: Sequence[int]) -> None:
+        """Make some rows what others are.
+
+        Args:
+            rows: Which, all different.
+            sources: What each becomes, as it was before.
+        """
+        device, bounds = self.codes.device, self._bounds()
+        index, source = (torch.tensor(given, device=device) for given in (rows, sources))
+        for table in (self._table, self.lengths, self._runs):
+            if table is not None:
+                table.index_copy_(0, index, table.index_select(0, source))
+        for row, place in zip(rows, sources, strict=True):
+            self._begun[row] = self._steps - bounds[place]
+
     def row(self, row: int) -> "History":
         """Look at one row: a history of its own, in the same memory, to be read and soon dropped.
 

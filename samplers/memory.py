@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from samplers.draw import Stage, stream_key
-from samplers.entropix_step import pauses
+from samplers.draw import Stage, forked_keys, stream_key
+from samplers.entropix_step import branches, pauses
 from samplers.history import History
 from samplers.params import SamplingParams
 from samplers.rows import on, within
@@ -19,12 +19,12 @@ from samplers.scores import Scores
 from samplers.terminal import Drawn
 
 NEVER = -(2**31)
-"""The frame of a pause that there was not: longer ago than any interval."""
+"""The frame of an act that there was not: longer ago than any interval."""
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What never changes about a row.
+    """What never changes about a row; the beams of one search share one.
 
     Attributes:
         params: Resolved.
@@ -49,6 +49,11 @@ class Row:
         return self.silent is not None and pauses(self.params)
 
     @property
+    def acts(self) -> bool:
+        """Whether entropix may pause or branch."""
+        return self.pauses or branches(self.params)
+
+    @property
     def tracks_runs(self) -> bool:
         """Whether a step, or who looks at the history, reads its runs."""
         params = self.params
@@ -70,8 +75,10 @@ class Memory:
         keys: ``(B, 1)`` int64, each row's stream of noise.
         attempts: ``(B, 1)`` int64, how often each was rewound.
         mu: ``(B, max_frames + 2)`` float32 bits, mirostat's state at each length.
-        last_pause: ``(B, max_frames + 2)`` int64, the frame of entropix's last pause at each
-            length.
+        last_act: ``(B, max_frames + 2)`` int64, the frame where entropix last paused or branched,
+            at each length.
+        beam_scores: ``(B,)`` float32 nats, the log-probability of a beam's codes; -inf in a row
+            of a search that holds none.
     """
 
     rows: Sequence[Row]
@@ -82,7 +89,8 @@ class Memory:
     keys: Tensor
     attempts: Tensor
     mu: Tensor
-    last_pause: Tensor
+    last_act: Tensor
+    beam_scores: Tensor
 
     @classmethod
     def begin(
@@ -97,7 +105,7 @@ class Memory:
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
     ) -> "Memory":
-        """Return that of one row which has drawn nothing; see `ArSampler.join`."""
+        """Return that of what has drawn nothing, one row or all beams; see `ArSampler.join`."""
         counted = prompt if params.penalty_includes_prompt else None
         prompted = 0 if counted is None else len(counted)
         row = Row(params, max_frames, silent, prompted)
@@ -109,7 +117,7 @@ class Memory:
         key = stream_key(seed, utterance, Stage.AR, candidate=candidate)
         # The stop, too, moves what is kept, past the last length.
         room = (1, max_frames + 2)
-        return cls(
+        begun = cls(
             [row],
             history,
             heard,
@@ -119,7 +127,12 @@ class Memory:
             torch.zeros(1, 1, dtype=torch.int64, device=device),
             torch.full(room, float(within(params.mirostat_tau)), device=device).mul_(2),
             torch.full(room, NEVER, device=device),
+            torch.zeros(1, device=device),
         )
+        if params.beam_width > 1:
+            begun = begun.take([0] * params.beam_width)
+            begun.beam_scores[1:], begun.stopped[1:] = -torch.inf, True
+        return begun
 
     @classmethod
     def join(cls, parts: Sequence["Memory"]) -> "Memory":
@@ -134,11 +147,12 @@ class Memory:
             History.join([part.history for part in parts]),
             History.join([part.heard or part.history for part in parts]) if prompted else None,
             torch.cat([part.stopped for part in parts]),
-            *(
-                torch.cat([getattr(part, name) for part in parts])
-                for name in ("limits", "keys", "attempts")
-            ),
-            *(_stack([getattr(part, name) for part in parts]) for name in ("mu", "last_pause")),
+            limits=torch.cat([part.limits for part in parts]),
+            keys=torch.cat([part.keys for part in parts]),
+            attempts=torch.cat([part.attempts for part in parts]),
+            mu=_stack([part.mu for part in parts]),
+            last_act=_stack([part.last_act for part in parts]),
+            beam_scores=torch.cat([part.beam_scores for part in parts]),
         )
 
     def take(self, places: Sequence[int]) -> "Memory":
@@ -155,7 +169,7 @@ class Memory:
             heard = self.heard.take(places, most, track_runs=track_runs)
         index = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
         columns = (self.stopped, self.limits, self.keys, self.attempts)
-        trails = (self.mu[:, : longest + 2], self.last_pause[:, : longest + 2])
+        trails = (self.mu[:, : longest + 2], self.last_act[:, : longest + 2], self.beam_scores)
         return Memory(
             rows,
             self.history.take(places, longest, track_runs=track_runs),
@@ -201,9 +215,10 @@ class Memory:
         following = scores.lengths + 1
         if drawn.mu is not None:
             self.mu.scatter_(1, following, drawn.mu)
-        if scores.last_pause is not None and scores.decision is not None:
-            paused = torch.where(scores.decision.paused, scores.lengths, scores.last_pause)
-            self.last_pause.scatter_(1, following, paused)
+        if scores.last_act is not None and scores.decision is not None:
+            acted = scores.decision.paused | scores.decision.branched
+            last_act = torch.where(acted, scores.lengths, scores.last_act)
+            self.last_act.scatter_(1, following, last_act)
         self.stopped.copy_(stopped)
         for history in (self.history, self.heard):
             if history is not None:
@@ -221,6 +236,42 @@ class Memory:
             self.heard.rewind(place, self.rows[place].prompted + length)
         self.attempts[place] += 1
         self.stopped[place] = False
+
+    def overwrite(self, places: Sequence[int], sources: Sequence[int]) -> None:
+        """Make some rows what others of their beam search are.
+
+        Args:
+            places: Which, all different.
+            sources: What each becomes, as it was before.
+        """
+        device = self.keys.device
+        index, source = (torch.tensor(given, device=device) for given in (places, sources))
+        for table in (self.stopped, self.attempts, self.mu, self.last_act, self.beam_scores):
+            table.index_copy_(0, index, table.index_select(0, source))
+        for history in (self.history, self.heard):
+            if history is not None:
+                history.overwrite(places, sources)
+
+    def fork(self, place: int, length: int, code: int, number: int) -> "Memory":
+        """Copy a row as it would be, had it drawn another code last.
+
+        Args:
+            place: Which row.
+            length: How many codes it holds.
+            code: The other one.
+            number: Of the copy, from 1 on: its noise from then on depends on it.
+        """
+        forked = self.take([place])
+        forked.keys = forked_keys(forked.keys, number)
+        newest = torch.tensor([code], device=self.keys.device)
+        for history, before in (
+            (forked.history, 0),
+            (forked.heard, forked.rows[0].prompted),
+        ):
+            if history is not None:
+                history.rewind(0, before + length - 1)
+                history.append(newest, torch.ones_like(newest, dtype=torch.bool))
+        return forked
 
 
 def _stack(tables: Sequence[Tensor]) -> Tensor:

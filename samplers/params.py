@@ -2,9 +2,9 @@
 
 The OpenAPI schema, the 422 messages, the command line's flags, the table in the docs, the studio's
 controls and the batch's tensors all read `SamplingParams`. The knobs of entropix, a third of all,
-stand in `samplers.entropix_knobs`, those of masked level 0 in `samplers.masked_knobs`; nothing else
-may give a knob a default (`tests/samplers/test_single_source.py` walks the source). It does not
-know torch.
+stand in `samplers.entropix_knobs`, those of masked level 0 in `samplers.masked_knobs`, those of
+several takes at once in `samplers.candidate_knobs`; nothing else may give a knob a default
+(`tests/samplers/test_single_source.py` walks the source). It does not know torch.
 
 Each knob's JSON schema carries `x-ui`, of `samplers.knob.knob`: `group`, `unit`, `off` (the value
 at which the knob does nothing), `step` (of a slider) and, where there is no upper bound, `top`.
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from samplers.candidate_knobs import CandidateKnobs
 from samplers.conflicts import settle
 from samplers.entropix_knobs import EntropixKnobs
 from samplers.knob import Knobs, knob
@@ -41,7 +42,7 @@ class BannedSequence(Knobs):
 
 
 class _Flat(Knobs):
-    """All knobs but those of entropix and masked level 0, in the order of use."""
+    """All knobs but those with a file of their own, in the order of use."""
 
     # fmt: off
     preset: str = knob(
@@ -422,7 +423,7 @@ class _Flat(Knobs):
 
 
 # Pydantic takes the fields of the last base first: entropix's, of which there are many, come last.
-class SamplingParams(EntropixKnobs, MaskedKnobs, _Flat):
+class SamplingParams(EntropixKnobs, MaskedKnobs, CandidateKnobs, _Flat):
     """How codes are drawn and utterances joined: every knob there is."""
 
 

@@ -27,7 +27,7 @@ class Scores:
         limits: ``(B, 1)`` int64, how many frames each row may have.
         attention: Of the model, if a row wants entropix.
         mu: ``(B, 1)`` float32 bits, mirostat's state, if a row has it on.
-        last_pause: ``(B, 1)`` int64, the frame of entropix's last pause, if a row makes any.
+        last_act: ``(B, 1)`` int64, the frame where entropix last paused or branched, if a row does.
         divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
         knobs: What entropix made of the rows' knobs; the rows' own where it is off.
         decision: What else entropix decided.
@@ -44,7 +44,7 @@ class Scores:
     limits: Tensor | None = None
     attention: AttentionStatistics | None = None
     mu: Tensor | None = None
-    last_pause: Tensor | None = None
+    last_act: Tensor | None = None
     divisor: Tensor | None = None
     knobs: Knobs | None = None
     decision: Decision | None = None
@@ -84,11 +84,12 @@ class Scores:
         return moved
 
     def take(self, rows: Tensor) -> "Scores":
-        """The scores of some rows, by an ``(n,)`` int64 index."""
+        """The scores of some rows, by an ``(n,)`` int64 index; a row may be taken twice."""
         attention = None if self.attention is None else self.attention.take(rows)
-        limits, mu, last_pause = (
+        decision = None if self.decision is None else self.decision.take(rows)
+        limits, mu, last_act, divisor = (
             None if column is None else column.index_select(0, rows)
-            for column in (self.limits, self.mu, self.last_pause)
+            for column in (self.limits, self.mu, self.last_act, self.divisor)
         )
         return Scores(
             *(
@@ -98,7 +99,8 @@ class Scores:
                     self.attempts,
                 )
             ),
-            limits=limits, attention=attention, mu=mu, last_pause=last_pause,
+            limits=limits, attention=attention, mu=mu, last_act=last_act, divisor=divisor,
+            decision=decision,
         )  # fmt: skip
 
     def ones(self) -> Tensor:

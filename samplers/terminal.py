@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from samplers import filters, mirostat, ras
-from samplers.draw import Draw, categorical, greedy
+from samplers.draw import Draw, categorical, greedy, without_replacement
+from samplers.entropix_step import branches
 from samplers.redraw import Redraw
 from samplers.rows import Rows
 from samplers.scores import Scores
@@ -27,6 +28,8 @@ class Drawn:
         repeated: ``(B, 1)`` bool: repetition-aware sampling drew anew; None if it is off.
         mu: ``(B, 1)`` float32 bits, mirostat's next state; None if no row has it on, as the next.
         mirostat: ``(B, 1)`` bool, which rows have it on.
+        ways: ``(B, n)`` int64, the code and others to begin with in a row that branches, as many
+            as any row wants; -1 where there are no more. None if no row may branch.
     """
 
     codes: Tensor
@@ -34,6 +37,16 @@ class Drawn:
     repeated: Tensor | None = None
     mu: Tensor | None = None
     mirostat: Tensor | None = None
+    ways: Tensor | None = None
+
+    def take(self, rows: Tensor) -> "Drawn":
+        """That of some rows, by an ``(n,)`` int64 index; a row may be taken twice."""
+        repeated, mu, mirostat, ways = (
+            None if column is None else column.index_select(0, rows)
+            for column in (self.repeated, self.mu, self.mirostat, self.ways)
+        )
+        codes, logits = self.codes.index_select(0, rows), self.logits.index_select(0, rows)
+        return Drawn(codes, logits, repeated, mu, mirostat, ways)
 
 
 class Terminal:
@@ -50,6 +63,8 @@ class Terminal:
         self._mirostat = Mirostat(rows) if rows.any("mirostat") else None
         self._ras = RepetitionAware(rows) if rows.any("ras") else None
         self._redraw = Redraw(rows) if rows.any("entropix") else None
+        ways = [p.entropix_branch_rollouts for p in rows.params if branches(p)]
+        self._most_ways = max(ways, default=0)
 
     @property
     def wants_mu(self) -> bool:
@@ -71,6 +86,9 @@ class Terminal:
         else:
             noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
             drawn = Drawn(categorical(scores.logits, noise), scores.logits)
+        if self._most_ways:
+            noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
+            drawn.ways = without_replacement(scores.logits, noise, self._most_ways)
         if self._redraw:
             drawn.codes, drawn.logits = self._redraw(scores, drawn.codes, drawn.logits)
         if self._greedy is not None and not self._all_greedy:

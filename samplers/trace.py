@@ -5,7 +5,7 @@ to the host when the utterance is over.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Record:
         attention_agreement: See there.
         attention_strength: See there.
         paused: Whether entropix left nothing but silence.
+        branched: Whether entropix went on from here in several ways, of which this was kept.
         saw_nan: Whether the model gave a NaN.
         saw_inf: Whether the model gave +infinity.
         all_masked: Whether nothing could be drawn, so that the row was ended.
@@ -77,6 +78,7 @@ class Record:
     attention_agreement: Tensor
     attention_strength: Tensor
     paused: Tensor
+    branched: Tensor
     saw_nan: Tensor
     saw_inf: Tensor
     all_masked: Tensor
@@ -172,7 +174,7 @@ def record(
         temperature=temperature,
         mirostat_mu=mu[:, 0],
         repeated=drawn.repeated[:, 0] if drawn.repeated is not None else never,
-        **consider(scores),
+        **consider(scores, codes != stop_token),
         saw_nan=logits.isnan().any(-1),
         saw_inf=(logits == torch.inf).any(-1),
         all_masked=empty,
@@ -209,8 +211,33 @@ def weigh(clean: Tensor, weighed: Tensor, stop_token: int) -> dict[str, Tensor]:
     }
 
 
-def consider(scores: Scores) -> dict[str, Tensor]:
-    """What entropix saw and decided; fields of `Record`, each ``(B,)``."""
+def retell(entry: Record, codes: Tensor, own: Tensor, guided: Tensor, drawn_from: Tensor) -> Record:
+    """Say of a step what it would have been with other codes, in rows that branched.
+
+    Args:
+        entry: The step.
+        codes: ``(B,)`` int64; what is said of a row with -1 means nothing.
+        own: ``(B, V)``, the model's own logits.
+        guided: ``(B, V)``, those that entered the chain.
+        drawn_from: ``(B, V)``.
+    """
+    codes = codes.clamp(min=0)
+    return replace(
+        entry,
+        code=codes,
+        logprob=log_prob_of(own, codes),
+        guided_logprob=log_prob_of(guided, codes),
+        score=log_prob_of(drawn_from, codes),
+    )
+
+
+def consider(scores: Scores, goes_on: Tensor) -> dict[str, Tensor]:
+    """What entropix saw and decided; fields of `Record`, each ``(B,)``.
+
+    Args:
+        scores: After all steps.
+        goes_on: ``(B,)`` bool, rows that did not end here.
+    """
     nothing = torch.full_like(scores.logits[:, 0], torch.nan)
     attention = scores.attention or AttentionStatistics(nothing, nothing, nothing, nothing)
     decision = scores.decision or Decision.none(len(nothing), nothing.device)
@@ -221,4 +248,5 @@ def consider(scores: Scores) -> dict[str, Tensor]:
         "attention_agreement": attention.agreement,
         "attention_strength": attention.strength,
         "paused": decision.paused[:, 0],
+        "branched": decision.branched[:, 0] & goes_on,
     }

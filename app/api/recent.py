@@ -18,6 +18,7 @@ from app.engine.job import (
     Backtrack,
     FinishReason,
     NarPlan,
+    RankedTake,
     SpeechJob,
     SpeechResult,
     SpokenUtterance,
@@ -46,6 +47,10 @@ class UtteranceReport(BaseModel):
     codes: list[list[int]] = Field(description="One list a frame, its levels in order.")
     finish_reason: FinishReason
     backtracks: list[Backtrack] = Field(description="How often it was taken back, and why.")
+    takes: list[RankedTake] = Field(
+        description="The ways that it was drawn in and what each was ranked by, if there were "
+        "several; see docs/samplers.md."
+    )
     tokens: list[dict[str, int | float | bool | None]] | None = Field(
         description="One record a draw, those taken back and the stop included; see docs/trace.md."
     )
@@ -208,6 +213,7 @@ def utterance_report(spoken: SpokenUtterance) -> UtteranceReport:
         codes=spoken.codes.tolist(),
         finish_reason=spoken.finish_reason,
         backtracks=list(spoken.backtracks),
+        takes=list(spoken.takes),
         tokens=tokens,
         scores=None if stayed is None else [token["score"] for token in stayed],
         logprobs=None if stayed is None else [token["logprob"] for token in stayed],

@@ -2,36 +2,45 @@
 
 One of the places where models meet samplers: logits go in, tokens come out, and the token is fed
 back. What an utterance is given does not depend on who else is there, by a single bit: its slots,
-its row of the sampler and its noise are its own, and the stack computes row by row.
+its rows of the sampler and its noise are its own, and the stack computes row by row.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from app.engine.ar_utterance import ArUtterance, Condition, Line, Seen, as_tensor
+from app.engine.ar_utterance import ArUtterance
+from app.engine.beams import Beams
+from app.engine.branches import Branching
+from app.engine.candidates import Candidates
+from app.engine.demand import rows_needed
 from app.engine.errors import GenerationFailed
 from app.engine.piece import Piece
-from models.cache import KVCache
+from app.engine.reading import Reader
+from app.engine.rows import BatchRows
+from app.engine.take import Condition, Line, Take, Way
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
-from samplers.chain import ArSampler
+from samplers.chain import Stepped
 from samplers.entropix import AttentionStatistics
+from samplers.entropix_step import branches
+from samplers.filters import sanitise
 from samplers.guidance import guide
 from samplers.memory import Memory
-from samplers.rows import on
-from samplers.trace import Trace
+from samplers.params import SamplingParams
+from samplers.trace import Trace, log_prob_of
 
 
 def rows_of(piece: Piece) -> int:
-    """Return how many slots a piece takes: one more if it is guided."""
-    return 2 if piece.params.cfg_strength > 1 else 1
+    """Return how many slots a piece takes."""
+    return rows_needed(piece.params)
 
 
 class ArBatch:
-    """Utterances that are drawn together, each in one slot of a cache, or two. One thread only."""
+    """Utterances that are drawn together, each in some slots of a cache. One thread only."""
 
     def __init__(self, model: Valle, prefixes: PrefixCache, *, slots: int, max_length: int) -> None:
         """Begin with none.
@@ -42,15 +51,11 @@ class ArBatch:
             slots: How many rows a step may have.
             max_length: Positions a slot has room for: a prefix and the frames behind it.
         """
-        self._model, self._prefixes = model, prefixes
-        config, self._device = model.config, model.separator.device
-        self._cache = KVCache(config, slots, max_length, device=self._device)
-        self._free = list(range(slots))
-        self._sampler = ArSampler(
-            [], [], stop_token=config.stop_token, vocab_size=config.codes + 1, device=self._device
-        )
-        self._running: list[ArUtterance] = []  # in the order of the sampler's rows
-        self._paused: dict[ArUtterance, Memory] = {}
+        self._model, self._device = model, model.separator.device
+        self._rows = BatchRows(model, slots, max_length)
+        self._reader = Reader(model, prefixes, self._rows.cache)
+        self._running: list[ArUtterance] = []
+        self._paused: dict[ArUtterance, tuple[list[Take], Memory]] = {}
 
     @classmethod
     def alone(cls, model: Valle, prefixes: PrefixCache, piece: Piece) -> Self:
@@ -60,8 +65,12 @@ class ArBatch:
 
     @property
     def free_rows(self) -> int:
-        """How many slots are free; a piece takes as many as `rows_of` says, as long as it lasts."""
-        return len(self._free)
+        """How many slots are free.
+
+        A piece takes as many as `rows_of` says, as long as it lasts; one of several takes gives
+        those of each back as soon as that has ended.
+        """
+        return self._rows.free
 
     @property
     def running(self) -> Sequence[ArUtterance]:
@@ -79,17 +88,18 @@ class ArBatch:
             ValueError: There are not enough free rows, or a slot is too short for the piece.
         """
         prefixes = piece.ar_prefixes(self._model)
-        longest = max(map(len, prefixes)) + piece.max_frames
-        if len(prefixes) > len(self._free) or longest > self._cache.max_length:
+        longest, count = max(map(len, prefixes)) + piece.max_frames, rows_of(piece)
+        room = self._rows.cache.max_length
+        if count > self.free_rows or longest > room:
             raise ValueError(
-                f"{len(prefixes)} slots of {longest} positions asked for, {len(self._free)} of "
-                f"{self._cache.max_length} are free"
+                f"{count} slots of {longest} positions asked for, {self.free_rows} of {room} are "
+                "free"
             )
-        slots = [self._free.pop(0) for _ in prefixes]
+        slots = self._rows.reserve(count)
         try:
             utterance = self._begin(piece, prefixes, slots)
         except BaseException:
-            self._release(slots)
+            self._rows.release(slots)
             raise
         self._running.append(utterance)
         return utterance
@@ -97,14 +107,15 @@ class ArBatch:
     def pause(self, utterance: ArUtterance) -> None:
         """Draw no more for an utterance until it is resumed; it keeps its slots."""
         if utterance in self._running:
-            row = self._running.index(utterance)
-            self._paused[utterance] = self._sampler.leave(row)
-            del self._running[row]
+            takes = [take for take in self._rows.takes if take in utterance.takes]
+            if (memory := self._rows.leave(takes)) is not None:
+                self._paused[utterance] = takes, memory
+            self._running.remove(utterance)
 
     def resume(self, utterance: ArUtterance) -> None:
         """Go on with an utterance that was paused, as if it had not been."""
-        if (memory := self._paused.pop(utterance, None)) is not None:
-            self._sampler.rejoin(memory)
+        if (left := self._paused.pop(utterance, None)) is not None:
+            self._rows.rejoin(*left)
             self._running.append(utterance)
 
     def drop(self, utterance: ArUtterance) -> None:
@@ -123,132 +134,156 @@ class ArBatch:
         utterances = self.running
         if not utterances:
             return utterances
-        guided = [row for row, one in enumerate(utterances) if len(one.conditions) > 1]
-        lines = [Line(one, one.conditions[0]) for one in utterances]
-        lines += [Line(utterances[row], utterances[row].conditions[1]) for row in guided]
-        seen = self._read(lines)
-        logits = self._model.logits(seen.hidden, 0)
-        own, null = logits.tensor_split([len(utterances)])
-        scores = _discouraged(utterances, _guided(utterances, guided, own, null))
-        attention = AttentionStatistics(*seen.attention[:, : len(utterances)].unbind())
+        takes = tuple(self._rows.takes)
+        of = {take: utterance for utterance in utterances for take in utterance.takes}
+        own, logits, attention, broken = self._look(takes)
         trace = Trace() if any(one.piece.trace for one in utterances) else None
-        codes = self._sampler.step(scores, trace, own, attention).tolist()
-        no_numbers = zip(lines, logits.isnan().any(-1).tolist(), strict=True)
-        broken = {line.utterance for line, broke in no_numbers if broke}
-        for row, (utterance, code) in enumerate(zip(utterances, codes, strict=True)):
-            if trace is not None:
-                utterance.note(trace.records[0], row)
-            if utterance in broken:
-                utterance.fail(GenerationFailed("the model gave logits that are no numbers"))
-            else:
-                self._take(utterance, code, row)
+        sampler = self._rows.sampler
+        stepped = sampler.advance(_discouraged(takes, logits), trace, own, attention)
+        self._move(takes, stepped)
+        logprobs = _logprobs(utterances, own, stepped.codes)
+        for row, (take, code) in enumerate(zip(takes, stepped.codes.tolist(), strict=True)):
+            if take.rests or take in broken:
+                continue
+            if trace is not None and of[take].piece.trace:
+                take.records.append((trace.records[0], row))
+            if of[take].weighs_codes:
+                take.logprobs.append(logprobs[row])
+            kept = take.take(code, sampler.history, row)
+            if kept is not None and take.finish_reason is None:
+                self._rows.rewind(row, kept)
+        _offer_ways(takes, stepped, own)
+        for take in broken:
+            of[take].fail(GenerationFailed("the model gave logits that are no numbers"))
         for utterance in utterances:
+            if utterance.error is None:
+                utterance.settle(self._rows)
             if utterance.finish_reason is not None:
                 self._let_go(utterance)
         return utterances
 
     def _begin(self, piece: Piece, prefixes: Sequence[Prefix], slots: Sequence[int]) -> ArUtterance:
-        """Read the prefixes into slots, and give the utterance a row of the sampler."""
-        backtracker = piece.backtracker(self._model) if piece.params.backtrack else None
-        conditions = [
-            self._condition(piece, place, prefix, slot)
-            for place, (prefix, slot) in enumerate(zip(prefixes, slots, strict=True))
-        ]
-        self._sampler.join(
-            piece.params,
-            piece.seed,
-            max_frames=piece.max_frames,
-            utterance=piece.utterance,
-            prompt=None if piece.prompt is None else piece.prompt[:, 0],
-            silent=piece.silent,
-        )
-        stop_token = self._model.config.stop_token
-        return ArUtterance(piece, conditions, backtracker, stop_token=stop_token)
+        """Read the prefixes into slots, and give the utterance its rows of the sampler."""
+        model, params, cache = self._model, piece.params, self._rows.cache
+        stop_token, guided = model.config.stop_token, len(prefixes)
+        takes: list[Take] = []
+        for start in range(0, len(slots), guided):
+            backtracker = piece.backtracker(model) if params.backtrack else None
+            own = slots[start : start + guided]
+            conditions: list[Condition] = []
+            for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True)):
+                if not takes:
+                    conditions.append(self._reader.begin(piece, place, prefix, slot))
+                    continue
+                first = takes[0].conditions[place]
+                cache.fork(first.slot, slot)
+                conditions.append(replace(first, slot=slot))
+            takes.append(Take(piece, conditions, backtracker, stop_token=stop_token))
+        if params.best_of > 1:
+            for candidate, take in enumerate(takes):
+                self._rows.begin([take], piece, candidate)
+            return Candidates(piece, takes)
+        if params.beam_width:
+            self._rows.begin(takes, piece)
+            return Beams(piece, takes)
+        self._rows.begin(takes[:1], piece)
+        return Branching(piece, takes) if branches(params) else ArUtterance(piece, takes)
 
-    def _condition(self, piece: Piece, place: int, prefix: Prefix, slot: int) -> Condition:
-        """Read a prefix into a slot; that of place 0 has the words."""
-        stack, key = self._model.transformer, (piece.voice, piece.null)[place]
-        rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
-        ranks = self._model.ranks(0, rest.blocks)
-        read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", piece.params):
-            hidden, attention = stack.extend_looking(*read)
-            first = Seen(hidden[-1:], as_tensor(attention))
-        else:
-            first = Seen.blind(stack.extend(*read)[-1:])
-        return Condition(slot, len(prefix), prefix.response_start, first)
+    def _look(self, takes: Sequence[Take]) -> tuple[Tensor, Tensor, AttentionStatistics, set[Take]]:
+        """Ask the model what comes next in every row that draws.
 
-    def _read(self, lines: Sequence[Line]) -> Seen:
-        """Return what the next frames are predicted from, the newest of every line read."""
-        fed = [place for place, line in enumerate(lines) if len(line.utterance)]
-        if len(fed) == len(lines):
-            return self._feed(lines)
-        first = [line.condition.first for line in lines]
-        hidden = torch.cat([seen.hidden for seen in first])
-        attention = torch.cat([seen.attention for seen in first], 1)
-        if fed:
-            newer = self._feed([lines[place] for place in fed])
-            index = torch.tensor(fed, device=self._device)
-            hidden.index_copy_(0, index, newer.hidden)
-            attention.index_copy_(1, index, newer.attention)
-        return Seen(hidden, attention)
+        Returns:
+            ``[B, V]`` with the words, the same guided, how the rows attended, and the takes whose
+            logits are no numbers. Rows that rest have zeros.
+        """
+        drawing = [row for row, take in enumerate(takes) if not take.rests]
+        lines = [Line(takes[row], takes[row].conditions[0]) for row in drawing]
+        under_none = [place for place, line in enumerate(lines) if len(line.take.conditions) > 1]
+        lines += [Line(lines[place].take, lines[place].take.conditions[1]) for place in under_none]
+        seen = self._reader.read(lines)
+        logits = self._model.logits(seen.hidden, 0)
+        told = zip(lines, logits.isnan().any(-1).tolist(), strict=True)
+        broken = {line.take for line, broke in told if broke}
+        own, null = logits.tensor_split([len(drawing)])
+        params = [line.take.piece.params for line in lines[: len(drawing)]]
+        moved = _guided(params, under_none, own, null)
+        attention = seen.attention[:, : len(drawing)]
+        if len(drawing) < len(takes):
+            index = torch.tensor(drawing, device=own.device)
+            own, moved = (
+                table.new_zeros(len(takes), table.shape[1]).index_copy_(0, index, table)
+                for table in (own, moved)
+            )
+            attention = attention.new_zeros(len(attention), len(takes)).index_copy_(
+                1, index, attention
+            )
+        return own, moved, AttentionStatistics(*attention.unbind()), broken
 
-    def _feed(self, lines: Sequence[Line]) -> Seen:
-        """Feed the newest frame of every line, one each."""
-        stack, device = self._model.transformer, self._device
-        newest = torch.tensor([line.utterance.newest for line in lines], device=device)
-        positions = torch.tensor([line.position for line in lines], device=device)
-        slots = [line.condition.slot for line in lines]
-        read = (self._model.embed_response(newest[:, None], 0), positions, self._cache, slots)
-        looking = [place for place, line in enumerate(lines) if line.looks]
-        if not looking:
-            return Seen.blind(stack.step(*read))
-        hidden, found = stack.step_looking(*read, looking=looking)
-        seen = Seen.blind(hidden)
-        index = torch.tensor(looking, device=device)
-        seen.attention.index_copy_(1, index, as_tensor(found))
-        return seen
-
-    def _take(self, utterance: ArUtterance, code: int, row: int) -> None:
-        """Give an utterance its code, and take back what it gives up."""
-        kept = utterance.take(code, self._sampler.history, row)
-        if kept is not None and utterance.finish_reason is None:
-            self._sampler.rewind(row, kept)
-            for condition in utterance.conditions:
-                # The last frame that is kept is fed once more.
-                self._cache.rewind(condition.slot, condition.length + max(0, kept - 1))
+    def _move(self, takes: Sequence[Take], stepped: Stepped) -> None:
+        """Let beams go on from where others were."""
+        for row, source in enumerate(stepped.sources):
+            if row != source:
+                self._rows.copy(takes[source], takes[row])
+        beams = [row for row, take in enumerate(takes) if take.piece.params.beam_width]
+        scores = stepped.scores.tolist() if beams else []
+        for row in beams:
+            takes[row].score = scores[row]
 
     def _let_go(self, utterance: ArUtterance) -> None:
         """Free the rows of an utterance that has ended."""
         self.pause(utterance)
         self._paused.pop(utterance, None)
-        self._release([condition.slot for condition in utterance.conditions])
+        self._rows.release(utterance.slots)
+        utterance.slots = []
 
-    def _release(self, slots: Sequence[int]) -> None:
-        for slot in slots:
-            self._cache.rewind(slot, 0)
-        self._free = sorted([*self._free, *slots])
+
+def _logprobs(utterances: Sequence[ArUtterance], own: Tensor, codes: Tensor) -> list[float]:
+    """Return the log-probability of every row's code where somebody asks for it, nats."""
+    if not any(utterance.weighs_codes for utterance in utterances):
+        return []
+    return log_prob_of(sanitise(own), codes).tolist()
+
+
+def _offer_ways(takes: Sequence[Take], stepped: Stepped, own: Tensor) -> None:
+    """Tell every take how else it may go on, if it branches in this step."""
+    for take in takes:
+        take.ways = ()
+    if stepped.ways is None:
+        return
+    clean = sanitise(own)
+    for row, (take, codes) in enumerate(zip(takes, stepped.ways[:, 1:].tolist(), strict=True)):
+        codes = codes[: take.piece.params.entropix_branch_rollouts - 1]
+        if max(codes) < 0:
+            continue
+        others = torch.tensor(codes, device=own.device).clamp_(min=0)
+        logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
+        records = stepped.retold if take.piece.trace else [None] * len(codes)
+        take.ways = [
+            Way(code, logprob, None if record is None else (record, row))
+            for code, logprob, record in zip(codes, logprobs, records, strict=False)
+            if code >= 0
+        ]
 
 
 def _guided(
-    utterances: Sequence[ArUtterance], guided: Sequence[int], own: Tensor, null: Tensor
+    params: Sequence[SamplingParams], under_none: Sequence[int], own: Tensor, null: Tensor
 ) -> Tensor:
     """Return ``[B, V]`` logits, guided in some rows by as many rows ``[G, V]`` without words."""
-    if not guided:
+    if not under_none:
         return own
-    knobs = [utterances[row].piece.params for row in guided]
-    strength = own.new_tensor([params.cfg_strength for params in knobs])
-    rescale = own.new_tensor([params.cfg_rescale for params in knobs])
-    index = torch.tensor(guided, device=own.device)
+    knobs = [params[row] for row in under_none]
+    strength = own.new_tensor([one.cfg_strength for one in knobs])
+    rescale = own.new_tensor([one.cfg_rescale for one in knobs])
+    index = torch.tensor(under_none, device=own.device)
     with_words = own.index_select(0, index)
     moved = guide(with_words[:, None], null[:, None], strength, rescale)[:, 0]
     return own.index_copy(0, index, moved)
 
 
-def _discouraged(utterances: Sequence[ArUtterance], logits: Tensor) -> Tensor:
+def _discouraged(takes: Sequence[Take], logits: Tensor) -> Tensor:
     """Return ``[B, V]`` logits with less of what led astray at the next frame of each row."""
-    rows = [logits[row : row + 1] for row in range(len(utterances))]
-    changed = [one.discourage(row) for one, row in zip(utterances, rows, strict=True)]
+    rows = [logits[row : row + 1] for row in range(len(takes))]
+    changed = [take.discourage(row) for take, row in zip(takes, rows, strict=True)]
     if all(new is old for new, old in zip(changed, rows, strict=True)):
         return logits
     return torch.cat(changed)

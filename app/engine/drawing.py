@@ -12,7 +12,14 @@ from torch import Tensor
 
 from app.engine.drawn import Drawn, Ending
 from app.engine.errors import SpeechError
-from app.engine.job import Backtrack, FinishReason, Progress, SpeechResult, TraceColumns
+from app.engine.job import (
+    Backtrack,
+    FinishReason,
+    Progress,
+    RankedTake,
+    SpeechResult,
+    TraceColumns,
+)
 from app.engine.piece import Piece, Said
 from app.engine.speaking import Plan
 from models.checkpoints import SpeechModel
@@ -45,6 +52,10 @@ class UtteranceDraw(Protocol):
     @property
     def trace(self) -> TraceColumns | None:
         """What was seen and done, if the piece asks for it."""
+
+    @property
+    def ranked(self) -> tuple[RankedTake, ...]:
+        """All ways that it was drawn in, if there were several."""
 
     def __len__(self) -> int:
         """How many frames there are."""
@@ -163,7 +174,11 @@ class Drawing:
         self._frames_left -= len(codes)
         self.utterance = None
         self._end(
-            reason, codes[self._given :], backtracks=utterance.backtracks, trace=utterance.trace
+            reason,
+            codes[self._given :],
+            backtracks=utterance.backtracks,
+            trace=utterance.trace,
+            takes=utterance.ranked,
         )
         self._piece = None
 
@@ -174,12 +189,13 @@ class Drawing:
         *,
         backtracks: tuple[Backtrack, ...] = (),
         trace: TraceColumns | None = None,
+        takes: tuple[RankedTake, ...] = (),
     ) -> None:
         """Tell the end of an utterance, and whether it is that of the job."""
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        ending = Ending(reason, self.over, cut, backtracks, trace, self._ar_s)
+        ending = Ending(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
         self._tell(self._number, ending, codes)
 
     def _tell(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
 from app.engine.piece import Piece
 
 
@@ -18,6 +18,7 @@ class Ending:
         cut: Something would, had the job's limit left room for it.
         backtracks: Every time that the utterance was taken back.
         trace: What was seen and done at every token, if the job asks for it.
+        takes: All ways that it was drawn in, if there were several.
         ar_s: Seconds of the steps that the utterance took part in.
     """
 
@@ -26,6 +27,7 @@ class Ending:
     cut: bool = False
     backtracks: tuple[Backtrack, ...] = ()
     trace: TraceColumns | None = None
+    takes: tuple[RankedTake, ...] = ()
     ar_s: float = 0.0
 
 

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Self
 
 from app.engine.accounts import Accounts
+from app.engine.demand import knob_at_fault
 from app.engine.errors import EngineBusy, EngineNotReady, InvalidRequest, SpeechError, broken
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.metrics import EngineMetrics
@@ -292,7 +293,7 @@ class SpeechEngine:
         if plan.rows > self._slots:
             raise InvalidRequest(
                 f"that takes {plan.rows} rows of the batch, and there are {self._slots}",
-                param="cfg_strength",
+                param=knob_at_fault(plan.params),
             )
         return plan
 

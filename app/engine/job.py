@@ -118,6 +118,24 @@ class Backtrack:
 
 
 @dataclass(frozen=True, slots=True)
+class RankedTake:
+    """One of several ways that an utterance was drawn in from beginning to end.
+
+    Args:
+        score: What it was ranked by, nats a code: see `samplers.ranking` for takes of `best_of`,
+            `samplers.beam` for beams.
+        frames: How many it had.
+        finish_reason: Why it ended.
+        kept: Whether it is the one that is heard.
+    """
+
+    score: float
+    frames: int
+    finish_reason: FinishReason
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SpokenUtterance:
     """What became of one piece of the text.
 
@@ -128,6 +146,7 @@ class SpokenUtterance:
         trace: Only where the job asked for it; empty for an utterance that is a mere pause.
         backtracks: In order.
         phonemes: What was read; empty for a mere pause.
+        takes: All ways that it was drawn in, if there were several.
     """
 
     codes: NDArray[np.int16]
@@ -136,6 +155,7 @@ class SpokenUtterance:
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
     phonemes: str = ""
+    takes: tuple[RankedTake, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
 from app.engine.piece import Piece
 from models.config import LENGTH_TOKENS
 from models.valle import Prefix, Valle
@@ -28,10 +28,12 @@ class MaskedUtterance:
             are left.
         error: What broke, if that was `error`.
         backtracks: None: masked passes take nothing back, they draw it again.
+        ranked: None: there is one way.
     """
 
     error: GenerationFailed | None = None
     backtracks: tuple[Backtrack, ...] = ()
+    ranked: tuple[RankedTake, ...] = ()
 
     @torch.inference_mode()
     def __init__(self, model: Valle, piece: Piece) -> None:

@@ -56,6 +56,11 @@ class Piece:
     before: Sequence[Said] = ()
     voice: VoiceKey | None = None
 
+    @property
+    def silent_codes(self) -> Sequence[int]:
+        """The codes of silence, if any are known."""
+        return [] if self.silent is None else torch.nonzero(self.silent)[:, 0].tolist()
+
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Assemble what stands before the response."""
         return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)

@@ -117,6 +117,7 @@ class Sounding:
                 trace=ending.trace,
                 backtracks=ending.backtracks,
                 phonemes=utterance.phonemes,
+                takes=ending.takes,
             )
         )
 

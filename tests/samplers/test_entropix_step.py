@@ -178,6 +178,60 @@ def test_resample_acts_in_both_states_of_high_entropy_and_leaves_the_temperature
     assert record(MIDDLING, **resample)["kept"] == record(MIDDLING)["kept"]
 
 
+def branching(**knobs: Any) -> SamplingParams:
+    return SamplingParams(entropix=True, entropix_action="branch", **ALWAYS_HELV | knobs)
+
+
+def ways(sampler: ArSampler, row: Tensor, count: int) -> dict[int, list[int]]:
+    """At which frames the row would go on in several ways, and by which codes."""
+    found, trace = {}, Trace()
+    for _ in range(count):
+        frame = int(sampler.lengths)
+        stepped = sampler.advance(row[None], trace, attention=attention([HEADS]))
+        assert stepped.ways is not None
+        found[frame] = [code for code in stepped.ways[0].tolist() if code >= 0]
+        if found[frame]:
+            assert found[frame][0] == int(stepped.codes)
+    kept = {frame: codes for frame, codes in found.items() if codes}
+    assert [one["frame"] for one in trace.row(0) if one["branched"]] == list(kept)
+    return kept
+
+
+def test_a_row_branches_once_in_an_interval_and_where_there_is_room() -> None:
+    found = ways(make(branching(entropix_branch_interval=30), max_frames=72), LOUD, 72)
+    assert list(found) == [0, 30, 60]
+    assert all(len(set(codes)) == 4 for codes in found.values())
+    assert list(ways(make(branching(entropix_branch_interval=1)), LOUD, 40)) == [0, 12, 24, 36]
+    assert list(ways(make(branching(), max_frames=61), LOUD, 61)) == [0]
+
+
+def test_a_row_branches_where_it_is_torn_too_and_is_heated_there_alone() -> None:
+    sampler, trace = make(SamplingParams(entropix=True, entropix_action="branch", **LEHV)), Trace()
+    for row in (MIDDLING, MIDDLING):
+        sampler.advance(row[None], trace, attention=attention([HEADS]))
+    assert [one["branched"] for one in trace.row(0)] == [True, False]
+    assert all(one["temperature"] > 1 for one in trace.row(0))
+    assert record(FLAT, entropix_action="branch", **ALWAYS_HELV)["temperature"] == 1
+
+
+def test_a_row_that_ends_does_not_branch_and_the_stop_is_no_way_to_go_on() -> None:
+    ending = SURE.roll(STOP - 7)
+    assert ways(make(branching()), ending, 1) == {}
+    few = torch.full((VOCAB,), -math.inf).index_fill(0, torch.tensor([3, 5, STOP]), 0.0)
+    met = [ways(make(branching(), seed=seed), few, 1).get(0) for seed in range(30)]
+    assert {None if codes is None else frozenset(codes) for codes in met} == {
+        None,
+        frozenset({3, 5}),
+    }
+
+
+def test_a_rewind_takes_branches_back() -> None:
+    sampler = make(branching())
+    assert list(ways(sampler, LOUD, 60)) == [0, 50]
+    sampler.rewind(0, 45)
+    assert list(ways(sampler, LOUD, 10)) == [50]
+
+
 HELV, LEHV, HEHV = (
     ALWAYS_HELV,
     {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 0.0, "entropix_lehv_entropy": 99},
@@ -186,6 +240,7 @@ HELV, LEHV, HEHV = (
 )  # fmt: skip
 ADAPTIVE = {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 1e9}
 PAUSE = HELV | {"entropix_action": "pause", "entropix_pause_interval": 5}
+BRANCH = HELV | {"entropix_action": "branch"}
 # Knob -> the value that must make a difference, and the others that it needs for that.
 DIFFERENCES: dict[str, tuple[Any, dict[str, Any]]] = {
     "entropix": (False, ADAPTIVE),
@@ -228,17 +283,22 @@ DIFFERENCES: dict[str, tuple[Any, dict[str, Any]]] = {
     "entropix_pause_interval": (10, PAUSE),
     "entropix_pause_silence": (1, PAUSE),
     "entropix_pause_end": (199, PAUSE),
+    "entropix_branch_rollouts": (3, BRANCH),
+    "entropix_branch_frames": (20, BRANCH | {"entropix_branch_interval": 1}),
+    "entropix_branch_interval": (20, BRANCH),
 }  # fmt: skip
 
 
-def spoken(knobs: dict[str, Any]) -> list[int]:
-    sampler = make(SamplingParams(**{"entropix": True} | knobs))
+def spoken(knobs: dict[str, Any]) -> list[Any]:
+    """The codes drawn, and where and how the row would go on in several ways."""
+    sampler, ways = make(SamplingParams(**{"entropix": True} | knobs)), []
     for step in range(60):
         generator = torch.Generator().manual_seed(step)
         logits = 2 * torch.randn(1, VOCAB, generator=generator)
         logits[:, STOP] = -math.inf
-        sampler.step(logits, attention=attention([HEADS]))
-    return sampler.codes[0, :60].tolist()
+        stepped = sampler.advance(logits, attention=attention([HEADS]))
+        ways.append(None if stepped.ways is None else stepped.ways.tolist())
+    return [sampler.codes[0, :60].tolist(), ways]
 
 
 def test_the_table_of_differences_names_every_knob() -> None:
@@ -258,7 +318,8 @@ def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.Data
     rows = data.draw(st.integers(1, 3))
     entropix = st.fixed_dictionaries({
         "entropix": st.just(True),
-        "entropix_action": st.sampled_from(["temperature", "resample", "pause"]),
+        "entropix_action": st.sampled_from(["temperature", "resample", "pause", "branch"]),
+        "beam_width": st.just(0),
         "entropix_low_varentropy": st.sampled_from([0.0, 0.1, 1e3]),
         "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
         "entropix_pause_silence": st.integers(1, 2),

@@ -54,6 +54,8 @@ def a_legal_code_at_every_step(data: st.DataObject) -> None:
     rows = data.draw(st.integers(1, 4))
     params = [data.draw(sampling_params()) for _ in range(rows)]
     sampler = _sampler(data, params)
+    params = [one for one in params for _ in range(one.beam_width or 1)]
+    rows = len(sampler)
     for _ in range(data.draw(st.integers(1, FRAMES + 1))):
         codes = _step(data, sampler, rows).tolist()
         for row, code in enumerate(codes):

@@ -35,7 +35,7 @@ def scores_of(
         torch.full((count, 1), int(State.ADAPTIVE)),
         torch.tensor(resample)[:, None],
         torch.tensor(candidates)[:, None],
-        torch.zeros(count, 1, dtype=torch.bool),
+        *torch.zeros(2, count, 1, dtype=torch.bool),
     )
     return scores
 

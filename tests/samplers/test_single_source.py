@@ -7,7 +7,7 @@ from pathlib import Path
 from samplers.params import SamplingParams
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("params.py", "entropix_knobs.py", "masked_knobs.py")
+PARTS = ("params.py", "candidate_knobs.py", "entropix_knobs.py", "masked_knobs.py")
 DECLARATION = {ROOT / "samplers" / name for name in PARTS}
 KNOBS = SamplingParams.model_fields.keys() - {"preset"}  # a model's card names one, too
 

@@ -61,6 +61,14 @@ EVEN = ADAPTIVE | {
     "entropix_adaptive_candidates": 1,
 }
 COOL = {"temperature": 0.4, "entropix_hehv_temperature_floor": 0.0}
+TAKES = {"best_of": 8}
+HUMMING = TAKES | {"backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+HUSHED = TAKES | {"seed": 2, "logit_bias": {"0": 6.0}, "backtrack_max_silence": 1}
+BRANCHING = HELV | {
+    "entropix_action": "branch",
+    "entropix_branch_frames": 3,
+    "entropix_branch_interval": 3,
+}
 PAUSING = HELV | {"entropix_action": "pause", "entropix_pause_end": 0}
 
 # A knob, the value that changes something, and what else must be set for it to matter.
@@ -137,6 +145,12 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "backtrack_budget": (0, SWAYING),
     "backtrack_factor": (1e-9, STUCK | {"temperature": 0.0, "backtrack_budget": 1}),
     "backtrack_strength": (100.0, SWAYING),
+    "best_of": (4, {}),
+    "beam_width": (2, {}),
+    "beam_length_power": (0.0, {"beam_width": 4, "logit_bias": {str(STOP): 4.0}}),
+    "rank_loop_penalty": (100.0, HUMMING | {"logit_bias": {"5": 6.0}}),
+    "rank_silence_penalty": (100.0, HUSHED),
+    "rank_length_penalty": (100.0, TAKES | {"logit_bias": {str(STOP): 4.0}}),
     "nar_levels": (1, FINER),
     "nar_decision": ("mean", FINER),
     "nar_temperature": (1.0, FINER),
@@ -205,6 +219,9 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
         0.05,
         EVEN | {"min_p": 0.1, "entropix_adaptive_min_p": -1.0},
     ),
+    "entropix_branch_rollouts": (2, BRANCHING),
+    "entropix_branch_frames": (9, BRANCHING),
+    "entropix_branch_interval": (50, BRANCHING),
     "entropix_pause_interval": (9, PAUSING),
     "entropix_pause_silence": (15, PAUSING),
     "entropix_pause_end": (99, PAUSING),

@@ -182,8 +182,8 @@ def test_what_is_no_number_ends_its_utterance_and_no_other(model: Valle) -> None
     plain, guided, sound = (batch.admit(piece(number)) for number in (0, 2, 1))
     for _ in range(5):
         batch.step()
-    for condition in (plain.conditions[0], guided.conditions[1]):
-        batch._cache.values[0][condition.slot] = torch.nan
+    for condition in (plain.takes[0].conditions[0], guided.takes[0].conditions[1]):
+        batch._rows.cache.values[0][condition.slot] = torch.nan
     batch.step()
     for utterance in (plain, guided):
         assert utterance.finish_reason == "error"
@@ -198,8 +198,8 @@ def test_a_slot_that_held_what_was_no_number_is_as_good_as_new(model: Valle) -> 
     batch = batch_of(model, slots=1)
     broken = batch.admit(piece(0))
     batch.step()
-    batch._cache.values[0][:] = torch.nan
-    batch._cache.keys[0][:] = torch.nan
+    batch._rows.cache.values[0][:] = torch.nan
+    batch._rows.cache.keys[0][:] = torch.nan
     batch.step()
     assert broken.finish_reason == "error"
     fresh = batch.admit(piece(1))

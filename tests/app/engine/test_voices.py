@@ -160,3 +160,23 @@ def test_what_a_stranger_calls_a_voice_is_told_harmlessly(voices) -> None:
         voices.find("x\r\n\x1b[31m" + "y" * 500, "me")
     assert refusal.value.message.isprintable()
     assert len(refusal.value.message) < 200
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_openai_s_names_are_shared_out_among_the_built_in_voices(tmp_path: Path, count: int):
+    names = [f"voice-{number}" for number in range(count)]
+    for name in reversed(names):
+        (tmp_path / f"{name}.flac").touch()
+    voices = Voices(BuiltinVoices(tmp_path))
+    assert list(voices.aliases) == list(OPENAI_VOICES)
+    for number, (alias, voice) in enumerate(voices.aliases.items()):
+        assert voice.name == names[number % count]
+        assert voices.find(alias, EVERYBODY) == voices.speaker(alias, EVERYBODY) == voice
+
+
+def test_a_built_in_voice_of_such_a_name_keeps_it(tmp_path: Path):
+    for name in ("heart", "nova"):
+        (tmp_path / f"{name}.flac").touch()
+    voices = Voices(BuiltinVoices(tmp_path))
+    assert voices.find("nova", EVERYBODY).name == "nova"
+    assert set(voices.aliases) == set(OPENAI_VOICES) - {"nova"}
