@@ -1,0 +1,38 @@
+from time import monotonic
+
+import pytest
+
+from app.engine import playback as module
+from app.engine.playback import Playback
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [monotonic()]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def test_before_the_first_sound_the_listener_waits_since_the_job_came(clock):
+    playback = Playback(clock[0])
+    clock[0] += 0.3
+    playback.give(0.0)
+    assert (playback.first_audio_s, playback.runs_out_s) == (0.0, playback.submitted_s)
+    playback.give(0.5)
+    assert playback.first_audio_s == pytest.approx(0.3)
+    assert playback.runs_out_s == pytest.approx(clock[0] + 0.5)
+
+
+def test_sound_in_time_is_no_underrun_and_late_sound_is_by_as_much_as_it_is_late(clock):
+    playback = Playback(clock[0])
+    playback.give(0.2)
+    clock[0] += 0.1
+    playback.give(0.2)
+    assert playback.underrun_s == 0
+    clock[0] += 0.5  # 0.2 s more than there was sound for
+    playback.give(0.2)
+    assert playback.underrun_s == pytest.approx(0.2)
+    assert playback.runs_out_s == pytest.approx(clock[0] + 0.2)
+    clock[0] += 0.2
+    playback.give(0.2)
+    assert playback.underrun_s == pytest.approx(0.2)
