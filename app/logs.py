@@ -8,7 +8,7 @@ import logging
 import sys
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Literal
+from typing import Literal, TextIO
 
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
@@ -30,13 +30,18 @@ def configure(level: str, form: LogFormat) -> None:
         level: Least severity of what is written.
         form: Of a line.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_name_request)
-    handler.setFormatter(json_lines() if form == "json" else TextLines())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.basicConfig(level=level.upper(), handlers=[handler(form, sys.stderr)])
     for name in _WITH_HEADERS:
         # Under debug they write down every header, and a header may be a key.
-        logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def handler(form: LogFormat, stream: TextIO) -> logging.Handler:
+    """Return what writes lines of a form."""
+    made = logging.StreamHandler(stream)
+    made.addFilter(_name_request)
+    made.setFormatter(json_lines() if form == "json" else TextLines())
+    return made
 
 
 class TextLines(logging.Formatter):
@@ -44,6 +49,14 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s [%(request_id)s]: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return all that belongs to a record."""
+        kept, record.exc_text = record.exc_text, None  # another handler's form of the traceback
+        try:
+            return super().format(record)
+        finally:
+            record.exc_text = kept
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""

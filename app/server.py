@@ -33,7 +33,8 @@ def serve(app: FastAPI, settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         log_config=None,  # app.logs has seen to it
-        log_level=settings.log_level,
+        # Under debug it writes down what a WebSocket carries: keys and texts.
+        log_level="info" if settings.log_level == "debug" else settings.log_level,
         access_log=False,
         server_header=False,
         ws_max_size=settings.max_body_bytes,

@@ -91,8 +91,6 @@ class _Answer:
                 self.bytes += len(message.get("body", b""))
                 self.whole = not message.get("more_body", False)
             case "websocket.accept":
-                self.status = _SWITCHED
+                self.status, self.whole = _SWITCHED, True  # how it ends, its messages tell
             case "websocket.send":
                 self.bytes += len(message.get("bytes") or message.get("text") or "")
-            case "websocket.close":
-                self.whole = True

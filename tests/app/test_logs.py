@@ -33,6 +33,7 @@ def test_a_traceback_is_indented_and_its_message_cannot_leave_it() -> None:
     except ValueError:
         made = record("broke")
         made.exc_info = sys.exc_info()
+    logging.Formatter().format(made)  # as another handler would, and keeps its own form
     first, *rest = logs.TextLines().format(made).split("\n")
     assert first.endswith("some.logger [-]: broke")
     assert rest[-1].startswith("    ")

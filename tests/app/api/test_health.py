@@ -1,0 +1,30 @@
+import asyncio
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.fakes import fake_engine
+
+
+def test_health_tells_how_long_ago_the_engine_moved(monkeypatch) -> None:
+    engine = fake_engine()
+    with served(create_app(Settings(), engine)) as client:
+        assert 0 <= client.get("/health").json()["heartbeat_age_s"] < 60
+        monkeypatch.setattr("app.engine.status.STALLED_AFTER_S", -1)
+        stuck = client.get("/health")
+        assert stuck.status_code == 503
+        assert "has not moved" in stuck.json()["error"]["message"]
+        monkeypatch.undo()
+        assert client.get("/health").status_code == 200
+
+
+def test_a_service_that_closes_is_healthy_but_not_ready() -> None:
+    app = create_app(Settings(), fake_engine())
+    with served(app) as client:
+        asyncio.run(app.state.admission.close(timeout_s=0))
+        ready = client.get("/ready")
+        assert ready.status_code == 503
+        assert ready.headers["retry-after"]
+        assert "shutting down" in ready.json()["error"]["message"]
+        assert client.head("/ready").status_code == 503
+        assert client.get("/health").status_code == 200

@@ -1,0 +1,112 @@
+"""What Prometheus reads, as its own parser does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from app.api.http_metrics import HttpMetrics
+from app.main import create_app
+from app.settings import Settings
+from tests.app.api.live_client import live
+from tests.app.serving import served, until
+from tests.fakes import fake_engine
+
+KEY = "alice-0123456789"
+
+Labels = frozenset[tuple[str, str]]
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[httpx.Client]:
+    with served(create_app(Settings(**settings), fake_engine())) as client:
+        yield client
+
+
+def read(client: httpx.Client, **headers: str) -> dict[tuple[str, Labels], float]:
+    answer = client.get("/metrics", headers=headers)
+    assert answer.status_code == 200
+    openmetrics = answer.headers["content-type"].startswith("application/openmetrics-text")
+    families = (parse_openmetrics if openmetrics else parse_text)(answer.text)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def requests(method: str, route: str, status: int) -> tuple[str, Labels]:
+    labels = {"method": method, "route": route, "status": str(status)}
+    return "tts_http_requests_total", frozenset(labels.items())
+
+
+def test_requests_are_counted_by_the_template_of_their_route() -> None:
+    with serving() as client:
+        for name in ("a", "b", "c"):
+            client.get(f"/v1/audio/speech/{name}")
+            client.get(f"/nowhere/{name}")
+        client.request("BREW", "/tts")
+        with live(client) as session:
+            session.say("Hi.")
+        until(lambda: requests("WS", "/v1/audio/speech/stream", 101) in read(client))
+        told = read(client)
+    assert told[requests("GET", "/v1/audio/speech/{id}", 404)] == 3
+    assert told[requests("GET", "none", 404)] == 3
+    assert told[requests("other", "/tts", 405)] == 1
+    route = frozenset({("route", "/v1/audio/speech/{id}")})
+    assert told["tts_http_request_seconds_count", route] == 3
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_the_engine_the_wire_and_the_process_are_told_at_once(accept) -> None:
+    with serving() as client:
+        told = read(client, accept=accept)
+    names = {name for name, _ in told}
+    assert {
+        "tts_queued_jobs",
+        "tts_underrun_seconds_total",
+        "tts_http_requests_total",
+        "tts_live_sessions",
+        "tts_http_working",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "tts_build_info",
+    } <= names
+    (build,) = [dict(labels) for name, labels in told if name == "tts_build_info"]
+    assert build["version"]
+
+
+def test_open_sessions_and_work_are_gauges() -> None:
+    with serving() as client:
+        with live(client) as session:
+            session.create()
+            session.text("Hi.")
+            told = read(client)
+            assert told["tts_live_sessions", frozenset()] == 1
+            assert told["tts_http_working", frozenset()] == 1
+        until(lambda: read(client)["tts_live_sessions", frozenset()] == 0)
+        assert read(client)["tts_http_working", frozenset()] == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "without", "with_key"), [("key", 401, 200), ("open", 200, 200), ("off", 401, 404)]
+)
+def test_the_operator_says_who_may_read_them(setting, without, with_key) -> None:
+    bearer = {"authorization": f"Bearer {KEY}"}
+    with serving(api_keys=KEY, metrics=setting) as client:
+        assert client.get("/metrics").status_code == without
+        assert client.get("/metrics", headers=bearer).status_code == with_key
+
+
+def test_two_applications_of_one_process_count_apart() -> None:
+    one, other = HttpMetrics(), HttpMetrics()
+    one.count("GET", "/tts", 200, 0.1)
+    labels = {"method": "GET", "route": "/tts", "status": "200"}
+    assert one.registry.get_sample_value("tts_http_requests_total", labels) == 1
+    assert other.registry.get_sample_value("tts_http_requests_total", labels) is None
