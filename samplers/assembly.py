@@ -42,6 +42,18 @@ class Assembly:
         self.searches = list(beams.values())
         self._lookback = max(_lookback(p, memory.longest_heard) for p in params)
         self._acts = any(row.acts for row in memory.rows)
+        asks = any(row.wants_attention or row.tracks_runs for row in memory.rows)
+        self._stays = not self.searches and not asks
+
+    def steady(self, memory: Memory) -> bool:
+        """Whether a step has the shapes of the step before, and asks neither host nor device.
+
+        Args:
+            memory: Of the rows.
+        """
+        return self._stays and all(
+            history.longest >= self._lookback for history in memory.histories
+        )
 
     def scores(self, logits: Tensor, memory: Memory) -> Scores:
         """Return ``(B, V)`` float32 logits with all that the steps read of the rows."""

@@ -1,6 +1,7 @@
 """What each row has drawn so far, held on the device and read newest first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 
 import torch
@@ -149,11 +150,24 @@ class History:
         """
         self._table.scatter_(1, self.lengths[:, None], codes[:, None])
         self.lengths += rows
-        self._steps += 1
-        self.longest = min(self.longest + 1, self.codes.shape[1])
+        self.count()
         if self._runs is not None:
             following = next_runs(self.runs, self.newest_first(self.longest))
             self._runs[:, : self.longest] = torch.where(rows[:, None], following, self.runs)
+
+    def count(self) -> None:
+        """Note on the host that each row may have grown by one; part of `append`."""
+        self._steps += 1
+        self.longest = min(self.longest + 1, self.codes.shape[1])
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave it to the caller to `count` what is appended within the context."""
+        before = self._steps, self.longest
+        try:
+            yield
+        finally:
+            self._steps, self.longest = before
 
     def rewind(self, row: int, length: int) -> None:
         """Shorten a row to its first ``length`` codes.

@@ -178,6 +178,11 @@ class Memory:
         )
 
     @property
+    def histories(self) -> Sequence[History]:
+        """What was drawn, and, where a row has it, what was heard."""
+        return (self.history,) if self.heard is None else (self.history, self.heard)
+
+    @property
     def longest_heard(self) -> int:
         """How many codes a row may have heard when it is full, those of its prompt included."""
         return max(row.max_frames + row.prompted for row in self.rows)
@@ -220,9 +225,8 @@ class Memory:
             last_act = torch.where(acted, scores.lengths, scores.last_act)
             self.last_act.scatter_(1, following, last_act)
         self.stopped.copy_(stopped)
-        for history in (self.history, self.heard):
-            if history is not None:
-                history.append(codes, ~stopped)
+        for history in self.histories:
+            history.append(codes, ~stopped)
 
     def rewind(self, place: int, length: int) -> None:
         """Take back all but the first ``length`` codes of a row, which then goes on.
@@ -248,9 +252,8 @@ class Memory:
         index, source = (torch.tensor(given, device=device) for given in (places, sources))
         for table in (self.stopped, self.attempts, self.mu, self.last_act, self.beam_scores):
             table.index_copy_(0, index, table.index_select(0, source))
-        for history in (self.history, self.heard):
-            if history is not None:
-                history.overwrite(places, sources)
+        for history in self.histories:
+            history.overwrite(places, sources)
 
     def fork(self, place: int, length: int, code: int, number: int) -> "Memory":
         """Copy a row as it would be, had it drawn another code last.
