@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from samplers.rows import within
+
 
 def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
     """Extrapolate from the unconditional to the conditional logits.
@@ -36,12 +38,13 @@ def guide_frames(positive: Tensor, negative: Tensor, strength: float, rescale: f
     Args:
         positive: ``(T, V)`` float32 with the condition.
         negative: ``(T, V)`` float32 without it.
-        strength: 1 is the conditional row itself.
+        strength: 1 is the conditional row itself; more than float32 holds is the most that it does.
         rescale: In [0, 1]: how much of the conditional spread to restore.
 
     Returns:
         ``(T, V)``.
     """
     frames = len(positive)
-    strengths, rescales = (positive.new_full((frames,), knob) for knob in (strength, rescale))
+    knobs = within(strength), rescale
+    strengths, rescales = (positive.new_full((frames,), knob) for knob in knobs)
     return guide(positive[:, None], negative[:, None], strengths, rescales)[:, 0]

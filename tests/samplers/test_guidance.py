@@ -40,3 +40,10 @@ def test_frames_are_guided_each_by_itself() -> None:
         row = positive[frame, None, None], negative[frame, None, None]
         alone = guide(*row, torch.tensor([2.5]), torch.tensor([0.6]))[0]
         torch.testing.assert_close(whole[frame, None], alone)
+
+
+def test_a_strength_beyond_float32_is_the_largest_that_it_holds() -> None:
+    positive, negative = torch.zeros(2, 3), torch.zeros(2, 3)
+    largest = torch.finfo(torch.float32).max
+    guided = guide_frames(positive, negative, 1e300, 0.0)
+    torch.testing.assert_close(guided, guide_frames(positive, negative, largest, 0.0))
