@@ -6,6 +6,7 @@ or the time is over, uvicorn ends as ever. A second signal does not wait.
 """
 
 import asyncio
+import logging
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,7 +19,10 @@ from fastapi import FastAPI
 from app.api.admission import Admission
 from app.settings import Settings
 
+log = logging.getLogger(__name__)
+
 _CUT_AFTER_S = 2  # for what is no work, once that is done
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def serve(app: FastAPI, settings: Settings) -> None:
@@ -40,6 +44,8 @@ def serve(app: FastAPI, settings: Settings) -> None:
         ws_max_size=settings.max_body_bytes,
         timeout_graceful_shutdown=_CUT_AFTER_S,
     )
+    if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
+        log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
     admission: Admission = app.state.admission
     with suppress(KeyboardInterrupt):  # uvicorn has ended by then and raises its signals again
         DrainingServer(config, lambda: admission.close(settings.drain_timeout_s)).run()

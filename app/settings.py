@@ -166,6 +166,11 @@ class Settings(BaseSettings):
         False, description="Write what people let be said into the log; else no text is in it."
     )
 
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether there are keys, or may be."""
+        return bool(self.api_keys.get_secret_value() or self.api_keys_file)
+
     @model_validator(mode="after")
     def _environment_is_known(self) -> Self:
         """Refuse a misspelt variable, which pydantic-settings would ignore in silence.
