@@ -72,6 +72,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
         slots=settings.slots,
+        unload_after_s=settings.unload_after_s,
     )
 
 

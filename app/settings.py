@@ -88,6 +88,13 @@ class Settings(BaseSettings):
         description="A process of its own makes the sound, on a CPU: two threads would slow each"
         " other down. Takes some 300 MB more.",
     )
+    unload_after_s: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds without a request after which a GPU's memory is given back, until the"
+        " next request; 0: never.",
+    )
     slots: int = Field(
         16,
         ge=1,

@@ -62,6 +62,11 @@ class PrefixCache:
         """How many are kept."""
         return len(self._kept)
 
+    def clear(self) -> None:
+        """Keep nothing any more, whatever is pinned."""
+        self._kept.clear()
+        self.bytes = 0
+
     @contextmanager
     def pinned(self, *keys: Hashable) -> Iterator[None]:
         """Keep what is read under these keys, all levels, as long as the context lasts."""

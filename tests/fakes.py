@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,7 @@ class FakeSpeaking:
         self.began = threading.Event()
         self.read_on = threading.Event()
         self.readers: set[str] = set()
+        self.unloaded = 0
 
     def let(self, frames: int = 1) -> None:
         """Let waiting jobs make some more frames."""
@@ -75,6 +76,10 @@ class FakeSpeaking:
 
     def ready_voice(self) -> None:
         pass
+
+    def unload(self, still: Callable[[], bool]) -> None:
+        if still():
+            self.unloaded += 1
 
     def close(self) -> None:
         pass
@@ -195,6 +200,7 @@ def fake_engine(
     request_timeout_s: float = 60.0,
     stall_timeout_s: float = 30.0,
     slots: int = 1,
+    unload_after_s: float = 0.0,
 ) -> SpeechEngine:
     """An engine around a fake, which speaks one job at a time unless it has more slots."""
     loaded = speaking or FakeSpeaking()
@@ -204,4 +210,5 @@ def fake_engine(
         request_timeout_s=request_timeout_s,
         stall_timeout_s=stall_timeout_s,
         slots=slots,
+        unload_after_s=unload_after_s,
     )

@@ -52,6 +52,7 @@ class SpeechEngine:
         request_timeout_s: float,
         stall_timeout_s: float = 30.0,
         slots: int = DEFAULT_SLOTS,
+        unload_after_s: float = 0.0,
     ) -> None:
         """Make an engine that does nothing before `start`.
 
@@ -61,11 +62,12 @@ class SpeechEngine:
             request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
             slots: Rows of the batch that draws level 0; a job takes one, or two if it is guided.
+            unload_after_s: After how long without a job the model leaves its device; 0: never.
         """
         self.metrics = EngineMetrics()
         self._load = load
         self._request_timeout_s = request_timeout_s
-        self._slots = slots
+        self._slots, self._unload_after_s = slots, unload_after_s
         self._speaking: Speaking | None = None
         self._deterministic: bool | None = None
         self._state: State = "new"
@@ -325,9 +327,18 @@ class SpeechEngine:
         if speaking is None:
             return
 
+        rate_hz, idle_after_s = speaking.info.frame_rate_hz, self._unload_after_s or math.inf
+
         def draw() -> None:
-            with closing(speaking.batch(self._slots)) as batch:
-                self._scheduler.run(batch, speaking.info.frame_rate_hz)
+            while not self._queue.closed:
+                with closing(speaking.batch(self._slots)) as batch:
+                    self._scheduler.run(batch, rate_hz, idle_after_s)
+                if not self._queue.closed:
+                    log.info(
+                        "nothing was asked for %g s: the model leaves the device", idle_after_s
+                    )
+                    speaking.unload(lambda: self._queue.empty)
+                    self._scheduler.sleep()
 
         def make_sound() -> None:
             speaking.ready_voice()

@@ -42,6 +42,12 @@ class TicketQueue:
         return self._closed
 
     @property
+    def empty(self) -> bool:
+        """Whether nobody is being read, waits or runs."""
+        with self._changed:
+            return not (self._reading or self._waiting or self._running)
+
+    @property
     def running(self) -> frozenset[Ticket]:
         """Those that were taken and are not done."""
         with self._changed:

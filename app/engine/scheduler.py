@@ -1,5 +1,6 @@
 """Who draws in the next step: jobs come and go between two steps of the batch."""
 
+import math
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -43,23 +44,35 @@ class Scheduler:
         self._drawings: dict[Ticket, Drawing] = {}
         self.beat_s = monotonic()
 
-    def run(self, batch: Batch[Any], frame_rate_hz: float) -> None:
-        """Draw until the queue is closed and no job is left.
+    def run(self, batch: Batch[Any], frame_rate_hz: float, idle_after_s: float = math.inf) -> None:
+        """Draw until the queue is closed and no job is left, or nothing is asked for long.
 
         Args:
             batch: Without jobs.
             frame_rate_hz: Frames of level 0 in a second of speech.
+            idle_after_s: How long that is.
         """
         self._note_rows()
+        worked_s = monotonic()
         while self._drawings or not self._queue.closed:
             self.beat_s = monotonic()
+            if self._drawings or not self._queue.empty:
+                worked_s = self.beat_s
+            elif self.beat_s - worked_s > idle_after_s:
+                return
             self._drop_abandoned(batch)
             self._take(batch)
             going = self._choose(frame_rate_hz)
             if going:
                 self._step(batch, going)
             else:
-                self._queue.wait(_PAUSE_S if self._drawings else _IDLE_S)
+                self._queue.wait(_PAUSE_S if self._drawings else min(_IDLE_S, idle_after_s))
+
+    def sleep(self) -> None:
+        """Wait until somebody lines up, or the queue is closed."""
+        while self._queue.empty and not self._queue.closed:
+            self.beat_s = monotonic()
+            self._queue.wait(_IDLE_S)
 
     def fail_all(self, error: SpeechError) -> None:
         """End every job with an error: the worker broke, and its batch is lost."""

@@ -4,7 +4,7 @@ Two threads make speech: one draws level 0 of all jobs together, the other makes
 chunk at a time.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -140,6 +140,9 @@ class Speaking(Protocol):
 
     def ready_voice(self) -> None:
         """Make ready for sound, anew if whoever made it is gone."""
+
+    def unload(self, still: Callable[[], bool]) -> None:
+        """Free the device while nobody needs it, as `still` tells; `plan` and `replay` take it."""
 
     def close(self) -> None:
         """Let go of what it needs; nothing is asked of it any more."""

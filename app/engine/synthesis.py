@@ -14,6 +14,7 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
+from torch import nn
 
 from app.engine.batch import JobBatch, rows_of_plan
 from app.engine.errors import InvalidRequest
@@ -21,6 +22,7 @@ from app.engine.finer import nar_plan
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
 from app.engine.masked import choose_level_0
 from app.engine.playback import Playback
+from app.engine.residence import Residence
 from app.engine.sounding import Sounding
 from app.engine.speaking import ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
@@ -90,6 +92,10 @@ class Synthesizer:
         self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
         self._prefixes = PrefixCache(speech.model)
         self._voice = voice or LocalVoice(speech)
+        weights = [speech.model, speech.codec]
+        if isinstance(speech.decoder, nn.Module):
+            weights.append(speech.decoder)
+        self._residence = Residence(weights, device, torch.device("cpu"))
         self._silent = silent_codes(speech.codec)
         self.info = ModelInfo(
             speech.name,
@@ -180,6 +186,16 @@ class Synthesizer:
         if isinstance(self._voice, VoiceProcess):
             self._voice.ready()
 
+    def unload(self, still: Callable[[], bool]) -> None:
+        """Free a GPU while nobody needs it; the next `plan` or `replay` takes it again.
+
+        Args:
+            still: Whether nobody does.
+        """
+        self._prefixes.clear()
+        self._voice.rest()
+        self._residence.send_away(still)
+
     def close(self) -> None:
         """End the process that makes sound, if there is one."""
         self._voice.close()
@@ -195,6 +211,7 @@ class Synthesizer:
             UnknownVoice: There is no such voice.
         """
         started_s = perf_counter()
+        self._residence.bring()
         if len(job.text) > self._max_text_chars:
             raise InvalidRequest(
                 f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
@@ -309,6 +326,7 @@ class Synthesizer:
         Raises:
             GenerationFailed: What came out is no sound.
         """
+        self._residence.bring()
         queue_s = monotonic() - playback.submitted_s
         spoken = replay.result.utterances
         joiner = Joiner(self.info.sample_rate_hz, replay.result.params.pause_s)

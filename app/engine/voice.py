@@ -45,6 +45,9 @@ class Voice(Protocol):
     def decode(self, codes: Tensor) -> Iterator[Samples]:
         """Yield the samples of codes ``[T, K]``, a chunk at a time, as when they were drawn."""
 
+    def rest(self) -> None:
+        """Keep nothing that the next utterance can read again."""
+
     def close(self) -> None:
         """Let go of what it needs."""
 
@@ -70,6 +73,10 @@ class LocalVoice:
         model = self._speech.model
         sound = UtteranceSound(self._speech.decoder, model.config.block_frames)
         yield from sound.pushed(codes.to(model.separator.device), ended=True)
+
+    def rest(self) -> None:
+        """Keep nothing that the next utterance can read again."""
+        self._prefixes.clear()
 
     def close(self) -> None:
         """Do nothing."""

@@ -123,6 +123,9 @@ class VoiceProcess:
             with suppress(WorkerLost):
                 self.send(_Drop(key))
 
+    def rest(self) -> None:
+        """Do nothing: what it keeps is bounded, and on no device."""
+
     def close(self) -> None:
         """End the process."""
         self._pipe.close()

@@ -431,3 +431,12 @@ async def test_what_is_measured_of_a_job():
         assert sample("tts_queued_jobs") == 0
         await until(lambda: sample("tts_slots", {"state": "used"}) == 0)
         assert sample("tts_slots", {"state": "free"}) == 1
+
+
+async def test_an_engine_that_nobody_asks_leaves_its_device_until_somebody_does():
+    speaking = FakeSpeaking()
+    async with running(speaking, unload_after_s=0.05) as engine:
+        await until(lambda: speaking.unloaded == 1)
+        assert (await result(engine, "hello")).frames == 5
+        assert (await result(engine, "again")).frames == 5
+        await until(lambda: speaking.unloaded == 2)
