@@ -50,7 +50,6 @@ def sampler_for(model: Valle, streams: int, frames: int, *, greedy: bool) -> ArS
         stop_token=stop,
         vocab_size=stop + 1,
         max_frames=frames,
-        device=model.separator.device,
     )
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmarks.ar import sampler_for
 from models.cache import KVCache
+from models.graphs import Recorder
 from models.transfers import Readback
 from models.valle import Valle
+from samplers.chain import ArSampler
+from samplers.params import SamplingParams
+from samplers.replay import ReplayedSampler
 
 READ_EVERY = 8  # steps
 
@@ -22,7 +25,7 @@ class Way:
     """How a step is queued.
 
     Attributes:
-        graphs: Whether it is recorded and played.
+        graphs: Whether it is recorded and played, the stack's and the sampler's.
         compiler: What fuses its kernels; None: nothing does.
     """
 
@@ -43,7 +46,8 @@ class Decoding:
             way: How a step is queued.
         """
         self._model, self._device = model, model.separator.device
-        self._slots = range(streams)
+        self._slots, self._recorder = range(streams), Recorder(self._device)
+        self._way = way
         self._cache = KVCache(
             model.config, streams, capacity, dtype=model.separator.dtype, device=self._device
         )
@@ -64,7 +68,7 @@ class Decoding:
         """
         model, stack, length = self._model, self._model.transformer, prefixes.shape[1]
         streams = len(self._slots)
-        sampler = sampler_for(model, streams, frames, greedy=greedy)
+        sampler = self._sampler(frames, greedy=greedy)
         positions = torch.arange(length + frames, device=self._device)
         causal = positions[:length]
         for slot in self._slots:
@@ -85,3 +89,16 @@ class Decoding:
             at = positions[length + frame].expand(streams)
             hidden = stack.step(embeddings, at, self._cache, self._slots)
         return torch.cat([read.wait() for read in reads], 1)
+
+    def _sampler(self, frames: int, *, greedy: bool) -> ArSampler:
+        """Return one with a row a stream, which never stops."""
+        stop, device = self._model.config.stop_token, self._device
+        sampler = ArSampler([], [], stop_token=stop, vocab_size=stop + 1, device=device)
+        if self._way.graphs:
+            sampler = ReplayedSampler(
+                self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device
+            )
+        params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
+        for seed in self._slots:
+            sampler.join(params, seed, max_frames=frames)
+        return sampler
