@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from app.api import audio
 from app.api.encoder import Coding, Encoder
-from app.api.formats import AudioFormat as AudioFormat
+from app.api.formats import AudioFormat
 from app.engine.job import Samples
 
 _CODINGS: Final[Mapping[AudioFormat, Coding]] = {

@@ -9,3 +9,15 @@ MISUSED = 2
 
 class CommandError(Exception):
     """Ends the command; the message is one line, `field: what is wrong`."""
+
+    status = MISUSED
+
+
+class CommandFailed(CommandError):
+    """The same, where nothing is wrong with what was asked for."""
+
+    status = FAILED
+
+
+class Doubt(CommandError):
+    """What works, but not as well as it could; only `doctor` has doubts."""

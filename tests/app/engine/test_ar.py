@@ -10,19 +10,19 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.engine.ar import ArBatch, rows_of
+from app.engine.ar import rows_of
 from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
 from app.settings import BUILTIN_MODEL
 from models.attention import look
 from models.checkpoints import load_lm, load_speech_model
-from models.prefix_cache import PrefixCache, VoiceKey
+from models.prefix_cache import VoiceKey
 from models.quantized import quantize_linears
 from models.valle import Valle
 from samplers.params import SamplingParams
+from tests.app.engine.batches import ROOM, assert_as_alone, batch_of, finish
 from tests.app.engine.decoding import decode_utterance
 
-ROOM = 250
 PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
 SILENT = torch.arange(512) % 50 == 0
 EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
@@ -70,41 +70,6 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
     if request.param == "int8":
         quantize_linears(model)
     return model
-
-
-def batch_of(model: Valle, slots: int = 30) -> ArBatch:
-    return ArBatch(model, PrefixCache(model), slots=slots, max_length=ROOM)
-
-
-def finish(batch: ArBatch) -> None:
-    while batch.running:
-        batch.step()
-
-
-def alone(model: Valle, one: Piece) -> ArUtterance:
-    batch = ArBatch.alone(model, PrefixCache(model), one)
-    utterance = batch.admit(one)
-    finish(batch)
-    return utterance
-
-
-def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True) -> None:
-    """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
-    expected = alone(model, utterance.piece)
-    count = len(utterance)
-    if whole:
-        assert utterance.finish_reason == expected.finish_reason
-        assert utterance.backtracks == expected.backtracks
-        assert count == len(expected)
-    found, wanted = utterance.trace, expected.trace
-    assert found is not None
-    assert wanted is not None
-    tokens = len(found["code"])
-    assert tokens == len(wanted["code"]) or not whole
-    for name, column in found.items():
-        np.testing.assert_array_equal(column, wanted[name][:tokens], name)
-    if whole:
-        assert torch.equal(utterance.codes(), expected.codes())
 
 
 def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:

@@ -1,0 +1,273 @@
+"""`valle-serve speak`: long texts, every format, pipes, and what becomes of an interrupted one."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import av
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from app.cli import main
+from tests.app.serving import until
+
+TEXT = 'One two. "Three," he said. Four five six. [pause:0.2s] Seven.\n\nEight nine ten.'
+SHORT = ["--max-duration-s", "0.4"]
+BRIEF = {"512": 3}  # the toy model seldom stops by itself
+MANNER = ["--logit-bias", json.dumps(BRIEF), "--seed", "9"]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
+    monkeypatch.setenv("TTS_MODEL", str(toy))
+    monkeypatch.setenv("TTS_DEVICE", "cpu")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.txt"
+    path.write_text(TEXT, "utf-8-sig")
+    return path
+
+
+def spoken(out: Path, *arguments: str) -> bytes:
+    assert main(["speak", *arguments, "-o", str(out), *MANNER]) == 0
+    return out.read_bytes()
+
+
+def test_it_writes_a_wav_and_says_what_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken(tmp_path / "a.wav", "Hello.", *SHORT)
+    info = soundfile.info(tmp_path / "a.wav")
+    assert (info.samplerate, info.channels, info.subtype) == (24_000, 1, "PCM_16")
+    said = capsys.readouterr().err
+    assert "seed 9" in said
+    assert "voice toy" in said
+    assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+
+
+@pytest.mark.parametrize("loudness_lufs", [None, -20.0])
+def test_a_text_of_many_sentences_is_what_the_server_makes_of_it(
+    tmp_path: Path, book: Path, toy_server: httpx.Client, loudness_lufs: float | None
+) -> None:
+    wanted = {
+        "input": TEXT,
+        "seed": 9,
+        "logit_bias": BRIEF,
+        "speed": 1.25,
+        "loudness_lufs": loudness_lufs,
+    }
+    told = toy_server.post("/tts", json={**wanted, "response_format": "wav"})
+    assert told.status_code == 200, told.text
+    loudness = [] if loudness_lufs is None else ["--loudness-lufs", str(loudness_lufs)]
+    ours = spoken(tmp_path / "a.wav", "-f", str(book), "--speed", "1.25", *loudness)
+    assert ours == told.content
+
+
+@pytest.mark.parametrize("form", ["mp3", "opus", "aac", "flac", "wav"])
+def test_the_name_of_the_file_chooses_the_format(tmp_path: Path, form: str) -> None:
+    spoken(tmp_path / "a.pcm", "Hello. You.", *SHORT)
+    out = tmp_path / f"a.{form}"
+    spoken(out, "Hello. You.", *SHORT)
+    samples = len((tmp_path / "a.pcm").read_bytes()) // 2
+    with av.open(str(out)) as file:
+        frames = list(file.decode(audio=0))
+    assert file.format.name in {form, "ogg"}
+    seconds = sum(frame.samples / frame.sample_rate for frame in frames)
+    assert -1e-4 < seconds - samples / 24_000 < (0.1 if form in {"mp3", "aac"} else 1e-4)
+
+
+def test_words_come_from_an_argument_a_file_or_stdin(
+    tmp_path: Path, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_file = spoken(tmp_path / "a.wav", "--file", str(book))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(TEXT))
+    assert spoken(tmp_path / "b.wav", "-") == from_file
+    assert spoken(tmp_path / "c.wav", TEXT) == from_file
+
+
+def test_a_text_may_be_longer_than_a_request(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TTS_MAX_TEXT_CHARS", "10")
+    spoken(tmp_path / "a.wav", "This sentence alone is longer. So is that one.", *SHORT)
+
+
+def test_the_longest_duration_is_that_of_the_whole_text(
+    tmp_path: Path, book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken(tmp_path / "a.wav", "-f", str(book), "--max-duration-s", "0.6", "--pause-s", "0")
+    assert "ended by length" in capsys.readouterr().err
+    pause_s = 0.2  # that the text asks for is not counted
+    assert soundfile.info(tmp_path / "a.wav").duration <= 0.6 + pause_s
+
+
+def test_trace_goes_beside_the_file_and_tells_of_every_sentence(tmp_path: Path) -> None:
+    spoken(tmp_path / "a.wav", "Hello. You there.", "--trace", *SHORT)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.wav", "a.wav.json"]
+    report = json.loads((tmp_path / "a.wav.json").read_text())
+    assert report["request"]["input"] == "Hello. You there."
+    assert all(utterance["tokens"] for utterance in report["utterances"])
+    codes = [frame for utterance in report["utterances"] for frame in utterance["codes"]]
+    assert report["frames"] == len(codes)
+
+
+@contextmanager
+def interrupted_after(parts: int, folder: Path) -> Iterator[None]:
+    """Press Ctrl-C once so many parts of a speech are kept."""
+
+    def press() -> None:
+        until(lambda: len(list(folder.glob("*.npz"))) >= parts)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    yield
+    thread.join()
+
+
+def _written(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mtime_ns for file in folder.glob("*.npz")}
+
+
+def test_what_is_interrupted_goes_on_with_the_same_bytes_in_any_format(
+    tmp_path: Path, book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book.write_text(TEXT * 3, "utf-8")
+    manner = ["-f", str(book), "--context-utterances", "1", "--speed", "1.5"]
+    out, folder = tmp_path / "a.wav", tmp_path / "a.wav.parts"
+    with interrupted_after(3, folder):
+        assert main(["speak", *manner, "-o", str(out), *MANNER]) == 130
+    assert f"kept in {folder}: the same command goes on" in capsys.readouterr().err
+    assert not out.exists()
+    kept = _written(folder)
+    shutil.copytree(folder, tmp_path / "a.mp3.parts")
+    with interrupted_after(len(kept) + 2, folder):
+        assert main(["speak", *manner, "-o", str(out), *MANNER]) == 130
+    assert kept.items() < _written(folder).items()  # those were not spoken again
+    for form in ("wav", "mp3"):
+        whole = spoken(tmp_path / f"whole.{form}", *manner)
+        assert spoken(tmp_path / f"a.{form}", *manner) == whole
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def test_the_seed_that_was_drawn_is_kept(tmp_path: Path, book: Path) -> None:
+    unseeded = ["-f", str(book), *MANNER[:2]]
+    out, again = tmp_path / "a.wav", tmp_path / "b.wav"
+    with interrupted_after(2, tmp_path / "a.wav.parts"):
+        assert main(["speak", *unseeded, "-o", str(out)]) == 130
+    with np.load(tmp_path / "a.wav.parts" / "000001.npz") as part:
+        seed = json.loads(str(part["account"]))["seed"]
+    assert main(["speak", *unseeded, "-o", str(out)]) == 0
+    assert main(["speak", *unseeded, "-o", str(again), "--seed", str(seed)]) == 0
+    assert out.read_bytes() == again.read_bytes()
+
+
+def test_what_comes_before_a_change_of_the_text_is_not_spoken_again(
+    tmp_path: Path, book: Path
+) -> None:
+    out, folder = tmp_path / "a.wav", tmp_path / "a.wav.parts"
+    with interrupted_after(2, folder):
+        assert main(["speak", "-f", str(book), "-o", str(out), *MANNER]) == 130
+    kept = _written(folder)
+    first, _, rest = TEXT.partition('"Three,"')
+    book.write_text(f"{first}Eleven. {rest}", "utf-8")
+    with interrupted_after(len(kept) + 1, folder):
+        assert main(["speak", "-f", str(book), "-o", str(out), *MANNER]) == 130
+    changed = {name for name, at in _written(folder).items() if kept.get(name) != at}
+    assert "000001.npz" not in changed
+    assert "000002.npz" in changed
+
+
+def test_what_is_kept_of_another_speech_is_not_lost(
+    tmp_path: Path, book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a.wav.parts"
+    folder.mkdir()
+    (folder / "000001.npz").write_bytes(b"hours of work")
+    assert main(["speak", "-f", str(book), "-o", str(tmp_path / "a.wav")]) == 2
+    assert "keeps parts of another speech" in capsys.readouterr().err
+    assert (folder / "000001.npz").read_bytes() == b"hours of work"
+
+
+def test_a_pipe_gets_one_container_and_nothing_else(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    whole = spoken(tmp_path / "a.pcm", "Hello. You.", *SHORT)
+    command = ["speak", "Hello. You.", "-o", "-", *MANNER, *SHORT]
+    capsysbinary.readouterr()
+    assert main([*command, "--response-format", "pcm"]) == 0
+    assert capsysbinary.readouterr() == (whole, b"")
+    assert main(command) == 0
+    streamed = capsysbinary.readouterr().out
+    assert (streamed[:4], streamed[44:]) == (b"RIFF", whole)
+
+
+def test_a_reader_who_leaves_ends_it_without_a_word() -> None:
+    command = [sys.executable, "-m", "app", "speak", "Hello there. " * 40, "-o", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(100)
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert b"Error" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
+def test_no_sound_is_written_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert main(["speak", "Hello.", "-o", "-"]) == 2
+    os.close(ours)
+    assert "noise on a terminal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["Hello.", "-o", "a.xyz"], "out: .xyz is no format; choose one of mp3,"),
+        (["-o", "a.wav"], "input: give either words"),
+        (["Hello.", "-f", "a.txt", "-o", "a.wav"], "input: give either words"),
+        (["-f", "/nowhere", "-o", "a.wav"], "file: /nowhere: No such file"),
+        (["-f", "/dev/null", "-o", "a.wav"], "input: the text is empty"),
+        (["Hello\x07.", "-o", "a.wav"], "input: "),
+        (["Hello. \N{CJK UNIFIED IDEOGRAPH-4E00}.", "-o", "a.wav"], "input: sentence 2: "),
+        (["Hello.", "-o", "-", "--trace"], "trace: its account goes beside a file"),
+        (["Hello.", "-o", "a.wav", "--stream"], "unrecognized arguments: --stream"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_status_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["speak", *arguments]) == 2
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert message in said
+    assert not (tmp_path / "a.wav").exists()
+
+
+def test_a_full_disk_is_a_failure_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.wav"
+    (tmp_path / "a.wav.partial").symlink_to("/dev/full")
+    assert main(["speak", "Hello.", "-o", str(out), *SHORT]) == 1
+    assert f"out: {out}: No space left" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
