@@ -82,7 +82,7 @@ def test_a_misspelt_variable_stops_every_command(monkeypatch, capsys):
 def test_a_reader_who_has_left_hears_no_complaint():
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "app", "speak", "--help"]
+    command = [sys.executable, "-m", "app", "keys", "new", "alice"]
     told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (told.returncode, told.stderr) == (141, b"")
