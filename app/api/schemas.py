@@ -4,7 +4,7 @@ A `SpeechRequest` is a `SamplingParams`: no knob is named here. Nothing that a c
 ignored: what is not supported is refused, and says so.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -45,6 +45,9 @@ VoiceName = Annotated[
 """A voice's name, or OpenAI's object of one."""
 
 
+_PRIORITIES: Final = {"normal": 0, "background": 1}
+
+
 class SpeechOptions(SamplingParams):
     """How to speak: every sampling knob, flat, beside what the knobs do not say."""
 
@@ -76,6 +79,11 @@ class SpeechOptions(SamplingParams):
         le=3600,
         description="Longest speech in seconds, pauses not counted; none is by the text's length.",
     )
+    priority: Literal["normal", "background"] = Field(
+        "normal",
+        description="background waits until no normal request does, and gives way to them while it"
+        " is spoken.",
+    )
     trace: bool = Field(
         False,
         description="Record what was seen and done at every code of level 0, for "
@@ -106,6 +114,7 @@ class SpeechOptions(SamplingParams):
             max_duration_s=self.max_duration_s,
             trace=self.trace,
             owner=owner,
+            priority=_PRIORITIES[self.priority],
         )
 
 

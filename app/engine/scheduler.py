@@ -16,7 +16,8 @@ MAX_WAITING_S = 10.0
 
 LATE_S, AHEAD_S = 1.0, 3.0
 """While somebody's listener has less than the first before him, whoever has more than the second
-waits: a step of fewer rows is quicker, and a stream that began needs its sound first."""
+waits, and so does whoever is of less priority: a step of fewer rows is quicker, and a stream that
+began needs its sound first."""
 
 _IDLE_S, _PAUSE_S = 5.0, 0.25
 
@@ -117,8 +118,15 @@ class Scheduler:
                 continue
             first_s = playback.first_s
             lead_s[ticket] = drawn_s - (0.0 if first_s is None else monotonic() - first_s)
-        somebody_is_late = any(lead < LATE_S for lead in lead_s.values())
-        return [one for one, lead in lead_s.items() if lead < AHEAD_S or not somebody_is_late]
+        late = [ticket for ticket, lead in lead_s.items() if lead < LATE_S]
+        if not late:
+            return list(lead_s)
+        foremost = min(ticket.priority for ticket in late)
+        return [
+            ticket
+            for ticket, lead in lead_s.items()
+            if lead < AHEAD_S and ticket.priority <= foremost
+        ]
 
     def _step(self, batch: Batch[Any], going: list[Ticket]) -> None:
         started_s = perf_counter()

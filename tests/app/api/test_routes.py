@@ -1,11 +1,13 @@
 import hashlib
 import threading
 from io import BytesIO
+from typing import Literal
 
 import httpx
 import pytest
 import soundfile
 
+from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
@@ -217,3 +219,15 @@ def test_while_the_model_loads_health_is_green_and_ready_tells_what_it_waits_for
             assert "waiting for the model to load" in answer.json()["error"]["message"]
         may_load.set()
         until(lambda: client.get("/ready").status_code == 200)
+
+
+PRIORITIES: tuple[Literal["normal", "background"], ...] = ("normal", "background")
+
+
+def test_a_request_in_the_background_waits_behind_the_others(toy_server):
+    body = {"input": "Hi.", "max_duration_s": 0.2}
+    assert toy_server.post("/tts", json={**body, "priority": "background"}).status_code == 200
+    refused = toy_server.post("/tts", json={**body, "priority": "urgent"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "priority")
+    orders = [SpeechRequest(priority=one, **body).job_of("Hi.", "id") for one in PRIORITIES]
+    assert [job.priority for job in orders] == sorted(job.priority for job in orders)
