@@ -93,3 +93,27 @@ def test_no_slot_grows_if_one_is_full() -> None:
     with pytest.raises(ValueError, match="slot 0 holds 2 positions"):
         cache.grow([1, 0])
     assert cache.lengths == [2, 0]
+
+
+@pytest.mark.parametrize("shared", [0, 2, 3])
+def test_a_forked_slot_holds_what_the_other_holds_and_grows_apart(shared: int) -> None:
+    cache = KVCache(CONFIG, slots=3, max_length=8)
+    given, own = rows(5), rows(4)
+    own[:, :shared] = given[:, :shared]
+    for slot, values in ((2, given), (0, own)):
+        cache.write(0, slot, values, -values)
+        cache.advance(slot, values.shape[1])
+    cache.fork(2, 0, shared=shared)
+    assert cache.lengths == [5, 0, 5]
+    for found in cache.rows(0, 0)[0], -cache.rows(0, 0)[1]:
+        assert torch.equal(found[0], given)
+    cache.put(0, cache.grow([0]), torch.ones(1, 1, 4), torch.ones(1, 1, 4))
+    assert torch.equal(cache.rows(0, 2)[0][0], given)
+
+
+def test_slots_share_no_more_than_both_hold() -> None:
+    cache = KVCache(CONFIG, slots=2, max_length=8)
+    cache.write(0, 0, rows(3), rows(3))
+    cache.advance(0, 3)
+    with pytest.raises(ValueError, match="slots 0 and 1 hold 3 and 0 positions, cannot share 1"):
+        cache.fork(0, 1, shared=1)

@@ -25,6 +25,22 @@ from samplers.params import SamplingParams, off_value, resolve
             {"entropix": True, "sampler_order": ["temperature", "top_k", "top_p"]},
             {"entropix", "sampler_order"},
         ),
+        *(
+            ({"beam_width": 2} | other, {"beam_width", *other})
+            for other in (
+                {"mirostat_mode": 2}, {"xtc_probability": 0.5}, {"ras": True}, {"entropix": True},
+                {"temperature": 0.0}, {"best_of": 2}, {"backtrack": True},
+            )
+        ),
+        ({"best_of": 2, "temperature": 0.0}, {"best_of", "temperature"}),
+        (
+            {"entropix": True, "entropix_action": "branch", "best_of": 2},
+            {"entropix_action", "best_of"},
+        ),
+        (
+            {"entropix": True, "entropix_action": "branch", "backtrack": True},
+            {"entropix_action", "backtrack"},
+        ),
         ({"temperature": 0.5, "min_temperature": 0.8}, {"temperature", "min_temperature"}),
         ({"temperature": 0, "min_temperature": 0.5}, {"temperature", "min_temperature"}),
         ({"sampler_order": "hf", "dry_multiplier": 1}, {"sampler_order", "dry_multiplier"}),
@@ -55,6 +71,16 @@ def test_a_set_knob_switches_off_what_clashes_with_it_in_the_preset() -> None:
     assert resolved.temperature == 0.8
     resolved = resolve(SamplingParams(top_k=5), {"mirostat_mode": 2, "mirostat_tau": 4.0})
     assert (resolved.mirostat_mode, resolved.top_k) == (0, 5)
+
+
+def test_what_is_tried_in_several_ways_switches_off_what_clashes_with_it_in_the_preset() -> None:
+    searched = resolve(SamplingParams(preset="stable", beam_width=3))
+    assert (searched.backtrack, searched.top_p) == (False, 0.9)
+    assert resolve(SamplingParams(preset="stable", best_of=3)).backtrack
+    assert resolve(SamplingParams(preset="greedy", best_of=3)).temperature == 1.0
+    branching = {"entropix": True, "entropix_action": "branch"}
+    assert resolve(SamplingParams(backtrack=True), branching).entropix_action == "temperature"
+    assert resolve(SamplingParams(entropix_action="branch", backtrack=True)).backtrack
 
 
 def test_entropix_goes_with_every_order_that_has_a_name() -> None:

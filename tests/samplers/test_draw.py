@@ -6,8 +6,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samplers.draw import Stage, categorical, greedy, stream_key, uniform
+from samplers.draw import (
+    Stage,
+    categorical,
+    forked_keys,
+    greedy,
+    stream_key,
+    uniform,
+    without_replacement,
+)
 from tests.samplers.harness import load, stack
+from tests.samplers.statistics import ALPHA, chi_square
 
 WORD = (1 << 64) - 1
 
@@ -112,3 +121,37 @@ def test_a_code_that_is_gone_is_never_drawn() -> None:
     logits = torch.tensor([[0.0, -torch.inf, 0.0, -torch.inf]]).expand(100_000, 4)
     keys = torch.arange(100_000)[:, None]
     assert set(categorical(logits, uniform(keys, 4)).tolist()) == {0, 2}
+
+
+def test_several_without_replacement_have_the_distribution_of_one_after_the_other() -> None:
+    logits = torch.tensor([[0.5, -1.0, 1.5, -torch.inf, 0.0]])
+    keys = torch.arange(200_000)[:, None]
+    drawn = without_replacement(logits.expand(200_000, 5), uniform(keys, 5), 2)
+    assert torch.equal(drawn[:, 0], categorical(logits.expand(200_000, 5), uniform(keys, 5)))
+    p = logits.softmax(-1)[0].double()
+    table = p[:, None] * p / (1 - p)[:, None] * (1 - torch.eye(5))
+    counts = torch.bincount(drawn[:, 0] * 5 + drawn[:, 1], minlength=25)
+    assert chi_square(counts, table.flatten()) > ALPHA
+
+
+def test_where_there_are_no_more_codes_there_is_none() -> None:
+    logits = torch.tensor([[0.0, -torch.inf, 3.0], [-torch.inf] * 3, [0.0, 0.0, 0.0]])
+    noise = uniform(torch.arange(3)[:, None], 3)
+    drawn = without_replacement(logits[:1], noise[:1], 5)[0].tolist()
+    assert (set(drawn[:2]), drawn[2:]) == ({0, 2}, [-1, -1, -1])
+    assert sorted(without_replacement(logits[2:], noise[2:], 3)[0].tolist()) == [0, 1, 2]
+
+
+def test_a_forked_stream_is_another_for_every_number_and_every_stream() -> None:
+    keys = torch.tensor([
+        [stream_key(seed, 0, Stage.AR, candidate=c)] for seed in (1, 2) for c in (0, 1)
+    ])
+    streams = [
+        keys,
+        forked_keys(keys, 1),
+        forked_keys(keys, 2),
+        forked_keys(forked_keys(keys, 1), 1),
+    ]
+    noise = torch.cat([uniform(stream, 16) for stream in streams])
+    assert len({tuple(row) for row in noise.tolist()}) == len(noise)
+    assert torch.equal(forked_keys(keys[2:3], 7), forked_keys(keys, 7)[2:3])

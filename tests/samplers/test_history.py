@@ -48,3 +48,21 @@ def test_a_preloaded_row_is_one_that_drew_those_codes() -> None:
     assert given.newest_first(8).tolist() == drawn.newest_first(8).tolist()
     assert given.runs.tolist() == drawn.runs.tolist()
     assert given.lengths.tolist() == [5, 1]
+
+
+def test_a_row_made_another_goes_on_as_that_one_and_leaves_it_alone() -> None:
+    histories = [History(4, 9, torch.device("cpu"), track_runs=True) for _ in range(2)]
+    rows = [[1, 2, 1, 2], [5], [6, 6, 6], []]
+    for history, drawn in zip(histories, (rows, [rows[2], rows[1], rows[2], rows[1]]), strict=True):
+        for place in range(4):
+            codes = torch.tensor([row[place] if place < len(row) else 0 for row in drawn])
+            history.append(codes, torch.tensor([place < len(row) for row in drawn]))
+    histories[0].overwrite([0, 3], [2, 1])
+    for history in histories:
+        history.append(torch.tensor([6, 7, 8, 5]), torch.tensor([True, False, True, True]))
+    found, wanted = histories
+    assert torch.equal(found.newest_first(9), wanted.newest_first(9))
+    assert torch.equal(found.lengths, wanted.lengths)
+    assert torch.equal(found.runs, wanted.runs)
+    taken = found.take([3], 9, track_runs=True)
+    assert taken.newest_first(2).tolist() == [[5, 5]]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -196,3 +197,53 @@ def tensors(memory: Memory) -> dict[str, Tensor]:
     own: dict[str, Any] = {one.name: getattr(memory, one.name) for one in fields(Memory)}
     own |= {"codes": memory.history.codes, "lengths": memory.history.lengths}
     return {name: value for name, value in own.items() if isinstance(value, Tensor)}
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"dry_multiplier": 1.0, "dry_allowed_length": 1},
+        {"dry_multiplier": 1.0, "dry_allowed_length": 1, "penalty_includes_prompt": True},
+        {"repetition_penalty": 1.5, "penalty_includes_prompt": True},
+        {"frequency_penalty": 1.0, "backtrack": True},
+    ],
+)
+def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any]) -> None:
+    forked, straight = nobody(), nobody()
+    for sampler, codes in ((forked, (1, 2, 3, 1, 2)), (straight, (1, 2, 3, 1, 4))):
+        sampler.join(SamplingParams(**knobs), 1, max_frames=30, prompt=PROMPT)
+        for code in codes:
+            sampler.step(only(code))
+    forked.fork(0, 5, 4, 1)
+    assert forked.codes[:, :5].tolist() == [[1, 2, 3, 1, 2], [1, 2, 3, 1, 4]]
+    traces = Trace(), Trace()
+    for step in range(3):  # what a row may draw is a function of its codes
+        forked.step(logits_of(step, 0).expand(2, VOCAB), traces[0])
+        straight.step(logits_of(step, 0)[None], traces[1])
+        found, wanted = traces[0].row(1)[-1], traces[1].row(0)[-1]
+        for name in ("frame", "attempt", "entropy_bits", "changed", "stop_rank"):
+            assert found[name] == wanted[name], name
+        for sampler in (forked, straight):
+            sampler.step(only(7).expand(len(sampler), VOCAB))
+            sampler.rewind(len(sampler) - 1, 5)
+    if knobs.get("backtrack"):
+        assert torch.equal(forked.history.runs[1, :5], straight.history.runs[0, :5])
+
+
+def only(code: int) -> Tensor:
+    return torch.full((1, VOCAB), -30.0).index_fill(1, torch.tensor([code]), 30.0)
+
+
+def test_forks_with_other_numbers_draw_otherwise_and_the_row_itself_as_before() -> None:
+    samplers = nobody(), nobody()
+    for sampler in samplers:
+        sampler.join(SamplingParams(ban_tokens=(STOP,)), 1, max_frames=30)
+        sampler.step(torch.zeros(1, VOCAB))
+    code = int(samplers[0].codes[0, 0])
+    samplers[0].fork(0, 1, code, 1)
+    samplers[0].fork(0, 1, code, 2)
+    for _ in range(20):
+        samplers[0].step(torch.zeros(3, VOCAB))
+        samplers[1].step(torch.zeros(1, VOCAB))
+    assert torch.equal(samplers[0].codes[0], samplers[1].codes[0])
+    assert len({tuple(row) for row in samplers[0].codes[:, :21].tolist()}) == 3
