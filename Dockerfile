@@ -22,8 +22,9 @@ FROM ${PYTHON_IMAGE} AS cpu
 LABEL org.opencontainers.image.title="valle-serve" \
       org.opencontainers.image.description="Text-to-speech service for AR+NAR EnCodec language models" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-3.0-or-later"
-# The cache folder is made here, so that a volume mounted on it belongs to the user and not to root.
-RUN useradd --uid 1000 --user-group --create-home tts && install -d -o tts -g tts /home/tts/.cache
+# The folders of volumes are made here, so that what is mounted on them belongs to the user and not to root.
+RUN useradd --uid 1000 --user-group --create-home tts && \
+    install -d -o tts -g tts /home/tts/.cache /home/tts/voices
 WORKDIR /srv/valle-serve
 COPY --from=build /srv/valle-serve/.venv .venv
 # The modes are set, because a checkout made under a strict umask could not be read by the user.
@@ -36,9 +37,11 @@ ENV PATH=/srv/valle-serve/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     TTS_HOST=0.0.0.0 \
-    TTS_PORT=8000
+    TTS_PORT=8000 \
+    TTS_VOICES=/home/tts/voices
 USER 1000
-VOLUME /home/tts/.cache
+# What was downloaded comes again; uploaded voices do not, so they have a volume that nothing else is in.
+VOLUME /home/tts/.cache /home/tts/voices
 EXPOSE 8000
 # A first start may fetch a model, so that failures of the first five minutes count for nothing.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=300s --retries=3 \

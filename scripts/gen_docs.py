@@ -45,7 +45,7 @@ ENV_HEAD = """\
 # Written by scripts/gen_docs.py from app/settings.py: edit that.
 
 # --- docker compose -------------------------------------------------------------------------------
-# Address of the host that answers; 0.0.0.0 is the whole network, and no key is asked for.
+# Address of the host that answers; 0.0.0.0 is the whole network: set TTS_API_KEYS or _FILE first.
 # BIND=127.0.0.1
 # Port of the host.
 # PORT=8000

@@ -112,7 +112,11 @@ def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in env().items():
         if name.startswith("TTS_"):
             monkeypatch.setenv(name, value)
-    assert any(Path(Settings().cache).expanduser().is_relative_to(one) for one in volumes())
+    written = {Path(folder).expanduser() for folder in (Settings().cache, Settings().voices)}
+    for folder in volumes():
+        assert any(one.is_relative_to(folder) for one in written), folder
+    for one in written:
+        assert any(one.is_relative_to(folder) for folder in volumes()), one
 
 
 @EACH
