@@ -1,6 +1,6 @@
 """What a GPU makes of it: level 0 at the published size, and the first sound of the built-in voice.
 
-    benchmarks/gpu.sh                                  # on a machine with a card, five minutes
+    benchmarks/gpu.sh                                  # on a machine with a card
     python -m benchmarks.gpu --device cpu --tiny       # whether the suite itself works
 
 Level 0: 12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750
