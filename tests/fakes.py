@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,9 @@ class FakeSpeaking:
 
     def ready_voice(self) -> None:
         pass
+
+    def voice_room(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def unload(self, still: Callable[[], bool]) -> None:
         if still():

@@ -42,7 +42,15 @@ def rows_of(piece: Piece) -> int:
 class ArBatch:
     """Utterances that are drawn together, each in some slots of a cache. One thread only."""
 
-    def __init__(self, model: Valle, prefixes: PrefixCache, *, slots: int, max_length: int) -> None:
+    def __init__(
+        self,
+        model: Valle,
+        prefixes: PrefixCache,
+        *,
+        slots: int,
+        max_length: int,
+        recorded: bool = False,
+    ) -> None:
         """Begin with none.
 
         Args:
@@ -50,9 +58,10 @@ class ArBatch:
             prefixes: Where what prefixes share comes from.
             slots: How many rows a step may have.
             max_length: Positions a slot has room for: a prefix and the frames behind it.
+            recorded: Whether steps are played as graphs, on a GPU; of one batch at a time.
         """
         self._model, self._device = model, model.separator.device
-        self._rows = BatchRows(model, slots, max_length)
+        self._rows = BatchRows(model, slots, max_length, recorded=recorded)
         self._reader = Reader(model, prefixes, self._rows.cache)
         self._running: list[ArUtterance] = []
         self._paused: dict[ArUtterance, tuple[list[Take], Memory]] = {}

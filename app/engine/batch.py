@@ -1,5 +1,6 @@
 """Level 0 of many jobs at once: each has its rows, and draws one utterance after the other."""
 
+import math
 from collections.abc import Collection
 from contextlib import ExitStack
 from time import perf_counter
@@ -21,6 +22,7 @@ from models.text import FrontEnd
 MAX_PREFILLS = 2
 """Utterances whose text is read between two steps; more would make the others wait."""
 
+_ALIGNED = 16  # positions: what attention on a GPU likes a slot to be a multiple of
 _MARKS = 4  # language, separators and the like, beside the symbols of a text
 
 
@@ -48,7 +50,9 @@ class JobBatch:
         self._speech, self._front_end, self._silent = speech, front_end, silent
         self._prefixes = prefixes
         self._room = _room(speech.model.config, speech.codec.config.frame_rate_hz)
-        self._shared = ArBatch(speech.model, prefixes, slots=slots, max_length=self._room)
+        self._shared = ArBatch(
+            speech.model, prefixes, slots=slots, max_length=self._room, recorded=True
+        )
         self._apart: dict[Drawing, ArBatch] = {}
         self._pins: dict[Drawing, ExitStack] = {}
 
@@ -135,4 +139,5 @@ def rows_of_plan(plan: Plan) -> int:
 def _room(config: ModelConfig, frame_rate_hz: float) -> int:
     """Return how many positions an utterance takes that does not go on from others."""
     symbols = config.max_phonemes + 2
-    return config.max_prompt_frames + symbols + _MARKS + longest(symbols, frame_rate_hz)
+    room = config.max_prompt_frames + symbols + _MARKS + longest(symbols, frame_rate_hz)
+    return math.ceil(room / _ALIGNED) * _ALIGNED

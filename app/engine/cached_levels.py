@@ -80,6 +80,7 @@ class CachedLevels(FinerLevels):
             self._model.config,
             len(prefixes),
             max(map(len, prefixes)) + self._piece.max_frames,
+            dtype=self._model.separator.dtype,
             device=self._model.separator.device,
         )
 

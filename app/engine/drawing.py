@@ -202,8 +202,9 @@ class Drawing:
         self, number: int | None, ending: Ending | None = None, codes: Tensor | None = None
     ) -> None:
         if codes is None:
-            codes = torch.zeros(0, dtype=torch.int64, device=self._device)
-        self._news.append(Drawn(number, self._piece, codes, ending))
+            codes = torch.zeros(0, dtype=torch.int64)
+        # On the host: the voice has a queue of its own on a GPU.
+        self._news.append(Drawn(number, self._piece, codes.cpu(), ending))
 
     def _piece_of(self, utterance: Utterance) -> Piece:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan

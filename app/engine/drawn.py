@@ -38,7 +38,7 @@ class Drawn:
     Args:
         utterance: Its place in the plan; None: the job's limit left room for none.
         piece: What is spoken; None: a mere pause.
-        codes: ``[n]`` int64; none where the utterance just begins.
+        codes: ``[n]`` int64, on the host; none where the utterance just begins.
         ending: There, if nothing of the utterance follows.
     """
 

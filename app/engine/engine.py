@@ -342,7 +342,8 @@ class SpeechEngine:
 
         def make_sound() -> None:
             speaking.ready_voice()
-            self._voicer.run(speaking)
+            with speaking.voice_room():
+                self._voicer.run(speaking)
 
         def voice() -> None:
             self._supervisor.run("voice", make_sound, self._voicer.fail_all)

@@ -8,9 +8,11 @@ import torch
 from app.engine.piece import Piece
 from app.engine.take import Take
 from models.cache import KVCache
+from models.graphs import Recorder
 from models.valle import Valle
 from samplers.chain import ArSampler
 from samplers.memory import Memory
+from samplers.replay import ReplayedSampler
 
 
 class BatchRows:
@@ -22,19 +24,33 @@ class BatchRows:
         takes: In the order of the sampler's rows.
     """
 
-    def __init__(self, model: Valle, slots: int, max_length: int) -> None:
+    def __init__(
+        self, model: Valle, slots: int, max_length: int, *, recorded: bool = False
+    ) -> None:
         """Begin with none.
 
         Args:
             model: On the device to use.
             slots: Of the cache.
             max_length: Positions of a slot.
+            recorded: Whether steps are played as graphs, on a GPU; of one batch at a time.
         """
         config, device = model.config, model.separator.device
-        self.cache = KVCache(config, slots, max_length, device=device)
-        self.sampler = ArSampler(
-            [], [], stop_token=config.stop_token, vocab_size=config.codes + 1, device=device
-        )
+        vocab_size = config.codes + 1
+        self.cache = KVCache(config, slots, max_length, dtype=model.separator.dtype, device=device)
+        self.sampler: ArSampler
+        if recorded and device.type == "cuda":
+            model.transformer.record(self.cache)
+            self.sampler = ReplayedSampler(
+                Recorder(device).record,
+                stop_token=config.stop_token,
+                vocab_size=vocab_size,
+                device=device,
+            )
+        else:
+            self.sampler = ArSampler(
+                [], [], stop_token=config.stop_token, vocab_size=vocab_size, device=device
+            )
         self.takes: list[Take] = []
         self._free = list(range(slots))
 

@@ -5,6 +5,7 @@ chunk at a time.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -140,6 +141,9 @@ class Speaking(Protocol):
 
     def ready_voice(self) -> None:
         """Make ready for sound, anew if whoever made it is gone."""
+
+    def voice_room(self) -> AbstractContextManager[None]:
+        """Return the context in which the thread works that makes sound."""
 
     def unload(self, still: Callable[[], bool]) -> None:
         """Free the device while nobody needs it, as `still` tells; `plan` and `replay` take it."""

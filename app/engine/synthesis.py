@@ -5,7 +5,7 @@ that is `app.engine.engine`.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from app.engine.batch import JobBatch, rows_of_plan
 from app.engine.errors import InvalidRequest
@@ -33,10 +33,13 @@ from app.engine.windows import check_windows
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.hub import CACHE
+from models.placement import prepare_for
 from models.prefix_cache import PrefixCache
 from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
+from models.streams import SideStream
 from models.text import FrontEnd, TextError, Utterance
+from models.valle import Valle
 from models.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams, resolve
@@ -75,7 +78,7 @@ class Synthesizer:
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
-        self._speech = speech
+        self._speech, self._device = speech, device
         self._max_text_chars = max_text_chars
         self._presets = presets
         config = speech.model.config
@@ -103,7 +106,7 @@ class Synthesizer:
             str(device),
             speech.codec.config.sample_rate_hz,
             config.languages,
-            "int8" if is_quantized(speech.model) else "float32",
+            _weights_of(speech.model),
             speech.decoder_name,
             speech.codec.config.frame_rate_hz,
         )
@@ -186,6 +189,10 @@ class Synthesizer:
         if isinstance(self._voice, VoiceProcess):
             self._voice.ready()
 
+    def voice_room(self) -> AbstractContextManager[None]:
+        """Return a queue of its own on a GPU, so that sound never stands before a step."""
+        return SideStream(self._device).entered()
+
     def unload(self, still: Callable[[], bool]) -> None:
         """Free a GPU while nobody needs it; the next `plan` or `replay` takes it again.
 
@@ -248,7 +255,7 @@ class Synthesizer:
             language,
             utterances,
             text_s,
-            prompt=self._prompts.of(voice),
+            prompt=self._prompt(voice),
             nar=nar_plan(config, params),
             decoder=self.info.decoder,
         )
@@ -380,6 +387,13 @@ class Synthesizer:
             if asked and not can:
                 raise InvalidRequest(reason.format(knob), param=knob)
 
+    def _prompt(self, voice: Voice) -> Tensor | None:
+        """Return the codes ``[Tp, K]`` that the model hears of a voice; ready for every queue."""
+        prompt = self._prompts.of(voice)
+        if prompt is not None and prompt.is_cuda:
+            torch.cuda.current_stream(prompt.device).synchronize()
+        return prompt
+
     def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
         """Return the utterances of a text.
 
@@ -408,9 +422,17 @@ def _load_speech(
     """Load a model in the process and thread that will use it; see `Synthesizer.load`."""
     torch.set_num_threads(threads)
     speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
-    if weights == "int8" and device.type == "cpu":
+    if device.type == "cuda":
+        prepare_for(device, speech.model)
+    elif weights == "int8":
         quantize_linears(speech.model)
     return speech
+
+
+def _weights_of(model: Valle) -> str:
+    if is_quantized(model):
+        return "int8"
+    return str(model.separator.dtype).removeprefix("torch.")
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

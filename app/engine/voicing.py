@@ -53,13 +53,14 @@ class Voicing:
         To be read to its end, though other utterances may be voiced in between.
 
         Args:
-            codes: ``[n]`` int64 of level 0, any number; none of them will be taken back.
+            codes: ``[n]`` int64 of level 0, anywhere; none of them will be taken back.
             ended: None will follow.
 
         Raises:
             GenerationFailed: The samples are no numbers.
         """
         started_s = perf_counter()
+        codes = codes.to(self._finer.nothing.device)
         for drawn in self._finer.push(codes, ended=ended):
             self.nar_s += perf_counter() - started_s
             self._codes.append(drawn)
