@@ -74,17 +74,27 @@ def copied(stage: str) -> list[tuple[list[str], str]]:
 
 
 class _Compose(yaml.SafeLoader):
-    """YAML with compose's ``!reset``, which removes what the file below says."""
+    """YAML with compose's ``!reset`` and ``!override``: away with what the file below says."""
+
+    def replaced(self, node: yaml.SequenceNode) -> list[Any] | None:
+        """Return what comes in its place; nothing stands for nothing."""
+        return self.construct_sequence(node, deep=True) or None
 
 
-_Compose.add_constructor("!reset", lambda _loader, _node: None)
+_Compose.add_constructor("!reset", _Compose.replaced)
+_Compose.add_constructor("!override", _Compose.replaced)
+
+
+def parsed(document: str) -> Any:
+    """Return a compose file as data."""
+    return yaml.load(document, Loader=_Compose)  # a SafeLoader
 
 
 def compose(*names: str) -> dict[str, Any]:
     """Return compose files laid over one another, as ``docker compose -f A -f B`` does."""
     merged: dict[str, Any] = {}
     for name in names:
-        merged = _merged(merged, yaml.load(text(name), Loader=_Compose))  # a SafeLoader
+        merged = _merged(merged, parsed(text(name)))
     return json.loads(json.dumps(merged))  # type: ignore[no-any-return]
 
 

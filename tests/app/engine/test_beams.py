@@ -24,8 +24,8 @@ from tests.app.engine.batches import (
 )
 from tests.toy.make_toy import MODEL, make
 
-GUIDED = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
-ENDING = {"logit_bias": {512: 4.0}}
+GUIDED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
+ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
@@ -81,7 +81,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
 def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
     for seed, width in product(range(6), (2, 3)):
         one = piece(seed, max_frames=6, beam_width=width, **GUIDED)
-        beams = [(0.0, (), False)]
+        beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
         for _ in range(6):
             wider = [beam for beam in beams if beam[2]]
             for score, codes, _ in (beam for beam in beams if not beam[2]):
@@ -101,7 +101,8 @@ def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
     greedy = alone(model, piece(temperature=0.0, **knobs))
-    for search in ({"beam_width": 1}, {"beam_width": 4, "top_k": 1}):
+    searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
+    for search in searches:
         found = alone(model, piece(**search, **knobs))
         assert torch.equal(found.codes(), greedy.codes())
         assert found.finish_reason == greedy.finish_reason
@@ -136,7 +137,8 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
 
 def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) -> None:
     batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
-    for seed, knobs in enumerate((GUIDED, ENDING, {}, ENDING | GUIDED)):
+    kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
+    for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(piece(seed, beam_width=2 + seed, **knobs)))
         batch.admit(piece(seed + 10, max_frames=7))
         batch.step()

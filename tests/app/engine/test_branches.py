@@ -35,8 +35,8 @@ BRANCH: dict[str, Any] = {
     "entropix_branch_frames": 4,
     "entropix_branch_interval": 7,
 }
-GUIDED = {"cfg_strength": 1.5}
-ENDING = {"logit_bias": {STOP: 4.0}}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+ENDING: dict[str, Any] = {"logit_bias": {STOP: 4.0}}
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
@@ -145,7 +145,8 @@ def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
 
 def test_among_others_it_is_as_alone(model: Valle) -> None:
     batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
-    for seed, knobs in enumerate((GUIDED, ENDING, {}, ENDING | GUIDED)):
+    kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
+    for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(piece(seed, entropix_branch_rollouts=2 + seed, **knobs)))
         batch.admit(piece(seed + 10, max_frames=7))
         for number in range(3):

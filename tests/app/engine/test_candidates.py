@@ -23,10 +23,14 @@ from tests.app.engine.batches import (
 )
 
 STOP = 512
-ENDING = {"logit_bias": {STOP: 4.0}}
-EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
-GUIDED = {"cfg_strength": 1.5}
-PLAIN_RANK = {"rank_loop_penalty": 0.0, "rank_silence_penalty": 0.0, "rank_length_penalty": 0.0}
+ENDING: dict[str, Any] = {"logit_bias": {STOP: 4.0}}
+EAGER: dict[str, Any] = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+PLAIN_RANK: dict[str, Any] = {
+    "rank_loop_penalty": 0.0,
+    "rank_silence_penalty": 0.0,
+    "rank_length_penalty": 0.0,
+}
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
@@ -70,7 +74,8 @@ def test_a_take_does_not_depend_on_how_many_there_are_and_differs_from_the_other
 
 def test_among_others_it_is_as_alone(model: Valle) -> None:
     batch, utterances = batch_of(model), list[ArUtterance]()
-    for seed, knobs in enumerate((ENDING, GUIDED | ENDING, {}, EAGER | {"temperature": 0.3})):
+    kinds: list[dict[str, Any]] = [ENDING, GUIDED | ENDING, {}, EAGER | {"temperature": 0.3}]
+    for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(piece(seed, best_of=1 + (seed + 2) % 4, **knobs)))
         batch.step()
         batch.pause(utterances[0])
