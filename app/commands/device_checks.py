@@ -41,7 +41,7 @@ def check_device(settings: Settings) -> str:
     """
     import torch
 
-    from app.engine.synthesis import choose_device
+    from app.engine.loading import choose_device
 
     usable = torch.cuda.is_available()
     capability = torch.cuda.get_device_capability() if usable else (0, 0)

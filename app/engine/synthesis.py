@@ -9,18 +9,17 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from app.engine.batch import JobBatch, rows_of_plan
-from app.engine.errors import InvalidRequest
-from app.engine.finer import nar_plan
+from app.engine.batch import JobBatch
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
-from app.engine.masked import choose_level_0
+from app.engine.loading import choose_device, load_speech, weights_of
+from app.engine.planner import Planner
 from app.engine.playback import Playback
 from app.engine.residence import Residence
 from app.engine.sounding import Sounding
@@ -29,21 +28,16 @@ from app.engine.stream import Joiner
 from app.engine.voice import LocalVoice
 from app.engine.voice_process import VoiceProcess
 from app.engine.voices import Voices
-from app.engine.windows import check_windows
 from app.voice_store import VoiceStore
-from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
+from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
-from models.placement import prepare_for
 from models.prefix_cache import PrefixCache
-from models.quantized import is_quantized, quantize_linears
 from models.silence import silent_codes
 from models.streams import SideStream
-from models.text import FrontEnd, TextError, Utterance
-from models.valle import Valle
-from models.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
-from samplers.conflicts import ConflictError
+from models.text import FrontEnd
+from models.voice import MAX_AUDIO_S, BuiltinVoices
 from samplers.params import SamplingParams, resolve
-from samplers.presets import PRESETS, Presets, UnknownPreset
+from samplers.presets import PRESETS, Presets
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -79,8 +73,6 @@ class Synthesizer:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
         self._speech, self._device = speech, device
-        self._max_text_chars = max_text_chars
-        self._presets = presets
         config = speech.model.config
         try:
             self._front_end = FrontEnd(config)
@@ -92,7 +84,14 @@ class Synthesizer:
         self.voices = Voices(
             builtin, uploads, prompt_s=min(heard_s, MAX_AUDIO_S), languages=config.languages
         )
-        self._prompts = PromptCodes(speech.codec, device, max_frames=config.max_prompt_frames)
+        self._planner = Planner(
+            speech,
+            device,
+            front_end=self._front_end,
+            voices=self.voices,
+            presets=presets,
+            max_text_chars=max_text_chars,
+        )
         self._prefixes = PrefixCache(speech.model)
         self._voice = voice or LocalVoice(speech)
         weights = [speech.model, speech.codec]
@@ -106,7 +105,7 @@ class Synthesizer:
             str(device),
             speech.codec.config.sample_rate_hz,
             config.languages,
-            _weights_of(speech.model),
+            weights_of(speech.model),
             speech.decoder_name,
             speech.codec.config.frame_rate_hz,
         )
@@ -153,7 +152,7 @@ class Synthesizer:
         torch.set_num_threads(threads)
         place = choose_device(device)
         load = partial(
-            _load_speech,
+            load_speech,
             model,
             place,
             weights=weights,
@@ -208,58 +207,15 @@ class Synthesizer:
         self._voice.close()
 
     def plan(self, job: SpeechJob) -> Plan:
-        """Fill in what was left open, read the text, and refuse what cannot be spoken.
-
-        Touches nothing that `speak` changes, so that another thread may do it meanwhile.
+        """Settle how a job is spoken, or refuse it; in a thread that is no worker's.
 
         Raises:
             InvalidRequest: The text or language is not for this model, there is no such preset,
                 knobs contradict, or the model cannot honour one.
             UnknownVoice: There is no such voice.
         """
-        started_s = perf_counter()
         self._residence.bring()
-        if len(job.text) > self._max_text_chars:
-            raise InvalidRequest(
-                f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
-                param="input",
-            )
-        voice = self.voices.speaker(job.voice, job.owner)
-        language = job.language or voice.language
-        if language not in self.info.languages:
-            spoken = ", ".join(self.info.languages)
-            raise InvalidRequest(
-                f"the model does not speak {language!r}, only {spoken}", param="language"
-            )
-        try:
-            card = self._speech.model.config.preset
-            params = resolve(job.params, card, self._presets)
-            named = SamplingParams(preset=job.params.preset, seed=params.seed)
-            preset = resolve(named, card, self._presets)
-        except UnknownPreset as error:
-            raise InvalidRequest(str(error), param="preset") from error
-        except ConflictError as error:
-            raise InvalidRequest(str(error), param=error.fields[0]) from error
-        config = self._speech.model.config
-        params = choose_level_0(params, preset, config)
-        check_windows(params, preset, config)
-        self._check_honoured(params, voice)
-        assert params.seed is not None
-        utterances = self._read(job.text, language)
-        text_s = perf_counter() - started_s
-        plan = Plan(
-            job,
-            params,
-            params.seed,
-            voice,
-            language,
-            utterances,
-            text_s,
-            prompt=self._prompt(voice),
-            nar=nar_plan(config, params),
-            decoder=self.info.decoder,
-        )
-        return changed(plan, rows=rows_of_plan(plan))
+        return self._planner.plan(job)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.speaking.Speaking`."""
@@ -353,90 +309,3 @@ class Synthesizer:
             total_s = monotonic() - playback.submitted_s
             timings = Timings(queue_s, 0.0, 0.0, 0.0, total_s - queue_s, total_s)
             yield chunk(rest, changed(replay.result, timings=timings) if last else None)
-
-    def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
-        """Refuse knobs that the loaded model cannot honour.
-
-        Raises:
-            InvalidRequest: It names the knob.
-        """
-        config = self._speech.model.config
-        prompted = voice.audio is not None and config.max_prompt_frames > 0
-        untrained = "the model was not trained for this guidance: {} must be 1"
-        for knob, asked, can, reason in (
-            ("cfg_strength", params.cfg_strength > 1, config.has_null_condition, untrained),
-            (
-                "nar_cfg_strength",
-                params.nar_cfg_strength > 1,
-                config.nar_has_null_condition,
-                untrained,
-            ),
-            (
-                "penalty_includes_prompt",
-                params.penalty_includes_prompt,
-                prompted,
-                "the model hears no prompt of this voice: {} must be false",
-            ),
-            (
-                "prompt_as_prefix",
-                params.prompt_as_prefix,
-                prompted,
-                "the model hears no prompt of this voice: {} must be false",
-            ),
-        ):
-            if asked and not can:
-                raise InvalidRequest(reason.format(knob), param=knob)
-
-    def _prompt(self, voice: Voice) -> Tensor | None:
-        """Return the codes ``[Tp, K]`` that the model hears of a voice; ready for every queue."""
-        prompt = self._prompts.of(voice)
-        if prompt is not None and prompt.is_cuda:
-            torch.cuda.current_stream(prompt.device).synchronize()
-        return prompt
-
-    def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
-        """Return the utterances of a text.
-
-        Raises:
-            InvalidRequest: It cannot be spoken.
-        """
-        try:
-            utterances = self._front_end.prepare(
-                text, language=language, max_chars=self._max_text_chars
-            )
-        except TextError as error:
-            raise InvalidRequest(str(error), param="input") from error
-        return tuple(utterances)
-
-
-def _load_speech(
-    model: str | Path,
-    device: torch.device,
-    *,
-    weights: Literal["int8", "float32"],
-    decoder: DecoderName,
-    threads: int,
-    cache: Path,
-    offline: bool,
-) -> SpeechModel:
-    """Load a model in the process and thread that will use it; see `Synthesizer.load`."""
-    torch.set_num_threads(threads)
-    speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
-    if device.type == "cuda":
-        prepare_for(device, speech.model)
-    elif weights == "int8":
-        quantize_linears(speech.model)
-    return speech
-
-
-def _weights_of(model: Valle) -> str:
-    if is_quantized(model):
-        return "int8"
-    return str(model.separator.dtype).removeprefix("torch.")
-
-
-def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device to use; `auto` is the GPU if there is one."""
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(wanted)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine import batch, synthesis
+from app.engine import batch, planner
 from app.engine.batch import JobBatch
 from app.engine.drawing import longest
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
@@ -134,8 +134,7 @@ def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
     speech, first = synthesizer._speech, last.result.utterances[0]
     ids = synthesizer._front_end.encode(plan.utterances[0].phonemes)
-    prompt = synthesizer._prompts.of(plan.voice)
-    piece = Piece(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=prompt)
+    piece = Piece(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.prompt)
     decoded = decode_utterance(
         speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True
     )
@@ -298,7 +297,7 @@ def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monke
     def resolve(params, preset, presets):
         raise ConflictError(("top_k", "min_p"), "a test says so")
 
-    monkeypatch.setattr(synthesis, "resolve", resolve)
+    monkeypatch.setattr(planner, "resolve", resolve)
     with pytest.raises(InvalidRequest, match="top_k and min_p: a test says so") as refusal:
         synthesizer.plan(job(params=SamplingParams(top_k=5, min_p=0.1)))
     assert refusal.value.param == "top_k"

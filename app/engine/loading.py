@@ -1,0 +1,58 @@
+"""A model on its device, in the numbers that it computes in there."""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from models.checkpoints import DecoderName, SpeechModel, open_speech_model
+from models.placement import prepare_for
+from models.quantized import is_quantized, quantize_linears
+from models.valle import Valle
+
+
+def load_speech(
+    model: str | Path,
+    device: torch.device,
+    *,
+    weights: Literal["int8", "float32"],
+    decoder: DecoderName,
+    threads: int,
+    cache: Path,
+    offline: bool,
+) -> SpeechModel:
+    """Load a model, in the process and thread that will use it.
+
+    Args:
+        model: A folder, a published file, or a name of the hub.
+        device: Where it runs.
+        weights: Of the language model's matrices, on a CPU.
+        decoder: What makes samples of codes.
+        threads: Of one step.
+        cache: Folder of what was downloaded.
+        offline: Whether the network is out of bounds.
+
+    Raises:
+        CheckpointError: The weights are missing, damaged or not what their description says.
+    """
+    torch.set_num_threads(threads)
+    speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
+    if device.type == "cuda":
+        prepare_for(device, speech.model)
+    elif weights == "int8":
+        quantize_linears(speech.model)
+    return speech
+
+
+def weights_of(model: Valle) -> str:
+    """Return what numbers the matrices of a loaded model are."""
+    if is_quantized(model):
+        return "int8"
+    return str(model.separator.dtype).removeprefix("torch.")
+
+
+def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """Return the device to use; `auto` is the GPU if there is one."""
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
