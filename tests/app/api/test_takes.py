@@ -1,0 +1,88 @@
+"""Utterances that are tried in several ways, as a caller meets them."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+
+ASKED: dict[str, Any] = {"input": "Hi. You.", "seed": 1, "max_duration_s": 0.5, "nar_levels": 0}
+BRANCH: dict[str, Any] = {"entropix": True, "entropix_action": "branch"}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "count"), [({}, 0), ({"best_of": 3}, 3), ({"beam_width": 1}, 1), (BRANCH, 0)]
+)
+def test_what_each_take_was_ranked_by_is_told(
+    toy_server: httpx.Client, knobs: dict[str, Any], count: int
+) -> None:
+    answer = toy_server.post("/tts", json=ASKED | knobs)
+    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    for utterance in report["utterances"]:
+        takes = utterance["takes"]
+        assert len(takes) == count
+        kept = [take for take in takes if take["kept"]]
+        assert len(kept) == bool(takes)
+        for take in kept:
+            assert take["frames"] == len(utterance["codes"])
+            assert take["finish_reason"] == utterance["finish_reason"]
+            assert take["score"] < 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "fields"),
+    [
+        ({"beam_width": 2, "best_of": 2}, ("best_of", "beam_width")),
+        ({"beam_width": 2, "backtrack": True}, ("backtrack", "beam_width")),
+        ({"best_of": 2, "temperature": 0}, ("best_of", "temperature")),
+        (BRANCH | {"backtrack": True}, ("backtrack", "entropix_action")),
+        ({"best_of": 9}, ("best_of",)),
+        ({"best_of": 0}, ("best_of",)),
+        ({"beam_width": -1}, ("beam_width",)),
+        (BRANCH | {"entropix_branch_rollouts": 1}, ("entropix_branch_rollouts",)),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    toy_server: httpx.Client, knobs: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    answer = toy_server.post("/tts", json=ASKED | knobs)
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["param"] == fields[0]
+    assert all(field in error["message"] + error["param"] for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "param"),
+    [
+        ({"best_of": 5}, "best_of"),
+        ({"beam_width": 3, "cfg_strength": 2.0}, "beam_width"),
+        (BRANCH | {"entropix_branch_rollouts": 5}, "entropix_branch_rollouts"),
+    ],
+)
+def test_more_rows_than_there_are_is_refused_with_the_knob_that_asks_for_them(
+    small_server: httpx.Client, knobs: dict[str, Any], param: str
+) -> None:
+    answer = small_server.post("/tts", json=ASKED | knobs)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, param)
+    assert small_server.post("/tts", json=ASKED | {"best_of": 4}).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def small_server(toy: Path):
+    with served(create_app(Settings(model=str(toy), device="cpu", slots=4))) as client:
+        yield client
+
+
+def test_streamed_it_is_what_it_is_whole(toy_server: httpx.Client) -> None:
+    for knobs in ({"best_of": 3}, {"beam_width": 3}, BRANCH | {"entropix_helv_entropy": 0.0}):
+        asked = ASKED | knobs | {"response_format": "pcm"}
+        whole, streamed = (
+            toy_server.post("/tts", json=asked | {"stream": stream}) for stream in (False, True)
+        )
+        assert whole.status_code == streamed.status_code == 200
+        assert whole.content == streamed.content
