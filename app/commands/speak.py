@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from app.engine.engine import SpeechEngine
 
 _PIPE = "-"
+_WORTH_A_PROCESS = 20  # sentences
 
 
 class Speak(SpeechOptions):
@@ -143,9 +144,13 @@ class Speak(SpeechOptions):
 
         longest = max(map(len, text), default=0)
         settings = Settings() if self.model is None else Settings(model=self.model)
-        # The limit is for those who share a server.
+        # The limit is for those who share a server. And a process of its own for the sound takes
+        # longer to start than a few sentences to speak.
         settings = settings.model_copy(
-            update={"max_text_chars": max(longest, settings.max_text_chars)}
+            update={
+                "max_text_chars": max(longest, settings.max_text_chars),
+                "voice_process": settings.voice_process and len(text) >= _WORTH_A_PROCESS,
+            }
         )
         job = self.job_of("", "speak")
         async with _engine(settings) as engine:

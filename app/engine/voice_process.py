@@ -26,8 +26,6 @@ from app.engine.voice import LocalVoice
 from app.engine.voicing import Voicing
 from models.checkpoints import SpeechModel
 
-_JOIN_S = 5.0
-
 
 class _Begin(NamedTuple):
     key: int
@@ -129,10 +127,8 @@ class VoiceProcess:
     def close(self) -> None:
         """End the process."""
         self._pipe.close()
-        self._process.join(_JOIN_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.kill()  # it keeps nothing that is worth waiting for
+        self._process.join()
 
     def send(self, message: object) -> None:
         """Send something that has no answer, or whose answer is to be received.
