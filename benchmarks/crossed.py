@@ -34,25 +34,23 @@ def own_texts(clients: int, each: int) -> list[list[Request]]:
     return [own[client::clients] for client in range(clients)]
 
 
-async def measure(url: str, clients: int, each: int, count: int) -> dict[str, int]:
+async def measure(url: str, wanted: Sequence[Sequence[Request]], count: int) -> dict[str, int]:
     """Return how many answers were whose.
 
     Args:
         url: Of the server.
-        clients: How many ask at once.
-        each: Texts of a client.
+        wanted: What each client asks for.
         count: Requests of all together.
 
     Returns:
         How many answers were their own, another's, nobody's, and none; and how many texts cannot
         be told apart.
     """
-    texts = own_texts(clients, each)
     async with listening(url) as client:
         listener = Listener(client, url)
         owned = [
             [(request, await listener.whole(request)) for request in own]
-            for own in tqdm(texts, desc="alone", disable=None)
+            for own in tqdm(wanted, desc="alone", disable=None)
         ]
         known = [print_ for own in owned for _, print_ in own]
         tally = dict.fromkeys(("own", "another's", "nobody's", "failed"), 0)
@@ -101,7 +99,8 @@ def main() -> int:
     """Ask, print one table and write JSON."""
     args, started = _arguments(), machine()
     with served_or(args.url, max_queue=64) as url:
-        tally = asyncio.run(measure(url, args.clients, args.texts, args.requests))
+        wanted = own_texts(args.clients, args.texts)
+        tally = asyncio.run(measure(url, wanted, args.requests))
     row: dict[str, Any] = {"clients": args.clients, "requests": args.requests, **tally}
     return conclude([row], gates_of(tally, args.requests), args.out, started)
 

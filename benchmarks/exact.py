@@ -38,11 +38,13 @@ class Request:
     text: str
     seed: int
     preset: str
+    max_duration_s: float | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
         """Those beside the text."""
-        return {"seed": self.seed, "preset": self.preset}
+        limit = {} if self.max_duration_s is None else {"max_duration_s": self.max_duration_s}
+        return {"seed": self.seed, "preset": self.preset, **limit}
 
 
 @dataclass(frozen=True)
