@@ -72,7 +72,8 @@ class Drawing:
         utterance: What is being drawn; None between two utterances, and before the first.
         over: Whether nothing is left to draw.
         error: What broke, if something did; it is then over.
-        frames: How many are there, those of earlier utterances included.
+        frames: How many sound can be made of, those of earlier utterances included; more may be
+            there that are not final, or of use only at the utterance's end.
     """
 
     def __init__(
@@ -106,7 +107,8 @@ class Drawing:
         self._said.extend(self._said_by(before))
         self._news: list[Drawn] = []
         self._number = -1
-        self._frames_ended = 0
+        self._frames_ended = self._drawn = 0
+        self._streams = plan.nar == "chunks" and plan.decoder == "codec"
         self._piece: Piece | None = None
         self._given = 0
         self._ar_s = 0.0
@@ -119,7 +121,7 @@ class Drawing:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        return Progress(max(0, self._number), len(self.plan.utterances), self.frames)
+        return Progress(max(0, self._number), len(self.plan.utterances), self._drawn)
 
     def news(self) -> Sequence[Drawn]:
         """Return what became final since the last call."""
@@ -152,13 +154,15 @@ class Drawing:
         if utterance.error is not None:
             self.fail(utterance.error)
             return
-        self.frames = self._frames_ended + len(utterance)
+        self._drawn = self._frames_ended + len(utterance)
         if utterance.finish_reason is None:
             # Only whole blocks are of use to anybody.
             final = utterance.final - utterance.final % self._block_frames
             if final > self._given:
                 self._tell(self._number, codes=utterance.codes(self._given, final))
                 self._given = final
+                if self._streams:
+                    self.frames = self._frames_ended + final
             return
         self._close(utterance, utterance.finish_reason)
 
@@ -171,6 +175,7 @@ class Drawing:
         assert self._piece is not None
         self._said.append(Said(self._piece.phoneme_ids, codes))
         self._frames_ended += len(codes)
+        self.frames = self._frames_ended
         self._frames_left -= len(codes)
         self.utterance = None
         self._end(

@@ -1,14 +1,16 @@
 """Utterances that are tried in several ways, as a caller meets them."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from app.engine import scheduler
 from app.main import create_app
 from app.settings import Settings
 from tests.app.serving import served
+from tests.toy.make_toy import MODEL, make
 
 ASKED: dict[str, Any] = {"input": "Hi. You.", "seed": 1, "max_duration_s": 0.5, "nar_levels": 0}
 BRANCH: dict[str, Any] = {"entropix": True, "entropix_action": "branch"}
@@ -73,9 +75,34 @@ def test_more_rows_than_there_are_is_refused_with_the_knob_that_asks_for_them(
 
 
 @pytest.fixture(scope="module")
-def small_server(toy: Path):
-    with served(create_app(Settings(model=str(toy), device="cpu", slots=4))) as client:
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """One with four rows, and a model whose finer levels see all frames."""
+    config = MODEL.model_copy(update={"nar_mask": "full"})
+    folder = make(tmp_path_factory.mktemp("full") / "toy", config=config)
+    with served(create_app(Settings(model=str(folder), device="cpu", slots=4))) as client:
         yield client
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"nar_window_frames": 500},
+        {"best_of": 2},
+        {"beam_width": 2},
+        {"backtrack": True, "backtrack_window": 750},
+    ],
+)
+def test_more_may_be_drawn_at_a_time_than_may_wait_where_nothing_can_be_heard_before(
+    small_server: httpx.Client, monkeypatch: pytest.MonkeyPatch, knobs: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(scheduler, "MAX_WAITING_S", 0.1)
+    asked = ASKED | {"ban_tokens": [512], "response_format": "pcm"} | knobs
+    answer = small_server.post("/tts", json=asked, timeout=60)
+    assert (answer.status_code, answer.headers["x-nar"]) == (
+        200,
+        "windows" if "nar_window_frames" in knobs else "whole",
+    )
 
 
 def test_streamed_it_is_what_it_is_whole(toy_server: httpx.Client) -> None:
