@@ -40,6 +40,9 @@ class VoiceCard(BaseModel):
     language: str = Field("en", description="Language of the speaker.")
     transcript: str | None = Field(None, description="What the audio says.")
     description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
+    is_default: bool = Field(
+        False, description="Whether a request that names no voice gets it, if none is called default."
+    )
 
 
 class Voice(VoiceCard):
@@ -73,7 +76,8 @@ class Voice(VoiceCard):
 class BuiltinVoices:
     """The voices that ship with a model: `NAME.flac` with an optional `NAME.json` beside it.
 
-    The name `default` always means one: the voice so named if it exists, else the first.
+    The name `default` always means one: the voice so named if it exists, else the one whose card
+    says that it is the default, else the first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -107,7 +111,8 @@ class BuiltinVoices:
     @property
     def default(self) -> Voice:
         """The voice of a request that names none."""
-        return self._voices.get(DEFAULT) or next(iter(self))
+        named = self._voices.get(DEFAULT)
+        return named or next((voice for voice in self if voice.is_default), next(iter(self)))
 
 
 def _read_voice(audio: Path) -> Voice:

@@ -50,12 +50,16 @@ def test_a_folder_without_voices_has_the_models_own(tmp_path):
     assert voices.default.audio is None
 
 
-def test_the_default_is_the_one_so_named_else_the_first(tmp_path):
+def test_the_default_is_the_one_so_named_else_the_one_that_says_so_else_the_first(tmp_path):
     write(tmp_path / "adam.flac")
     voices = BuiltinVoices(tmp_path)
     assert voices.default is voices["default"] is voices["adam"]
     assert "default" in voices
     assert [voice.name for voice in voices] == ["adam"]
+    write(tmp_path / "zoe.flac")
+    assert BuiltinVoices(tmp_path).default.name == "adam"
+    (tmp_path / "zoe.json").write_text('{"is_default": true}')
+    assert BuiltinVoices(tmp_path).default.name == "zoe"
     write(tmp_path / "default.flac")
     assert BuiltinVoices(tmp_path).default.name == "default"
 
