@@ -41,7 +41,7 @@ class VoiceCard(BaseModel):
     transcript: str | None = Field(None, description="What the audio says.")
     description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
     is_default: bool = Field(
-        False, description="Whether a request that names no voice gets it, if none is called default."
+        False, description="Whether a request without a voice gets it, if none is called default."
     )
 
 
