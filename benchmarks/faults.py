@@ -2,31 +2,28 @@
 
     python -m benchmarks.faults --out faults.json
 
-The server runs in this process, so that its parts can be made to break from outside: the loop of
-level 0 and the codec raise, give what is no number, run out of memory, or take their thread with
-them, each once and in the middle of three speeches. Whoever is not hit must hear every byte as if
-nothing had been; whoever is must be told. Then a client that stops reading, and more clients than
-there is room for.
+The server runs in this process and makes its sound there, so that its parts can be made to break
+from outside: the loop of level 0 and the codec raise, give what is no number, run out of memory, or
+take their thread with them, each once and in the middle of three speeches. Whoever is not hit must
+hear every byte as if nothing had been; whoever is must be told. Then a server as it is by default,
+whose voice process is killed; a client that stops reading; and more clients than there is room for.
 """
 
 import argparse
 import asyncio
 import json
 import logging
+import multiprocessing
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 import httpx
-import torch
 
 from app.settings import Settings
+from benchmarks.injection import FAULTS, Fault, injected
 from benchmarks.listener import Heard, hear, listening
 from benchmarks.observed import observed_app
 from benchmarks.report import Gate, conclude, machine
@@ -34,114 +31,13 @@ from benchmarks.served import argument_parser, served_here
 from benchmarks.stalled import Stalled
 from benchmarks.texts import texts
 from benchmarks.vitals import settled_vitals
-from models.codec import DecoderStream
-from models.valle import Valle
 
 CLIENTS = 3
 CROWD = 64
 STALL_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 60.0
 MAX_QUEUE = 8
-Call = Callable[..., Any]
-
-
-class WorkerKilled(BaseException):
-    """Nothing that catches an `Exception` catches this: the thread ends."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing that breaks, once.
-
-    Attributes:
-        name: In words.
-        owner: The class whose method breaks.
-        method: Its name.
-        happens: Takes the call's place: the method as it was, and its arguments.
-        level: Of the method's last argument, where only one level breaks.
-        after_calls: How many go well before.
-        hits: How many of the clients may be hit; the others must not notice.
-    """
-
-    name: str
-    owner: type
-    method: str
-    happens: Call
-    level: int | None = None
-    after_calls: int = 0
-    hits: int = 1
-
-
-def no_numbers(original: Call, *args: Any) -> Any:
-    """Let the first row of a result be no numbers."""
-    result = original(*args).clone()
-    result[0] = torch.nan
-    return result
-
-
-def raises(error: BaseException) -> Call:
-    """Return what raises an error in place of a call."""
-
-    def fail(*_: Any) -> Any:
-        raise error
-
-    return fail
-
-
-FAULTS = (
-    Fault("level 0 gives NaN", Valle, "logits", no_numbers, level=0, after_calls=40),
-    Fault(
-        "a prefix finds no memory",
-        Valle,
-        "prefix",
-        raises(torch.OutOfMemoryError("no memory, on purpose")),
-        after_calls=1,
-    ),
-    Fault(
-        "the codec raises",
-        DecoderStream,
-        "push",
-        raises(RuntimeError("broken on purpose")),
-        after_calls=4,
-    ),
-    Fault("the codec gives NaN", DecoderStream, "push", no_numbers, after_calls=4),
-    Fault(
-        "the worker of level 0 is killed",
-        Valle,
-        "logits",
-        raises(WorkerKilled("on purpose")),
-        level=0,
-        after_calls=40,
-        hits=CLIENTS,
-    ),
-    Fault(
-        "the worker of the codec is killed",
-        DecoderStream,
-        "push",
-        raises(WorkerKilled("on purpose")),
-        after_calls=4,
-        hits=CLIENTS,
-    ),
-)
-
-
-@contextmanager
-def injected(fault: Fault) -> Iterator[threading.Event]:
-    """Let it break once; the event tells whether it did."""
-    original, calls, happened = getattr(fault.owner, fault.method), count(), threading.Event()
-
-    def instead(*args: Any, **kwargs: Any) -> Any:
-        meant = fault.level is None or args[-1] == fault.level
-        if meant and not happened.is_set() and next(calls) >= fault.after_calls:
-            happened.set()
-            return fault.happens(original, *args, **kwargs)
-        return original(*args, **kwargs)
-
-    setattr(fault.owner, fault.method, instead)
-    try:
-        yield happened
-    finally:
-        setattr(fault.owner, fault.method, original)
+KILL_AFTER_S = 0.5
 
 
 class Clients:
@@ -192,7 +88,7 @@ async def row_of(fault: Fault, clients: Clients, url: str) -> dict[str, Any]:
     took_s = perf_counter() - began_s
     following = await clients.next()
     idle = (await settled_vitals(url)).idle
-    unhit = seen.count("whole") >= CLIENTS - fault.hits
+    unhit = seen.count("whole") >= CLIENTS - (CLIENTS if fault.hits is None else fault.hits)
     in_time, told = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
     return {
         "fault": fault.name,
@@ -200,6 +96,29 @@ async def row_of(fault: Fault, clients: Clients, url: str) -> dict[str, Any]:
         "next request": following,
         "seconds": took_s,
         "as asked": all([happened.is_set(), unhit, in_time, told, following == "whole", idle]),
+    }
+
+
+async def killed_row(clients: Clients, url: str) -> dict[str, Any]:
+    """Kill the voice process while three speak; tell what they saw."""
+    children = multiprocessing.active_children()
+    began_s = perf_counter()
+    speaking = asyncio.create_task(clients.together())
+    await asyncio.sleep(KILL_AFTER_S)
+    amid = not speaking.done()
+    for child in children:
+        child.kill()
+    seen = await speaking
+    took_s = perf_counter() - began_s
+    following = await clients.next()
+    idle = (await settled_vitals(url)).idle
+    in_time, told = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
+    return {
+        "fault": "the voice process is killed",
+        "clients saw": summed(seen) if amid and children else "IT DID NOT HAPPEN",
+        "next request": following,
+        "seconds": took_s,
+        "as asked": all([amid, children, in_time, told, following == "whole", idle]),
     }
 
 
@@ -252,30 +171,44 @@ def summed(seen: Sequence[str]) -> str:
 
 async def measure(url: str, faults: Sequence[Fault]) -> list[dict[str, Any]]:
     """Return a row a fault; one that leaves the server dead spoils those after it, and is seen."""
-    rows = []
     async with listening(url) as client:
         clients = Clients(client)
         await clients.learn()
-        for fault in faults:
-            rows.append(await row_of(fault, clients, url))
-        rows.append(await stall_row(clients, url))
-        rows.append(await crowd_row(clients, client, url))
-    return rows
+        return [await row_of(fault, clients, url) for fault in faults]
+
+
+async def measure_outside(url: str) -> list[dict[str, Any]]:
+    """Return rows of what comes from without: a signal, a client, a crowd."""
+    async with listening(url) as client:
+        clients = Clients(client)
+        await clients.learn()
+        return [
+            await killed_row(clients, url),
+            await stall_row(clients, url),
+            await crowd_row(clients, client, url),
+        ]
+
+
+def settings(*, voice_process: bool) -> Settings:
+    """Return those of a server that is to be hit."""
+    return Settings(
+        max_queue=MAX_QUEUE,
+        stall_timeout_s=STALL_TIMEOUT_S,
+        request_timeout_s=REQUEST_TIMEOUT_S,
+        voice_process=voice_process,
+    )
 
 
 def main() -> int:
     """Break, print one table and write JSON."""
     parser = argument_parser(__doc__, needs_vitals=True)
-    parser.add_argument("--only", help="faults whose name has this word")
     args: argparse.Namespace = parser.parse_args()
     started = machine()
-    logging.basicConfig(level=logging.CRITICAL)
-    faults = [fault for fault in FAULTS if args.only is None or args.only in fault.name]
-    settings = Settings(
-        max_queue=MAX_QUEUE, stall_timeout_s=STALL_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S
-    )
-    with served_here(observed_app(settings)) as url:
-        rows = asyncio.run(measure(url, faults))
+    logging.basicConfig(level=logging.FATAL + 1)  # they are meant to break
+    with served_here(observed_app(settings(voice_process=False))) as url:
+        rows = asyncio.run(measure(url, FAULTS))
+    with served_here(observed_app(settings(voice_process=True))) as url:
+        rows += asyncio.run(measure_outside(url))
     other = sum(not row["as asked"] for row in rows)
     return conclude(rows, [Gate("faults not borne", other, "0", other == 0)], args.out, started)
 

@@ -17,14 +17,15 @@ _USED = ("tts_slots", {"state": "used"})
 
 @dataclass(frozen=True)
 class Vitals:
-    """What a server held at one moment.
+    """What a server held at one moment, its voice process counted in.
 
     Attributes:
         queued: Jobs that wait.
         running: Jobs that are spoken.
         slots: Rows of the level-0 cache in use; None where the engine does not count them.
         tasks: On the event loop.
-        threads: Of the process.
+        processes: It and its children.
+        threads: Of them all.
         files: Open handles, sockets too.
         rss_bytes: Resident memory.
     """
@@ -33,6 +34,7 @@ class Vitals:
     running: int
     slots: int | None
     tasks: int
+    processes: int
     threads: int
     files: int
     rss_bytes: int
@@ -44,24 +46,25 @@ class Vitals:
 
     def left_since(self, before: Vitals) -> dict[str, int]:
         """Return how many more tasks, threads, files and slots there are than before."""
-        names = ("tasks", "threads", "files", "queued", "running", "slots")
+        names = ("tasks", "processes", "threads", "files", "queued", "running", "slots")
         return {name: (getattr(self, name) or 0) - (getattr(before, name) or 0) for name in names}
 
 
 def take_vitals(engine: SpeechEngine) -> Vitals:
-    """Look at this process; called on its event loop."""
-    status, process = engine.status, psutil.Process()
+    """Look at this process and its children; called on its event loop."""
+    status, own = engine.status, psutil.Process()
     slots = engine.metrics.registry.get_sample_value(*_USED)
-    with process.oneshot():
-        return Vitals(
-            queued=status.queued,
-            running=status.running,
-            slots=None if slots is None else int(slots),
-            tasks=len(asyncio.all_tasks()),
-            threads=process.num_threads(),
-            files=process.num_fds(),
-            rss_bytes=process.memory_info().rss,
-        )
+    processes = [own, *own.children(recursive=True)]
+    return Vitals(
+        queued=status.queued,
+        running=status.running,
+        slots=None if slots is None else int(slots),
+        tasks=len(asyncio.all_tasks()),
+        processes=len(processes),
+        threads=sum(one.num_threads() for one in processes),
+        files=sum(one.num_fds() for one in processes),
+        rss_bytes=sum(one.memory_info().rss for one in processes),
+    )
 
 
 def collect_garbage() -> None:

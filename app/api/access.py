@@ -6,6 +6,7 @@ from time import perf_counter
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.errors import CLIENT_CLOSED
 from app.api.http_metrics import HttpMetrics
 
 log = logging.getLogger(__name__)
@@ -13,7 +14,6 @@ log = logging.getLogger(__name__)
 _LONGEST_PATH = 200
 _SWITCHED = 101  # a WebSocket that was opened
 _BROKEN = 500
-_LEFT = 499  # nginx's word for a client that left before its answer
 
 
 class AccessLog:
@@ -45,7 +45,7 @@ class AccessLog:
 
     def _account(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         connection = HTTPConnection(scope)
-        status = answer.status or _LEFT
+        status = answer.status or CLIENT_CLOSED
         method = scope.get("method", "WS")
         path, milliseconds = scope["path"][:_LONGEST_PATH], round(1000 * seconds, 1)
         who = {

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
 
 from app.api.admission import TooManyRequests
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
@@ -49,6 +50,9 @@ _CODES = {
     413: "body_too_large",
     415: "unsupported_media_type",
 }
+CLIENT_CLOSED = 499
+"""For the access log; nobody reads it. nginx's word for a client that left."""
+
 _SHOWN_CHARS = 100
 
 
@@ -106,6 +110,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(SpeechError, _speech_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _client_left)
 
 
 async def _speech_error(_: Request, error: Exception) -> JSONResponse:
@@ -123,6 +128,12 @@ def speech_error_response(error: SpeechError) -> JSONResponse:
 async def _validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return JSONResponse(ErrorBody(error=validation_error_detail(error.errors())).model_dump(), 422)
+
+
+async def _client_left(_: Request, error: Exception) -> Response:
+    """Answer nobody: it left before its body was read, which is no mistake of ours."""
+    assert isinstance(error, ClientDisconnect)
+    return Response(status_code=CLIENT_CLOSED)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.api.answers import SPEECH_ANSWERS, error_answers
+from app.api.errors import CLIENT_CLOSED
 from app.api.heard import opening, unless_client_leaves, whole, whole_response
 from app.api.model_names import check_model
 from app.api.recent import Failure, RecentSpeeches, SpeechReport, report_json
@@ -21,8 +22,6 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed
 from app.engine.job import SpeechJob
 from app.engine.ticket import SpeechStream
-
-CLIENT_CLOSED = 499  # nobody reads it; nginx's word for a client that left, in the access log
 
 
 def _recent(request: Request) -> RecentSpeeches:

@@ -61,7 +61,7 @@ class SpeechEngine:
             max_queue: Jobs that may wait or be read beside those that find room at once.
             request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
-            slots: Rows of the batch that draws level 0; a job takes one, or two if it is guided.
+            slots: Rows of the batch that draws level 0; a job states how many it takes.
             unload_after_s: After how long without a job the model leaves its device; 0: never.
         """
         self.metrics = EngineMetrics()

@@ -8,18 +8,21 @@ import pytest
 
 from app.settings import Settings
 from benchmarks import cancel, faults, soak
+from benchmarks.injection import FAULTS
 from benchmarks.listener import listening
 from benchmarks.observed import observed_app
 from benchmarks.served import served_here
 from benchmarks.vitals import Vitals, settled_vitals
 
-VITALS = Vitals(queued=0, running=0, slots=None, tasks=3, threads=4, files=5, rss_bytes=6)
+VITALS = Vitals(
+    queued=0, running=0, slots=None, tasks=3, processes=1, threads=4, files=5, rss_bytes=6
+)
 
 
 @pytest.fixture(scope="module")
 def url(toy: Path) -> Iterator[str]:
     settings = Settings(
-        model=str(toy), device="cpu", max_queue=8, stall_timeout_s=2, request_timeout_s=60
+        model=str(toy), device="cpu", max_queue=8, request_timeout_s=60, voice_process=False
     )
     with served_here(observed_app(settings)) as address:
         yield address
@@ -59,7 +62,7 @@ def test_what_is_left_is_counted_and_unknown_slots_are_none():
 
 @pytest.mark.anyio
 async def test_one_row_that_breaks_is_told_and_others_hear_everything(url: str):
-    fault = replace(faults.FAULTS[0], after_calls=10)
+    fault = replace(FAULTS[0], after_calls=10)
     async with listening(url) as client:
         clients = faults.Clients(client)
         await clients.learn()

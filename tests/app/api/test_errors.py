@@ -1,7 +1,9 @@
 """Bad input: what the caller gets, in the one shape, and that nothing is left behind."""
 
 import json
+import logging
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,16 @@ def test_our_own_mistakes_are_a_500_in_the_one_shape(monkeypatch):
         answer = client.get("/ready")
     assert answer.status_code == 500
     assert "division" not in shape(answer)["message"]
+
+
+def test_a_client_that_leaves_amid_its_body_is_no_mistake_of_ours(toy_server, caplog):
+    address = (toy_server.base_url.host, toy_server.base_url.port)
+    head = b"POST /tts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with caplog.at_level(logging.INFO):
+        with socket.create_connection(address) as client:
+            client.sendall(head + b"Content-Length: 99\r\n\r\n{")
+        until(lambda: "POST /tts 499" in caplog.text)
+    assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 def test_every_error_of_the_engine_has_a_status():
