@@ -7,6 +7,7 @@ long (docs/results/5-engine.md). Two processes do not know of each other.
 The process has weights of its own, so that both compute the same bits. It ends when its pipe does.
 """
 
+import atexit
 import multiprocessing
 import pickle
 import signal
@@ -79,6 +80,9 @@ class VoiceProcess:
         )
         self._process.start()
         theirs.close()  # so that the pipe ends with the process
+        # It is deaf to SIGTERM, which may be for all of a service while it still drains; who ends
+        # without `close` would wait for it for ever.
+        atexit.register(self._process.kill)
         self._loaded = self._lost = False
 
     @property
@@ -126,6 +130,7 @@ class VoiceProcess:
 
     def close(self) -> None:
         """End the process."""
+        atexit.unregister(self._process.kill)
         self._pipe.close()
         self._process.kill()  # it keeps nothing that is worth waiting for
         self._process.join()

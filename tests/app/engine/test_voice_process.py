@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -92,3 +94,17 @@ def test_a_model_that_the_process_cannot_load_is_told(tmp_path):
     with pytest.raises(GenerationFailed, match="could not load"):
         process.ready()
     process.close()
+
+
+def test_a_program_that_forgets_to_close_it_ends_all_the_same(toy):
+    program = """
+import sys
+from app.engine.synthesis import Synthesizer
+
+if __name__ == "__main__":
+    synthesizer = Synthesizer.load(
+        sys.argv[1], "cpu", threads=1, max_text_chars=200, voice_process=True
+    )
+    synthesizer.ready_voice()
+"""
+    subprocess.run([sys.executable, "-c", program, str(toy)], check=True, timeout=60)
