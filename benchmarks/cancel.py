@@ -35,7 +35,7 @@ AT_MOST_S = 30.0  # that slots are waited for
 TOGETHER = 8
 POLL_S = 0.002
 SPARE = {"threads": (os.cpu_count() or 1) + 4}
-"""Asyncio's pool grows to that size as it is needed, and stays; a leak would be a thread a client."""
+"""Asyncio's pool grows to that size as it is needed, and stays; a leak is a thread a client."""
 READ_EVERY = 10  # requests, for the slope
 STAY = 2 / 3  # of those over which memory is read
 
