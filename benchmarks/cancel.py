@@ -10,6 +10,7 @@ memory of the server is read: its slope, and what of tasks, threads and files is
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -33,6 +34,8 @@ GROWTH_BYTES = 20_000  # a request
 AT_MOST_S = 30.0  # that slots are waited for
 TOGETHER = 8
 POLL_S = 0.002
+SPARE = {"threads": (os.cpu_count() or 1) + 4}
+"""Asyncio's pool grows to that size as it is needed, and stays; a leak is a thread a client."""
 READ_EVERY = 10  # requests, for the slope
 STAY = 2 / 3  # of those over which memory is read
 
@@ -181,7 +184,10 @@ def gates_of(
     left = after.left_since(before)
     return [
         Gate("slots free, at most, ms", 1000 * most, "< 100", most < FREE_WITHIN_S),
-        *(Gate(f"{name} left", count, "0", count <= 0) for name, count in left.items()),
+        *(
+            Gate(f"{name} left", count, f"<= {SPARE.get(name, 0)}", count <= SPARE.get(name, 0))
+            for name, count in left.items()
+        ),
         Gate("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
     ]
 

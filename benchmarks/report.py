@@ -1,6 +1,7 @@
 """What a measurement says: one table on stdout, gates below it, the same as JSON."""
 
 import json
+import math
 import os
 import platform
 import sys
@@ -77,9 +78,20 @@ def conclude(
         print(f"{gate.what}: {_shown(gate.figure)}, asked {gate.asked}: {verdict}")
     if out is not None:
         report = {**started, "rows": [*rows], "gates": [asdict(gate) for gate in gates]}
-        report |= series or {}
+        report = _without_nan(report | dict(series or {}))
         out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return int(not all(gate.holds for gate in gates))
+
+
+def _without_nan(value: Any) -> Any:
+    """Return null for what is no number, which JSON has no word for."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return value
 
 
 def _shown(value: Any) -> str:

@@ -65,7 +65,8 @@ class BatchRows:
         return taken
 
     def release(self, slots: Sequence[int]) -> None:
-        """Give slots back."""
+        """Give slots back, and let the rows go of takes that still stand in them."""
+        self.leave([take for take in self.takes if not {*slots}.isdisjoint(take.slots)])
         for slot in slots:
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])

@@ -165,3 +165,25 @@ def test_it_may_be_dropped_before_it_ends_paused_or_not(model: Valle) -> None:
     batch.pause(utterance)
     batch.drop(utterance)
     assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())
+
+
+def test_an_admission_that_fails_at_a_later_take_leaves_nothing_behind(
+    model: Valle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = batch_of(model)
+    begin, begun = batch._rows.begin, list[int]()
+
+    def begin_once(takes: list[Take], one: Piece, candidate: int = 0) -> None:
+        begun.append(candidate)
+        if candidate:
+            raise MemoryError
+        begin(takes, one, candidate)
+
+    monkeypatch.setattr(batch._rows, "begin", begin_once)
+    with pytest.raises(MemoryError):
+        batch.admit(piece(best_of=3))
+    monkeypatch.undo()
+    assert (begun, batch.free_rows, batch.step()) == ([0, 1], 30, ())
+    utterance = batch.admit(piece(best_of=2))
+    finish(batch)
+    assert_as_alone(model, utterance)
