@@ -57,6 +57,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         device="cpu",
         request_timeout_s=20,
         max_text_chars=200,
+        keep=CASES + 10,  # so that what is asked about is still known
     )
     with served(create_app(options)) as client:
         yield client
