@@ -10,6 +10,7 @@ every ten seconds.
 
 import argparse
 import asyncio
+import math
 import random
 import sys
 from collections import Counter
@@ -74,10 +75,10 @@ class Diary:
         return [wait_s for at_s, wait_s in self.first_s if from_s <= at_s < to_s]
 
     def growth_bytes(self) -> float:
-        """Return by how much memory grew a request, after the first minute."""
+        """Return by how much memory grew a request after the first minute; NaN if too short."""
         late = [(ended, vitals) for at_s, ended, vitals in self.vitals if at_s >= WARM_S]
         if len(late) < 2:
-            return 0.0
+            return math.nan
         ended, memory = zip(*((ended, vitals.rss_bytes) for ended, vitals in late), strict=True)
         return float(np.polyfit(ended, memory, 1)[0])
 
