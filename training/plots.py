@@ -71,8 +71,8 @@ def _draw_codec(rows: list[dict[str, Any]]) -> Figure:
     figure = Figure(figsize=(5.5 * len(names), 5), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
-        for phase in dict.fromkeys(row["phase"] for row in rows):
-            chosen = [row for row in rows if row["phase"] == phase and name in row]
+        for phase in dict.fromkeys(row.get("phase", "training") for row in rows):
+            chosen = [row for row in rows if row.get("phase", phase) == phase and name in row]
             axes.plot(
                 [row["minutes"] for row in chosen], [row[name] for row in chosen], label=phase
             )
