@@ -30,7 +30,7 @@ async def hear_live(url: str, text: str, **fields: Any) -> Heard:
                 session.transport.abort()  # no goodbye: as when a network breaks
                 raise
     except InvalidStatus as refused:
-        return Heard(refused.response.status_code, sound=refused.response.body or b"")
+        return Heard(refused.response.status_code, sound=bytes(refused.response.body or b""))
     except (OSError, WebSocketException) as error:
         return Heard(0, broke=type(error).__name__)
 

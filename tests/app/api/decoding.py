@@ -15,8 +15,8 @@ def decoded(sound: bytes, rate_hz: int | None = None) -> tuple[NDArray[np.float3
         rate_hz: Of pcm, which does not tell; None for the rest.
     """
     if rate_hz is not None:
-        return np.frombuffer(sound, "<i2").astype(np.float32) / 2**15, rate_hz
-    with av.open(BytesIO(sound)) as file:
+        return np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(2**15), rate_hz
+    with av.open(BytesIO(sound), "r") as file:
         stream = file.streams.audio[0]
         flat = av.AudioResampler("flt", "mono", stream.rate)
         frames = [one for frame in file.decode(stream) for one in flat.resample(frame)]
