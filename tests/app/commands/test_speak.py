@@ -129,10 +129,13 @@ def interrupted_after(parts: int, folder: Path) -> Iterator[None]:
         until(lambda: len(list(folder.glob("*.npz"))) >= parts)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell that starts the tests in the background lets them ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=press)
     thread.start()
     yield
     thread.join()
+    signal.signal(signal.SIGINT, before)
 
 
 def _written(folder: Path) -> dict[str, int]:
