@@ -17,13 +17,13 @@ def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[Spee
         """Read the body strictly: JSON knows numbers from text, so "0.5" is no number.
 
         Raises:
-            HTTPException: It is too large or not said to be JSON.
+            HTTPException: It is not said to be JSON, or larger than `app.api.bodies` lets through.
             RequestValidationError: It is no valid request.
         """
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
-            return kind.model_validate_json(await _bytes(request), strict=True)
+            return kind.model_validate_json(await request.body(), strict=True)
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_url=False)) from error
 
@@ -37,18 +37,3 @@ def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
     schema.pop("$defs", None)
     content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
-
-
-async def _bytes(request: Request) -> bytes:
-    """Read no more than is allowed, whatever the length was said to be.
-
-    Raises:
-        HTTPException: There is more.
-    """
-    limit_bytes = request.app.state.settings.max_body_bytes
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > limit_bytes:
-            raise HTTPException(413, f"the body is larger than {limit_bytes} bytes")
-    return bytes(body)

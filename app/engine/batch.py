@@ -7,7 +7,7 @@ from time import perf_counter
 
 from torch import Tensor
 
-from app.engine.ar import ArBatch, rows_of
+from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
 from app.engine.drawing import Drawing, longest
 from app.engine.errors import SpeechError, broken
@@ -129,11 +129,6 @@ class JobBatch:
             # Few are so long, so the slots of all need not have room for them.
             batch = self._apart[drawing] = ArBatch.alone(model, self._prefixes, piece)
         return batch.admit(piece)
-
-
-def rows_of_plan(plan: Plan) -> int:
-    """Return how many rows a job takes as long as it draws."""
-    return rows_of(Piece((), plan.params, plan.seed, 0, max_frames=0))
 
 
 def _room(config: ModelConfig, frame_rate_hz: float) -> int:

@@ -1,12 +1,11 @@
 """From a request to a plan: every choice made, the text read, and what cannot be spoken refused."""
 
-from dataclasses import replace
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from app.engine.batch import rows_of_plan
+from app.engine.demand import rows_needed
 from app.engine.errors import InvalidRequest
 from app.engine.finer import nar_plan
 from app.engine.job import SpeechJob
@@ -89,7 +88,7 @@ class Planner:
         assert params.seed is not None
         utterances = self._read(job.text, language)
         text_s = perf_counter() - started_s
-        plan = Plan(
+        return Plan(
             job,
             params,
             params.seed,
@@ -97,11 +96,11 @@ class Planner:
             language,
             utterances,
             text_s,
+            rows=rows_needed(params),
             prompt=self._prompt(voice),
             nar=nar_plan(config, params),
             decoder=self._decoder,
         )
-        return replace(plan, rows=rows_of_plan(plan))
 
     def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
         """Refuse knobs that the loaded model cannot honour.
