@@ -25,7 +25,6 @@ from tqdm import tqdm
 from app.settings import BUILTIN_MODEL
 from benchmarks.clock import MARKS, Clock, Marks
 from benchmarks.llama import as_llama, transformers_generate
-from models.cache import KVCache
 from models.checkpoints import load_lm
 from models.quantized import quantize_linears
 from models.valle import Valle
@@ -59,7 +58,7 @@ def ours(
 ) -> tuple[Tensor, Marks]:
     """Decode ``[B, S, D]`` prefixes with the cache: a prefill each, then steps; ``[B, frames]``."""
     slots = range(len(prefixes))
-    cache = KVCache(model.config, slots=len(slots), max_length=capacity)
+    cache = model.new_cache(len(slots), capacity)
     sampler, clock = sampler_for(model, len(slots), frames, greedy=greedy), Clock()
     codes = torch.empty(len(slots), frames, dtype=torch.int64)
     positions = torch.arange(PREFIX + frames)
@@ -93,7 +92,7 @@ def uncached(model: Valle, prefixes: Tensor, frames: int, *, greedy: bool) -> tu
 @torch.inference_mode()
 def step_us(model: Valle, *, length: int, capacity: int, steps: int = 50) -> float:
     """Return microseconds a step of the stack and head, around ``length`` cached positions."""
-    cache = KVCache(model.config, slots=1, max_length=capacity)
+    cache = model.new_cache(1, capacity)
     x = torch.randn(length, model.config.width) * 0.3
     positions = torch.arange(length + steps)
     model.transformer.extend(x, positions[:length], cache, 0, positions[:length])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.cache import KVCache
 from models.graphs import Recorder
 from models.transfers import Readback
 from models.valle import Valle
@@ -48,9 +47,7 @@ class Decoding:
         self._model, self._device = model, model.separator.device
         self._slots, self._recorder = range(streams), Recorder(self._device)
         self._way = way
-        self._cache = KVCache(
-            model.config, streams, capacity, dtype=model.separator.dtype, device=self._device
-        )
+        self._cache = model.new_cache(streams, capacity)
         if way.graphs:
             model.transformer.record(self._cache, compiler=way.compiler)
 

@@ -62,7 +62,7 @@ def cache_differences(model: Valle) -> Iterator[tuple[str, float]]:
     ids = [phonemes(count) for count in PHONEMES]
     codes = torch.stack([some_codes(model, STEPS, seed) for seed in range(len(ids))])
     expected = [uncached(model, *pair) for pair in zip(ids, codes, strict=True)]
-    cache = KVCache(model.config, slots=len(ids), max_length=512)
+    cache = model.new_cache(len(ids), 512)
     slots = list(range(len(ids)))
     found = [torch.cat([model.logits(prefill(model, i, cache, s), 0) for s, i in enumerate(ids)])]
     found += [step(model, codes, frame, cache, slots) for frame in range(STEPS)]
@@ -86,7 +86,7 @@ def cache_differences(model: Valle) -> Iterator[tuple[str, float]]:
 
 def greedy_agrees(model: Valle) -> bool:
     """Tell whether the cached loop and the uncached pass choose the same 300 greedy codes."""
-    ids, cache = phonemes(30), KVCache(model.config, slots=1, max_length=512)
+    ids, cache = phonemes(30), model.new_cache(1, 512)
     logits, drawn = model.logits(prefill(model, ids, cache, 0), 0), []
     for frame in range(STEPS):
         drawn.append(logits[:, :-1].argmax(-1))

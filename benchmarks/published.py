@@ -21,7 +21,6 @@ from time import perf_counter
 import torch
 from tqdm import tqdm
 
-from models.cache import KVCache
 from models.config import ModelConfig
 from models.valle import Valle
 from samplers.chain import ArSampler
@@ -79,7 +78,7 @@ def median_s(run: Callable[[], object], rounds: int) -> float:
 def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
     """Return how many codes the AR draws a second with so many positions cached."""
     config = model.config
-    cache = KVCache(config, slots=1, max_length=cached + codes)
+    cache = model.new_cache(1, cached + codes)
     # the stop is banned, so that every round draws as many
     params = SamplingParams(ban_tokens=(config.stop_token,))
     hidden = torch.randn(1, config.width)
@@ -111,7 +110,7 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
     prompt = torch.randint(config.codes, (PROMPT_FRAMES, config.levels))
     codes = torch.randint(config.codes, (frames, config.levels))
     prefix, null = model.prefix(ids, 0, prompt=prompt), model.null_prefix(0)
-    cache = KVCache(config, slots=1, max_length=len(prefix))
+    cache = model.new_cache(1, len(prefix))
 
     def read() -> None:
         cache.rewind(0, 0)

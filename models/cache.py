@@ -5,8 +5,11 @@ by absolute position, so what remains stays valid, and the stale tail is overwri
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.config import ModelConfig
@@ -50,6 +53,30 @@ class KVCache:
         """Memory of all keys and values, used or not."""
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
+    @cached_property
+    def bits(self) -> list[tuple[NDArray[np.uint16], NDArray[np.uint16]]]:
+        """The bits of each layer's keys and values, in the same memory.
+
+        Raises:
+            ValueError: They are not bfloat16 on a CPU.
+        """
+        if self.keys[0].dtype != torch.bfloat16 or not self.keys[0].is_cpu:
+            raise ValueError("integers need a cache of bfloat16 on a CPU: see Valle.new_cache")
+        return [
+            (keys.view(torch.uint16).numpy(), values.view(torch.uint16).numpy())
+            for keys, values in self._layers()
+        ]
+
+    def check_room(self, slot: int, count: int) -> None:
+        """Hold a slot to its room.
+
+        Raises:
+            ValueError: There is none for ``count`` more positions.
+        """
+        end = self.lengths[slot] + count
+        if end > self.max_length:
+            raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
+
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put new rows after the slot's length and return all rows up to and with them.
 
@@ -66,10 +93,9 @@ class KVCache:
         Raises:
             ValueError: The slot is full.
         """
+        self.check_room(slot, keys.shape[1])
         start = self.lengths[slot]
         end = start + keys.shape[1]
-        if end > self.max_length:
-            raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
         cached_keys, cached_values = self.keys[layer][slot], self.values[layer][slot]
         cached_keys[:, start:end] = keys
         cached_values[:, start:end] = values
@@ -85,8 +111,7 @@ class KVCache:
             ValueError: A slot is full; none has grown.
         """
         for slot in slots:
-            if self.lengths[slot] == self.max_length:
-                raise ValueError(f"slot {slot} holds {self.max_length} positions, 1 more asked for")
+            self.check_room(slot, 1)
         _, heads, room, _ = self.keys[0].shape
         places = [
             (slot * heads + head) * room + self.lengths[slot]

@@ -101,26 +101,22 @@ class PrefixCache:
         """
         if prefix.shared:
             part = prefix[: prefix.shared]
-            read = (
-                self._read(part, level, cache) if key is None else self._of(key, part, level, cache)
-            )
-            cache.load(slot, read)
+            cache.load(slot, self._read(part, level) if key is None else self._of(key, part, level))
         return prefix[prefix.shared :]
 
-    def _of(self, key: Hashable, part: Prefix, level: int, like: KVCache) -> KVCache:
+    def _of(self, key: Hashable, part: Prefix, level: int) -> KVCache:
         # The prompt may be left out for one request: then less is shared under the same key.
         place = (key, level, len(part))
         if place not in self._kept:
-            self._kept[place] = self._read(part, level, like)
+            self._kept[place] = self._read(part, level)
             self.bytes += self._kept[place].bytes
         self._kept.move_to_end(place)
         kept = self._kept[place]
         self._evict()
         return kept
 
-    def _read(self, part: Prefix, level: int, like: KVCache) -> KVCache:
-        dtype, device = like.keys[0].dtype, like.keys[0].device
-        cache = KVCache(self._model.config, 1, len(part), dtype=dtype, device=device)
+    def _read(self, part: Prefix, level: int) -> KVCache:
+        cache = self._model.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)
         self.misses += 1

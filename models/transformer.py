@@ -22,6 +22,7 @@ from models.block import Block, RmsNorm
 from models.cache import KVCache
 from models.config import ModelConfig
 from models.fixed_step import FixedStep, storable
+from models.int8_stack import Int8Stack
 from models.padding import pad_rows
 from models.step_graphs import StepGraphs
 from samplers.entropix import AttentionStatistics
@@ -43,6 +44,7 @@ class Transformer(nn.Module):
         self.blocks = cast("Sequence[Block]", blocks)
         self.norm = RmsNorm(config.width, config.norm_eps)
         self._graphs: StepGraphs | None = None
+        self._integers: Int8Stack | None = None
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
@@ -88,6 +90,15 @@ class Transformer(nn.Module):
         """
         step = FixedStep(self.blocks, self.norm, self.turns, cache, compiler=compiler)
         self._graphs = StepGraphs(step, cache)
+
+    def use_integers(self) -> None:
+        """Run all passes with a cache in integers, from now on; the layers are `Int8Linear`."""
+        self._integers = Int8Stack(self.blocks, self.norm, self.turns)
+
+    @property
+    def in_integers(self) -> bool:
+        """Whether `use_integers` was called."""
+        return self._integers is not None
 
     def extend(
         self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None = None
@@ -174,6 +185,8 @@ class Transformer(nn.Module):
         if ranks is not None and len(x) > 1:
             seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
+        if self._integers is not None:
+            return self._integers.extend(x, positions, cache, slot, mask)
         turns, queries = self.turns[positions], x
         recorded = self._graphs is not None and self._graphs.cache is cache
         for number, block in enumerate(self.blocks):
@@ -191,6 +204,8 @@ class Transformer(nn.Module):
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
+        if self._integers is not None:
+            return self._integers.step(x, positions, cache, slots)
         graphs = self._graphs
         if graphs is not None and graphs.cache is cache:
             stepped = graphs.step(x, positions, slots)

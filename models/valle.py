@@ -19,6 +19,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.padding import pad_rows
 from models.transformer import Transformer
@@ -81,6 +82,22 @@ class Valle(nn.Module):
             self.masked_head = nn.Linear(width, codes)
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
+
+    def new_cache(self, slots: int, max_length: int) -> KVCache:
+        """Return an empty cache as the stack's passes need it: where, and in what numbers.
+
+        Args:
+            slots: How many sequences.
+            max_length: Positions that each has room for.
+        """
+        in_integers = self.transformer.in_integers
+        return KVCache(
+            self.config,
+            slots,
+            max_length,
+            dtype=torch.bfloat16 if in_integers else self.separator.dtype,
+            device=self.separator.device,
+        )
 
     def prefix(
         self,

@@ -76,13 +76,8 @@ class CachedLevels(FinerLevels):
 
     def _make_cache(self) -> KVCache:
         prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
-        return KVCache(
-            self._model.config,
-            len(prefixes),
-            max(map(len, prefixes)) + self._piece.max_frames,
-            dtype=self._model.separator.dtype,
-            device=self._model.separator.device,
-        )
+        room = max(map(len, prefixes)) + self._piece.max_frames
+        return self._model.new_cache(len(prefixes), room)
 
     @torch.inference_mode()
     def _read_prefixes(self, prefixes: PrefixCache) -> None:

@@ -7,7 +7,6 @@ import torch
 
 from app.engine.piece import Piece
 from app.engine.take import Take
-from models.cache import KVCache
 from models.graphs import Recorder
 from models.valle import Valle
 from samplers.chain import ArSampler
@@ -37,7 +36,7 @@ class BatchRows:
         """
         config, device = model.config, model.separator.device
         vocab_size = config.codes + 1
-        self.cache = KVCache(config, slots, max_length, dtype=model.separator.dtype, device=device)
+        self.cache = model.new_cache(slots, max_length)
         self.sampler: ArSampler
         if recorded and device.type == "cuda":
             model.transformer.record(self.cache)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from models.cache import KVCache
 from models.config import ModelConfig
 from models.padding import LEAST_ROWS, pad_rows
 from models.quantized import quantize_linears
@@ -30,7 +29,7 @@ def logits_of(model: Valle, rows: list[int]) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
     held = [torch.randn(5 + 3 * row, CONFIG.width, generator=generator) for row in range(ROWS)]
     fed = torch.randn(3, ROWS, CONFIG.width, generator=generator)
-    cache = KVCache(CONFIG, slots=ROWS, max_length=50)
+    cache = model.new_cache(ROWS, 50)
     for row in rows:
         counted = torch.arange(len(held[row]))
         model.transformer.extend(held[row], counted, cache, row, counted)

@@ -35,6 +35,9 @@ class Scripted:
         self.transformer = SimpleNamespace(extend=self._extend, step=self._step)
         self._script, self._fed = script, dict[int, list[int]]()
 
+    def new_cache(self, slots: int, max_length: int) -> KVCache:
+        return KVCache(self.config, slots, max_length)
+
     def prefix(self, ids: Sequence[int], level: int, **_: Any) -> Prefix:
         numbers = torch.arange(PREFIX)
         return Prefix(torch.zeros(PREFIX, 1), numbers, numbers)
