@@ -55,9 +55,9 @@ class Int8Linear(nn.Module):
         rows = x.reshape(-1, x.shape[-1]).contiguous().numpy()
         integers, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
         self.round(rows, integers, scales)
-        y = np.empty((len(rows), len(self.scales)), np.float32)
-        kernels.rescale(self.multiply(integers), scales, self.scales, self.bias, y)
-        return torch.from_numpy(y).view(*x.shape[:-1], -1)
+        y = x.new_empty(len(rows), len(self.scales))
+        kernels.rescale(self.multiply(integers), scales, self.scales, self.bias, y.numpy())
+        return y.view(*x.shape[:-1], -1)
 
     def round(self, rows: Floats, integers: Int8s, scales: Floats) -> None:
         """Round what goes in, behind the norm if there is one.

@@ -62,7 +62,7 @@ class Int8Stack:
             self._leave(number, rows)
         for slot in slots:
             cache.advance(slot, 1)
-        return self._norm(torch.from_numpy(rows.x)), torch.from_numpy(rows.queries)
+        return self._norm(rows.hidden), rows.asked
 
     def extend(
         self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, mask: Tensor | None
@@ -86,7 +86,6 @@ class Int8Stack:
         cache.check_room(slot, count)
         starts, end = range(start, start + count), start + count
         rows = _Rows(x, positions, [slot] * count, starts, self._heads)
-        queries = torch.from_numpy(rows.queries)
         bias = None
         if mask is not None:
             group = self._heads // cache.keys[0].shape[1]
@@ -94,7 +93,7 @@ class Int8Stack:
         for number, (_, out, _, _) in enumerate(self._layers):
             self._enter(number, rows, *cache.bits[number])
             attended = _attend(
-                queries,
+                rows.asked,
                 cache.keys[number][slot, :, :end].float(),
                 cache.values[number][slot, :, :end].float(),
                 bias,
@@ -102,7 +101,7 @@ class Int8Stack:
             out.round(attended.numpy(), rows.integers, rows.scales)
             self._leave(number, rows)
         cache.advance(slot, count)
-        return self._norm(torch.from_numpy(rows.x)), queries
+        return self._norm(rows.hidden), rows.asked
 
     def _enter(self, number: int, rows: "_Rows", keys: Bfloat16s, values: Bfloat16s) -> None:
         """Fill the rows' queries, and their places in a layer's keys and values."""
@@ -136,12 +135,17 @@ class Int8Stack:
 class _Rows:
     """The rows of one pass.
 
+    What torch sums over lies in its own memory: where numpy's begins is left to chance, and torch
+    may sum in another order there.
+
     Attributes:
-        x: ``[R, D]``, what goes from layer to layer.
+        hidden: ``[R, D]``, what goes from layer to layer.
+        asked: ``[R, heads, head_dim]``, the queries of the layer.
+        x: ``hidden`` as an array.
+        queries: ``asked`` as an array.
         positions: ``[R]``.
         slots: ``[R]``, the slot of each.
         starts: ``[R]``, where in its slot.
-        queries: ``[R, heads, head_dim]`` of the layer.
         integers: ``[R, D]``, what goes into the next product.
         scales: ``[R]`` of these.
     """
@@ -155,11 +159,13 @@ class _Rows:
         heads: int,
     ) -> None:
         count, width = x.shape
-        self.x: Floats = x.numpy().copy()
+        self.hidden = x.clone(memory_format=torch.contiguous_format)
+        self.asked = x.new_empty(count, heads, width // heads)
+        self.x: Floats = self.hidden.numpy()
+        self.queries: Floats = self.asked.numpy()
         self.positions: Int64s = positions.numpy()
         self.slots: Int64s = np.array(slots, np.int64)
         self.starts: Int64s = np.array(starts, np.int64)
-        self.queries: Floats = np.empty((count, heads, width // heads), np.float32)
         self.integers: Int8s = np.empty((count, width), np.int8)
         self.scales: Floats = np.empty(count, np.float32)
 

@@ -5,7 +5,9 @@ which cost more than the sums; numba compiles each of these functions into one l
 the interpreter's lock.
 
 A row is computed alone and in an order that depends on its own shape, so its bits are the same
-among any others. Scales and rounding are those of `models.int8_linear`. Arrays are C-contiguous
+among any others. Sums stand in loops that write nothing: a loop that reads one array and writes
+another is compiled twice, for arrays that may overlap too, and which runs is seen by where they
+lie. Scales and rounding are those of `models.int8_linear`. Arrays are C-contiguous
 numpy, which shares its memory with torch. A row that has a NaN stays NaN in the float arrays.
 """
 
@@ -104,6 +106,7 @@ def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floa
         squares = _f32(0.0)
         for d in range(len(row)):
             squares += x[r, d] * x[r, d]
+        for d in range(len(row)):
             row[d] = x[r, d] * gain[d]
         scales[r] = _quantize_row(row, integers[r]) / math.sqrt(squares + _f32(eps))
 
@@ -314,6 +317,7 @@ def _weigh(query: Floats, keys: Bfloat16s, root: np.float32, weights: Floats) ->
         top = max(top, weights[t])
     for t in range(count):
         weights[t] = _exp((weights[t] - top) * root)
+    for t in range(count):
         total += weights[t]
     for t in range(count):
         weights[t] /= total

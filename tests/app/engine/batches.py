@@ -10,7 +10,7 @@ from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
 from models.prefix_cache import PrefixCache
-from models.valle import Valle
+from models.valle import Prefix, Valle
 from samplers.guidance import guide
 
 ROOM = 250
@@ -52,15 +52,15 @@ def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True)
 
 
 def logits_after(model: Valle, piece: Piece, codes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The model's logits ``(T + 1, V)`` before every code and behind the last, with no cache.
+    """The model's logits ``(T + 1, V)`` before every code and behind the last.
 
-    Its own, and the same guided as the piece asks.
+    Its own, and the same guided as the piece asks. Of floats with no cache; integers round what
+    they keep, so they read a slot of its own.
     """
     given = torch.tensor(codes, dtype=torch.int64)
+    read = _step_by_step if model.transformer.in_integers else Valle.ar_logits
     with torch.inference_mode():
-        own, *null = [
-            model.ar_logits(prefix, given[:, None]) for prefix in piece.ar_prefixes(model)
-        ]
+        own, *null = [read(model, prefix, given[:, None]) for prefix in piece.ar_prefixes(model)]
         if not null:
             return own, own
         knobs = [
@@ -68,6 +68,17 @@ def logits_after(model: Valle, piece: Piece, codes: Sequence[int]) -> tuple[Tens
             for knob in (piece.params.cfg_strength, piece.params.cfg_rescale)
         ]
         return own, guide(own[:, None], null[0][:, None], *knobs)[:, 0]
+
+
+def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
+    cache = model.new_cache(1, len(prefix) + len(codes))
+    rest = PrefixCache(model).begin(prefix, 0, cache, 0, None)
+    ranks = model.ranks(0, rest.blocks)
+    hidden = [model.transformer.extend(rest.embeddings, rest.positions, cache, 0, ranks)[-1:]]
+    for frame, embedding in enumerate(model.embed_response(codes, 0)):
+        position = torch.tensor([prefix.response_start + frame])
+        hidden.append(model.transformer.step(embedding[None], position, cache, [0]))
+    return model.logits(torch.cat(hidden), 0)
 
 
 def logprobs_of(logits: Tensor, tokens: Sequence[int]) -> Tensor:
