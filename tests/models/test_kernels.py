@@ -1,7 +1,6 @@
 """Kernels: each equals its formula in float64, row by row."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -167,41 +166,3 @@ def test_a_row_attends_alike_alone_and_among_others() -> None:
         alone = attend(slice(row, row + 1))
         assert np.array_equal(alone[0][0], together[0][row])
         assert alone[1][0] == together[1][row]
-
-
-def test_where_arrays_lie_changes_no_bit() -> None:
-    # Loops are compiled for arrays that may overlap and for those that cannot.
-    x, gain, columns = floats(3, 64), floats(64), floats(128)
-    product, keys, values = products(3, 128), bits(floats(3, 2, 20, 16)), bits(floats(3, 2, 20, 16))
-    slots, counts, scales = np.arange(3), np.array([20, 7, 13]), floats(3)
-
-    def run() -> bytes:
-        memory = np.empty(1 << 16, np.uint8)
-        place = int(RNG.integers(1 << 12)) * 4
-
-        def moved(array: NDArray[Any]) -> NDArray[Any]:
-            nonlocal place
-            place += int(RNG.integers(3)) * 4
-            view = memory[place : place + array.nbytes].view(array.dtype).reshape(array.shape)
-            view[...] = array
-            place += (array.nbytes + 3) // 4 * 4
-            return view
-
-        integers = moved(np.zeros((3, 64), np.int8))
-        found, y, sums = moved(np.zeros(3, np.float32)), moved(np.zeros_like(x)), moved(x)
-        told = []
-        kernels.normalize(moved(x), moved(gain), 1e-4, integers, found)
-        told += [integers.tobytes(), found.tobytes()]
-        kernels.gate(moved(product), moved(scales), moved(columns), False, integers, found)
-        told += [integers.tobytes(), found.tobytes()]
-        kernels.attend(
-            moved(x.reshape(3, 4, 16)), moved(keys), moved(values), slots, counts, integers, found
-        )
-        told += [integers.tobytes(), found.tobytes()]
-        narrow = np.ascontiguousarray(product[:, :64])
-        kernels.rescale(moved(narrow), moved(scales), moved(columns[:64]), moved(gain), y)
-        kernels.add(sums, moved(narrow), moved(scales), moved(columns[:64]))
-        return b"".join([*told, y.tobytes(), sums.tobytes()])
-
-    expected = run()
-    assert all(run() == expected for _ in range(500))
