@@ -75,12 +75,10 @@ def _nearest_to_mean(scores: Tensor, codebook: Tensor) -> Tensor:
     knows nothing the one nearest the codebook's middle. Minimum Bayes risk, squared loss (Bishop
     2006, section 1.5.5).
     """
-    empty = scores.amax(-1) == -torch.inf
     mean = scores.softmax(-1) @ codebook
-    distance = codebook.pow(2).sum(-1) - 2 * mean @ codebook.T
-    # A masked code must not be chosen for lying near the mean.
-    distance = distance.masked_fill(scores == -torch.inf, torch.inf)
-    return torch.where(empty, greedy(scores), greedy(-distance))
+    distance = torch.addmm(codebook.square().sum(-1), mean, codebook.T, alpha=-2)
+    # A masked code must not be chosen for lying near the mean; of a row of them the first is.
+    return distance.masked_fill_(scores == -torch.inf, torch.inf).argmin(-1)
 
 
 def _truncate(scores: Tensor, params: SamplingParams) -> Tensor:
