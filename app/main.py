@@ -14,6 +14,7 @@ from app.api import errors
 from app.api.access import AccessLog
 from app.api.admission import Admission
 from app.api.bodies import BodyLimits
+from app.api.document import Service
 from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
@@ -100,7 +101,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
 
-    app = FastAPI(
+    app = Service(
         title="valle-serve",
         version=version("valle-serve"),
         description="Speech from text, with every knob of the sampler in the request.",
