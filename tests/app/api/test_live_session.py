@@ -14,7 +14,7 @@ from tests.app.api.live_client import LiveClient, live, serving
 from tests.app.serving import until
 from tests.fakes import FakeSpeaking, fake_engine
 
-TEXT = 'Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
+TEXT = '1. Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
 KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 
 
