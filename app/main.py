@@ -53,11 +53,16 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
         presets=presets,
-        uploads=VoiceStore(Path(settings.voices), max_voices=settings.max_voices),
+        uploads=voice_store(settings),
         cache=settings.cache,
         offline=settings.offline,
         voice_process=settings.voice_process,
     )
+
+
+def voice_store(settings: Settings) -> VoiceStore:
+    """Return where uploaded voices lie."""
+    return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
 def create_engine(settings: Settings) -> SpeechEngine:
@@ -111,6 +116,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.settings = settings
     app.state.live_sessions = LiveSessions(settings.max_sessions)
     app.state.uploads = UploadPlaces()
+    app.state.voice_store = voice_store(settings)
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)
     guard(app, settings, keyring)
