@@ -14,6 +14,7 @@ from app.api import errors
 from app.api.access import AccessLog
 from app.api.admission import Admission
 from app.api.bodies import BodyLimits
+from app.api.document import Service
 from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
@@ -52,11 +53,16 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
         presets=presets,
-        uploads=VoiceStore(Path(settings.voices), max_voices=settings.max_voices),
+        uploads=voice_store(settings),
         cache=settings.cache,
         offline=settings.offline,
         voice_process=settings.voice_process,
     )
+
+
+def voice_store(settings: Settings) -> VoiceStore:
+    """Return where uploaded voices lie."""
+    return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
 def create_engine(settings: Settings) -> SpeechEngine:
@@ -100,7 +106,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
 
-    app = FastAPI(
+    app = Service(
         title="valle-serve",
         version=version("valle-serve"),
         description="Speech from text, with every knob of the sampler in the request.",
@@ -110,6 +116,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.settings = settings
     app.state.live_sessions = LiveSessions(settings.max_sessions)
     app.state.uploads = UploadPlaces()
+    app.state.voice_store = voice_store(settings)
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)
     guard(app, settings, keyring)

@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.admission import Admission
+from app.connections import bounded
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,18 @@ def serve(app: FastAPI, settings: Settings) -> None:
         app: As `create_app` makes it.
         settings: Where to listen, and how long to wait at the end.
     """
-    config = uvicorn.Config(
+    if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
+        log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
+    admission: Admission = app.state.admission
+    with suppress(KeyboardInterrupt):  # uvicorn has ended by then and raises its signals again
+        DrainingServer(
+            server_config(app, settings), lambda: admission.close(settings.drain_timeout_s)
+        ).run()
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn serves an application, as the settings say."""
+    return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -41,14 +53,10 @@ def serve(app: FastAPI, settings: Settings) -> None:
         log_level="info" if settings.log_level == "debug" else settings.log_level,
         access_log=False,
         server_header=False,
+        http=bounded(settings.header_timeout_s, settings.max_connections),
         ws_max_size=settings.max_body_bytes,
         timeout_graceful_shutdown=_CUT_AFTER_S,
     )
-    if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
-        log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
-    admission: Admission = app.state.admission
-    with suppress(KeyboardInterrupt):  # uvicorn has ended by then and raises its signals again
-        DrainingServer(config, lambda: admission.close(settings.drain_timeout_s)).run()
 
 
 class DrainingServer(uvicorn.Server):

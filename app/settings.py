@@ -83,6 +83,19 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds a client may take to send a request body.",
     )
+    header_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds a client may take to send the head of a request, from its first byte"
+        " or the connection's beginning.",
+    )
+    max_connections: int = Field(
+        512,
+        ge=1,
+        description="Connections that may be open, WebSockets and idle ones too; one more is"
+        " refused.",
+    )
     voice_process: bool = Field(
         True,
         description="A process of its own makes the sound, on a CPU: two threads would slow each"

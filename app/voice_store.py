@@ -72,6 +72,10 @@ class VoiceStore:
         owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
         return [EVERYBODY, *owners] if "everybody" in names else owners
 
+    def count(self) -> int:
+        """Return how many voices there are, of all owners."""
+        return sum(1 for _ in self._folder.glob("*/*.json"))
+
     def of(self, owner: str) -> list[Voice]:
         """Return an owner's voices, by name."""
         names = sorted(path.stem for path in self._folder_of(owner).glob("*.json"))

@@ -45,6 +45,14 @@ class VoiceCard(BaseModel):
     )
 
 
+class BuiltinCard(VoiceCard):
+    """What the JSON file of a voice says that ships with a model."""
+
+    speech_lufs: float | None = Field(
+        None, description="How loud the model speaks as it; `python -m scripts.measure_voices`."
+    )
+
+
 class Voice(VoiceCard):
     """Somebody to imitate.
 
@@ -57,6 +65,7 @@ class Voice(VoiceCard):
         recording: The same file as it was when a job began: an upload may be deleted meanwhile.
         created_at: When it was uploaded, in seconds since 1970.
         audio_s: How long it is, where that is known.
+        speech_lufs: How loud the model speaks as it, where that was measured.
     """
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -66,6 +75,7 @@ class Voice(VoiceCard):
     recording: bytes | None = Field(None, repr=False)
     created_at: int = 0
     audio_s: float | None = None
+    speech_lufs: float | None = None
 
     @property
     def key(self) -> str:
@@ -118,7 +128,8 @@ class BuiltinVoices:
 def _read_voice(audio: Path) -> Voice:
     card = audio.with_suffix(".json")
     try:
-        fields = VoiceCard.model_validate_json(card.read_bytes()) if card.exists() else VoiceCard()
+        said = card.read_bytes() if card.exists() else b"{}"
+        fields = BuiltinCard.model_validate_json(said)
         return Voice(name=audio.stem, audio=audio, **fields.model_dump())
     except ValidationError as error:
         first = error.errors()[0]

@@ -3,6 +3,7 @@
     python -m training.voices
 
 `weights/voices/` then holds one FLAC and one JSON file a voice. What they say is in no corpus.
+How loud the model speaks as them, `python -m scripts.measure_voices` adds.
 """
 
 import json

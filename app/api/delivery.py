@@ -21,19 +21,28 @@ class Delivery:
     For one thread at a time; it takes milliseconds, so not the event loop's.
     """
 
-    def __init__(self, sample_rate_hz: int, *, speed: float, loudness_lufs: float | None) -> None:
+    def __init__(
+        self,
+        sample_rate_hz: int,
+        *,
+        speed: float,
+        loudness_lufs: float | None,
+        likely_lufs: float | None = None,
+    ) -> None:
         """Begin before the first sample.
 
         Args:
             sample_rate_hz: Samples in a second.
             speed: 1 is as it was spoken.
             loudness_lufs: None is as it was spoken.
+            likely_lufs: How loud it will likely be spoken; None where nobody knows.
         """
         self._stages: list[_Stage] = []
         if speed != 1:
             self._stages.append(Tempo(speed, sample_rate_hz))
         if loudness_lufs is not None:
-            self._stages += [Leveller(loudness_lufs, sample_rate_hz), Limiter(sample_rate_hz)]
+            leveller = Leveller(loudness_lufs, sample_rate_hz, likely_lufs)
+            self._stages += [leveller, Limiter(sample_rate_hz)]
 
     @property
     def plain(self) -> bool:

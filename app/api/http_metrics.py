@@ -21,6 +21,7 @@ class HttpMetrics:
         seconds: How long requests took to the last byte, by ``route``; WebSockets are left out.
         sessions: WebSocket sessions that are open.
         working: Pieces of work that were let in and are not over.
+        voices: Voices that were uploaded, of all owners; set by whoever reads them.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,9 @@ class HttpMetrics:
         )
         self.sessions = Gauge("tts_live_sessions", "Open WebSocket sessions.", registry=registry)
         self.working = Gauge("tts_http_working", "Work that is not over.", registry=registry)
+        self.voices = Gauge(
+            "tts_uploaded_voices", "Uploaded voices, of all owners.", registry=registry
+        )
         build = Info("tts_build", "What runs here.", registry=registry)
         build.info({"version": version("valle-serve"), "python": platform.python_version()})
         ProcessCollector(registry=registry)

@@ -27,6 +27,8 @@ from app.api.schemas import Usage
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
+from app.engine.speaking import Plan
+from app.engine.voices import Voices
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class LiveResponse:
         recent: RecentSpeeches,
         *,
         sample_rate_hz: int,
+        voices: Voices,
     ) -> None:
         """Begin; `close` must be called.
 
@@ -56,18 +59,16 @@ class LiveResponse:
             speech: The speech of ``job``.
             recent: Where what becomes of it is kept.
             sample_rate_hz: Of its sound.
+            voices: Those of the model.
         """
-        manner = Manner.of(job, "pcm")
-        self._delivery = Delivery(
-            sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
-        )
-        self._rate_hz = sample_rate_hz
+        self._rate_hz, self._voices = sample_rate_hz, voices
+        self._delivery: Delivery | None = None  # until it is known who speaks
         self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
         self._sequence = self._utterances = self._audio_bytes = 0
         self._audio_s = 0.0
         self._text_at_s: float | None = None
         self._first_audio_s: float | None = None
-        self._started = self.ending = False
+        self.ending = False
         self.speaking = asyncio.create_task(self._speak())
 
     @property
@@ -132,7 +133,8 @@ class LiveResponse:
         try:
             async for chunk in self._speech:
                 await self._send(chunk)
-            await self._send_sound(self._delivery.close)
+            if self._delivery is not None:
+                await self._send_sound(self._delivery, self._delivery.close)
         except SpeechError as error:
             broken = error
         except ClientGone:
@@ -149,8 +151,9 @@ class LiveResponse:
             ClientGone: It cannot be sent.
         """
         plan = self._speech.plan
-        if not self._started and plan is not None:
-            self._started = True
+        assert plan is not None  # there is sound
+        if self._delivery is None:
+            self._delivery = self._shaped(plan)
             started = ResponseStarted(
                 response_id=self.id,
                 seed=plan.seed,
@@ -159,17 +162,26 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
-        await self._send_sound(partial(self._delivery.push, chunk.samples))
+        await self._send_sound(self._delivery, partial(self._delivery.push, chunk.samples))
         if chunk.result is not None and self._job.trace:
             await self._send_traces(chunk.result)
 
-    async def _send_sound(self, shape: Callable[[], Samples]) -> None:
+    def _shaped(self, plan: Plan) -> Delivery:
+        manner = Manner.of(self._job, "pcm")
+        return Delivery(
+            self._rate_hz,
+            speed=manner.speed,
+            loudness_lufs=manner.loudness_lufs,
+            likely_lufs=self._voices.likely_lufs(plan.voice),
+        )
+
+    async def _send_sound(self, delivery: Delivery, shape: Callable[[], Samples]) -> None:
         """Send the samples that are certain by now, if there are any.
 
         Raises:
             ClientGone: They cannot be sent.
         """
-        samples = shape() if self._delivery.plain else await asyncio.to_thread(shape)
+        samples = shape() if delivery.plain else await asyncio.to_thread(shape)
         if not len(samples):
             return
         sound = audio.pcm(samples)

@@ -208,6 +208,7 @@ class LiveSession:
                 speech,
                 self._recent,
                 sample_rate_hz=self._engine.info.sample_rate_hz,
+                voices=self._engine.voices,
             )
             at_work = work.pop_all()
         self._response.speaking.add_done_callback(lambda _: at_work.close())

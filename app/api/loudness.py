@@ -16,6 +16,7 @@ _CEILING_DB: Final = -1.0
 _MOST_GAIN_DB: Final = 24.0  # more would only make noise of what is nearly silent
 _BLOCK_S: Final = 0.4  # what BS.1770 measures at a time
 _SETTLED_S: Final = 10.0
+_LIKELY_S: Final = 3.0  # of sound heard weigh as much as what is likely beforehand
 
 
 def loudness_lufs(samples: Samples, sample_rate_hz: int) -> float:
@@ -43,16 +44,22 @@ class Leveller:
 
     The gain is what all that was heard so far asks for, measured every 0.4 s and reached 0.4 s
     later, without steps; after 10 s it stays. The first 0.4 s of sound wait for their own measure.
-    What comes out does not depend on the pieces that went in.
+    Speakers begin louder than they end, so that alone would be too quiet: where it is known how
+    loud the speech will likely be, that counts too, the less the more was heard. What comes out
+    does not depend on the pieces that went in.
     """
 
-    def __init__(self, target_lufs: float, sample_rate_hz: int) -> None:
+    def __init__(
+        self, target_lufs: float, sample_rate_hz: int, likely_lufs: float | None = None
+    ) -> None:
         """Begin before the first sample.
 
         Args:
             target_lufs: How loud it is to be.
             sample_rate_hz: Samples in a second.
+            likely_lufs: How loud it will likely come; None where nobody knows.
         """
+        self._likely_lufs = likely_lufs
         self._target_lufs, self._rate_hz = target_lufs, sample_rate_hz
         self._hop = round(_BLOCK_S * sample_rate_hz)
         self._heard = np.zeros(0, np.float32)  # what is measured: at most 10 s
@@ -77,7 +84,7 @@ class Leveller:
 
     def close(self) -> Samples:
         """Return the rest ``[m]``; nothing may be pushed after."""
-        return amplified(self._held, gain_db(self._held, self._rate_hz, self._target_lufs) or 0.0)
+        return amplified(self._held, self._wanted_db(self._held) or 0.0)
 
     def _ramp(self, samples: Samples, place: int) -> Samples:
         """Return samples on the way from gain to gain; keep them while there is none."""
@@ -93,14 +100,23 @@ class Leveller:
             self._gain_db = self._next_db
         if len(self._heard) >= _SETTLED_S * self._rate_hz:
             return self._held[:0]
-        measured_db = gain_db(self._heard, self._rate_hz, self._target_lufs)
-        if measured_db is None:  # a pause before the first word, which says nothing
+        wanted_db = self._wanted_db(self._heard)
+        if wanted_db is None:  # a pause before the first word, which says nothing
             self._heard = self._heard[:0]
             return self._held[:0]
-        self._gain_db = measured_db if self._gain_db is None else self._gain_db
-        self._next_db = measured_db
+        self._gain_db = wanted_db if self._gain_db is None else self._gain_db
+        self._next_db = wanted_db
         waited, self._held = self._held, self._held[:0]
-        return amplified(waited, measured_db)
+        return amplified(waited, wanted_db)
+
+    def _wanted_db(self, heard: Samples) -> float | None:
+        """Return the gain that some sound ``[N]`` asks for; None where it is silent."""
+        measured_db = gain_db(heard, self._rate_hz, self._target_lufs)
+        if measured_db is None or self._likely_lufs is None:
+            return measured_db
+        likely_db = min(self._target_lufs - self._likely_lufs, _MOST_GAIN_DB)
+        heard_s = len(heard) / self._rate_hz
+        return (heard_s * measured_db + _LIKELY_S * likely_db) / (heard_s + _LIKELY_S)
 
 
 class Limiter(FilterGraph):

@@ -1,5 +1,7 @@
 """What is counted, as Prometheus reads it."""
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -11,8 +13,9 @@ metrics_router = APIRouter(tags=["health"])
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
 )
 async def metrics(request: Request) -> Response:
-    """Tell what was counted since the start: the engine's work, requests, the process."""
+    """Tell what was counted since the start: the engine's work, requests, voices, the process."""
     state = request.app.state
+    state.http_metrics.voices.set(await asyncio.to_thread(state.voice_store.count))
     both = CollectorRegistry()
     both.register(state.engine.metrics.registry)
     both.register(state.http_metrics.registry)

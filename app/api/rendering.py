@@ -39,15 +39,21 @@ class Manner(NamedTuple):
 class Rendering:
     """One file, written while its speech is made. For one thread at a time."""
 
-    def __init__(self, manner: Manner, sample_rate_hz: int) -> None:
+    def __init__(
+        self, manner: Manner, sample_rate_hz: int, likely_lufs: float | None = None
+    ) -> None:
         """Begin before the first sample.
 
         Args:
             manner: What is asked for.
             sample_rate_hz: Samples in a second.
+            likely_lufs: How loud it will likely be spoken; None where nobody knows.
         """
         self._delivery = Delivery(
-            sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+            sample_rate_hz,
+            speed=manner.speed,
+            loudness_lufs=manner.loudness_lufs,
+            likely_lufs=likely_lufs,
         )
         self._container = open_container(manner.form, sample_rate_hz)
         self._rate_hz, self._samples = sample_rate_hz, 0

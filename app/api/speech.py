@@ -69,12 +69,14 @@ async def _speak(
         recent.keep(job, Failure(None, stream.plan, stream.progress.frames, 0.0))
         return Response(status_code=CLIENT_CLOSED)
     if wanted.streamed:
+        assert stream.plan is not None  # there is sound
         return StreamedSpeech(
             job,
             stream,
             heard.chunks,
             recent,
             manner=manner,
+            likely_lufs=engine.voices.likely_lufs(stream.plan.voice),
             events=wanted.stream_format == "sse",
             first_audio_s=heard.first_audio_s,
             stall_timeout_s=request.app.state.settings.stall_timeout_s,

@@ -38,6 +38,7 @@ class StreamedSpeech(Response):
         recent: RecentSpeeches,
         *,
         manner: Manner,
+        likely_lufs: float | None,
         events: bool,
         first_audio_s: float,
         stall_timeout_s: float,
@@ -50,6 +51,7 @@ class StreamedSpeech(Response):
             opening: The first of them; at least one.
             recent: Where what becomes of it is kept.
             manner: How it is to sound.
+            likely_lufs: How loud it will likely be spoken; None where nobody knows.
             events: Whether the bytes go as events.
             first_audio_s: Seconds from the request to the first chunk.
             stall_timeout_s: How long the client may take nothing.
@@ -57,7 +59,8 @@ class StreamedSpeech(Response):
         self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
         self._stall_timeout_s, self._events = stall_timeout_s, events
         rate_hz = opening[0].sample_rate_hz
-        self._instant, self._rendering = manner.instant, Rendering(manner, rate_hz)
+        self._instant = manner.instant
+        self._rendering = Rendering(manner, rate_hz, likely_lufs)
         self._audio_s = 0.0
         plan = stream.plan
         assert plan is not None  # there is sound

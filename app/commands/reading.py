@@ -22,22 +22,17 @@ from app.engine.job import (
 )
 from app.engine.ticket import SpeechStream
 from models.text.characters import check
-from models.text.growing import GrowingText
-
-_PACKET_CHARS = 4096  # a growing text copies what it still holds at every border
+from models.text.growing import pieces
 
 
-def pieces(text: str) -> list[str]:
+def pieces_of(text: str) -> list[str]:
     """Return a text in the pieces that are spoken one after the other: sentences, mostly.
 
     Raises:
         TextError: It is empty, or holds what no text does.
     """
     check(text, max_chars=len(text))
-    growing = GrowingText()
-    packets = range(0, len(text), _PACKET_CHARS)
-    found = [one for at in packets for one in growing.append(text[at : at + _PACKET_CHARS])]
-    return [*found, *growing.end()]
+    return pieces(text)
 
 
 class Reading:

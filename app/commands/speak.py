@@ -63,12 +63,12 @@ class Speak(SpeechOptions):
             CommandError: A field or the model is wrong.
             KeyboardInterrupt: It was interrupted; what is spoken is kept.
         """
-        from app.commands.reading import pieces
+        from app.commands.reading import pieces_of
         from models.text import TextError
 
         form = self._form()
         try:
-            text = pieces(self._text())
+            text = pieces_of(self._text())
         except TextError as error:
             raise CommandError(f"input: {error}") from error
         logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is raised, and said once

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Final
 
 from app.engine.errors import (
@@ -88,6 +89,16 @@ class Voices:
             for number, name in enumerate(OPENAI_VOICES)
             if name not in self.builtin
         }
+
+    def likely_lufs(self, voice: Voice) -> float | None:
+        """Return how loud speech of a voice will likely be, or None where nobody has measured.
+
+        The models speak at one level, whoever is imitated: an upload will be like the model's own.
+        """
+        if voice.speech_lufs is not None:
+            return voice.speech_lufs
+        measured = [one.speech_lufs for one in self.builtin if one.speech_lufs is not None]
+        return fmean(measured) if measured else None
 
     def of(self, owner: str) -> list[Voice]:
         """Return the voices that an owner can speak as: the model's own first, then by name.

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from models.text.characters import check
 from models.text.errors import TextError
+from models.text.growing import pieces
 from models.text.markup import MAX_PAUSE_S, parse
 from models.text.phonemes import ENGLISH_SYMBOLS
 from models.text.reader import Reader, builtin_reader
@@ -22,7 +23,7 @@ def prepare(
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
 ) -> list[Utterance]:
-    """Return the utterances of a text, in order.
+    """Return the utterances of a text, in order: those of its pieces, one after the other.
 
     Args:
         text: As its author wrote it; may hold `[[phonemes]]` and `[pause:0.5s]`.
@@ -39,19 +40,14 @@ def prepare(
     """
     reader = reader or builtin_reader(language)
     check(text, max_chars)
-    stretches, inline = parse(text, symbols, max_phonemes)
     utterances: list[Utterance] = []
-    for stretch in stretches:
-        words = reader.clean(stretch.text)
-        utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
-        if stretch.pause_after_s is None:
-            continue
-        if not utterances:
-            utterances.append(Utterance("", ""))
-        pause_s = (utterances[-1].pause_after_s or 0.0) + stretch.pause_after_s
-        if pause_s > MAX_PAUSE_S:
-            raise TextError(f"pauses in a row add up to more than {MAX_PAUSE_S:g} s")
-        utterances[-1] = replace(utterances[-1], pause_after_s=pause_s)
+    for piece in pieces(text):
+        stretches, inline = parse(piece, symbols, max_phonemes)
+        for stretch in stretches:
+            words = reader.clean(stretch.text)
+            utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
+            if stretch.pause_after_s is not None:
+                _pause(utterances, stretch.pause_after_s)
     if not any(utterance.phonemes for utterance in utterances):
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
     return [
@@ -60,6 +56,20 @@ def prepare(
         else utterance
         for utterance in utterances
     ]
+
+
+def _pause(utterances: list[Utterance], pause_s: float) -> None:
+    """Let a pause follow the last utterance.
+
+    Raises:
+        TextError: It is too long, with the pauses before it.
+    """
+    if not utterances:
+        utterances.append(Utterance("", ""))
+    pause_s += utterances[-1].pause_after_s or 0.0
+    if pause_s > MAX_PAUSE_S:
+        raise TextError(f"pauses in a row add up to more than {MAX_PAUSE_S:g} s")
+    utterances[-1] = replace(utterances[-1], pause_after_s=pause_s)
 
 
 def _closed(phonemes: str, max_phonemes: int) -> str:

@@ -7,13 +7,16 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
+from app.server import server_config
+from app.settings import Settings
+
 
 @contextmanager
 def served(app: FastAPI, *, until_ready: bool = True) -> Iterator[httpx.Client]:
-    """Serve an application by uvicorn on a free loopback port; give a client of it."""
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", log_config=None)
-    )
+    """Serve an application as it is served on a free loopback port; give a client of it."""
+    settings: Settings = app.state.settings
+    here = settings.model_copy(update={"port": 0, "log_level": "warning"})
+    server = uvicorn.Server(server_config(app, here))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.api.loudness import loudness_lufs
 from app.engine.job import SpeechJob
 from app.engine.synthesis import Synthesizer
 from samplers.params import SamplingParams
@@ -23,3 +24,15 @@ def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
     assert 1.2 < result.audio_s < 5.0  # the teacher takes 2.4 s, without silence at the ends
     assert 0.01 < float(np.sqrt((samples**2).mean())) < 0.2
     assert float(np.abs(samples).max()) < 1.0
+
+
+@pytest.mark.weights
+def test_the_builtin_voices_are_as_loud_as_their_cards_say() -> None:
+    synthesizer = Synthesizer.load(WEIGHTS, "cpu", threads=1, max_text_chars=200)
+    for voice in synthesizer.voices.builtin:
+        assert voice.speech_lufs is not None, "run python -m scripts.measure_voices"
+        job = SpeechJob("id", "The salt breeze came across.", SamplingParams(seed=1), voice.name)
+        chunks = synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
+        spoken = np.concatenate([chunk.samples for chunk in chunks])
+        heard = loudness_lufs(spoken, synthesizer.info.sample_rate_hz)
+        assert heard == pytest.approx(voice.speech_lufs, abs=2.0), voice.name

@@ -226,3 +226,14 @@ def test_the_card_says_who_agreed_when_and_to_what(folder, store) -> None:
     assert card["consent"] is True
     assert card["created_at"] == pytest.approx(folder.stat().st_mtime, abs=60)
     assert len(card["sha256"]) == 64
+
+
+def test_the_voices_of_all_owners_are_counted(folder, store) -> None:
+    assert store.count() == 0
+    store.add("anna", "me", CARD, recording())
+    store.add("anna", "you", CARD, recording())
+    store.add("ben", EVERYBODY, CARD, recording())
+    (folder / "owner-me" / "half.0.flac.partial").write_bytes(b"")
+    assert store.count() == 3
+    store.remove("anna", "me")
+    assert store.count() == 2

@@ -40,6 +40,15 @@ def test_lock_is_exact_and_names_no_build_of_one_machine() -> None:
     assert _locked()["torch"] == "2.13.0"
 
 
+def test_the_audit_reads_the_lock_by_a_pinned_tool_and_passes_nothing_unheard_of() -> None:
+    audit = text("scripts/audit")
+    assert re.search(r"install .*\bpip-audit==\d+\.\d+\.\d+$", audit, re.MULTILINE)
+    (asked,) = [line for line in audit.splitlines() if "/pip-audit" in line]
+    (lock,) = re.findall(r"--requirement (\S+)", asked)
+    assert (ROOT / lock).is_file()
+    assert "--strict" in asked.split()
+
+
 @pytest.mark.parametrize("path", [*ROOT.glob("scripts/*"), ROOT / ".ci/run"], ids=lambda p: p.name)
 def test_scripts_stop_at_the_first_failure(path: Path) -> None:
     if path.is_file() and path.suffix == "":

@@ -6,12 +6,11 @@ from typing import Final
 from models.text.normalise import numbers as say
 from models.text.normalise.abbreviations import full_stop
 from models.text.normalise.rule import ALONE, Match, any_of, rule
-from models.text.normalise.vocabulary import DAYS, MONTHS
+from models.text.normalise.vocabulary import DAYS, MONTHS, SHORT_MONTHS
 
 _MONTH_NUMBERS: Final = {
-    written: number
-    for number, name in enumerate(MONTHS, start=1)
-    for written in (name, name[:3], name[:4] if name == "September" else name)
+    written: MONTHS.index(name) + 1
+    for written, name in {**{name: name for name in MONTHS}, **SHORT_MONTHS}.items()
 }
 _MONTH: Final = rf"\b(?P<month>{any_of(_MONTH_NUMBERS)})\b\.?"
 _YEAR: Final = r"(?P<year>1[0-9]\d\d|20\d\d)(?![\d,]*\d|\.\d)"

@@ -18,7 +18,7 @@ LAYOUT: Final = (
     # A heading is a paragraph, and so is each item of a list.
     rule(r"^[ \t]*#{1,6}[ \t]+(.*)$", r"\n\1\n", re.MULTILINE),
     rule(r"^[ \t]*[-*•‣][ \t]+", "\n", re.MULTILINE),
-    rule(r"^[ \t]*(\d{1,3})[.)][ \t]+(?=[^\W\d])", r"\n\1, ", re.MULTILINE),
+    rule(r"^[ \t]*(\d{1,3})[.)][ \t]+(?=[\"'(]*[^\W\d]|[\ue000-\uf8ff])", r"\n\1, ", re.MULTILINE),
     rule(r"^[ \t]*>[ \t]+", "", re.MULTILINE),
     rule(r"</?[A-Za-z][^<>@]*>", " "),
     rule(r"(?<!\S)[:;=8][-o']?[()DPp/|\[\]](?!\S)", " "),  # :-)

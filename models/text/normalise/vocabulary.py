@@ -9,6 +9,8 @@ MONTHS: Final = (
     "August", "September", "October", "November", "December",
 )  # fmt: skip
 
+SHORT_MONTHS: Final = {name[:3]: name for name in MONTHS if len(name) > 3} | {"Sept": "September"}
+
 DAYS: Final = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",
     "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",

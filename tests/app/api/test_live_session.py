@@ -4,13 +4,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from fastapi.testclient import TestClient
 from websockets.exceptions import ConnectionClosed
 
+from app.api.messages import PROTOCOL
+from app.main import create_app
+from app.settings import Settings
 from tests.app.api.live_client import LiveClient, live, serving
 from tests.app.serving import until
-from tests.fakes import FakeSpeaking
+from tests.fakes import FakeSpeaking, fake_engine
 
-TEXT = 'Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
+TEXT = '1. Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
 KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 
 
@@ -189,7 +193,23 @@ def test_a_message_is_no_larger_than_a_body_may_be() -> None:
     with serving(FakeSpeaking(), max_body_bytes=1024) as (client, _), live(client) as session:
         session.create()
         session.text("é" * 600)
-        assert session.until("error")["error"]["code"] == "body_too_large"
+        with pytest.raises(ConnectionClosed) as closed:
+            session.until("response.done")
+        assert closed.value.sent is not None
+        assert closed.value.sent.code == 1009
+
+
+def test_a_message_that_another_host_lets_through_is_no_larger_either() -> None:
+    app = create_app(Settings(max_body_bytes=1024), fake_engine())
+    path = "/v1/audio/speech/stream"
+    with (
+        TestClient(app) as client,
+        client.websocket_connect(path, subprotocols=[PROTOCOL]) as session,
+    ):
+        session.send_json({"type": "input_text.append", "text": "é" * 600})
+        while (message := session.receive_json())["type"] != "error":
+            pass
+        assert message["error"]["code"] == "body_too_large"
 
 
 @pytest.mark.parametrize("text", ["", "   "])

@@ -93,3 +93,45 @@ def test_what_asks_for_nothing_stays_to_the_bit():
     sound = syllables(1)
     assert delivered(sound, RATE_HZ, speed=1, loudness_lufs=None) is sound
     np.testing.assert_array_equal(streamed(sound, None), sound)
+
+
+def declining(seconds):
+    """Speech that ends 4 dB under where it began, as people do."""
+    fall_db = np.linspace(2, -2, round(seconds * RATE_HZ))
+    return (syllables(seconds) * 10 ** (fall_db / 20)).astype(np.float32)
+
+
+def levelled(sound, likely_lufs, target_lufs=-20.0, piece=4800):
+    delivery = Delivery(RATE_HZ, speed=1, loudness_lufs=target_lufs, likely_lufs=likely_lufs)
+    return pushed(delivery, sound, piece)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1, 2, 5, 9])
+def test_what_is_likely_beforehand_brings_a_stream_nearer(seconds):
+    sound = declining(seconds)
+    blind = loudness_lufs(levelled(sound, None), RATE_HZ)
+    led = loudness_lufs(levelled(sound, loudness_lufs(sound, RATE_HZ)), RATE_HZ)
+    assert led == pytest.approx(-20, abs=0.5)
+    assert abs(led + 20) <= abs(blind + 20)
+
+
+@pytest.mark.parametrize("wrong_by", [-10, 10])
+def test_what_was_likely_and_wrong_is_left_behind_without_a_cut_peak(wrong_by):
+    sound = syllables(20)
+    likely = loudness_lufs(sound, RATE_HZ) + wrong_by
+    heard = levelled(sound, likely)
+    early, late = (loudness_lufs(part, RATE_HZ) for part in np.array_split(heard, [3 * RATE_HZ]))
+    assert abs(late + 20) < 0.7 * abs(early + 20)
+    assert np.abs(heard).max() <= CEILING + 1e-4
+
+
+def test_a_stream_that_is_led_does_not_depend_on_the_pieces_either():
+    sound = declining(6)
+    first, *others = (levelled(sound, -25.0, piece=piece) for piece in (4800, 777, 10**6))
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_silence_is_not_raised_to_what_is_likely():
+    silence = np.zeros(RATE_HZ, np.float32)
+    np.testing.assert_array_equal(levelled(silence, -40.0), silence)

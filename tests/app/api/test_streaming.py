@@ -1,5 +1,6 @@
 """A speech over HTTP while it is made: the bytes of the whole, and what happens on the way."""
 
+import json
 import struct
 import threading
 import time
@@ -15,8 +16,10 @@ import soundfile
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
+from tests.app.api.live_client import live
 from tests.app.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
+from tests.toy.make_toy import make
 
 HELLO = {"input": "Hello there. [pause:0.2s] This is it.", "max_duration_s": 1.2, "seed": 3}
 WAV_HEAD_BYTES = 44
@@ -196,3 +199,22 @@ def test_clients_that_drop_at_random_leave_nothing_behind():
         until(lambda: not engine.status.running and not engine.status.queued)
         assert client.post("/tts", json={"input": "next"}).status_code == 200
     assert threading.active_count() <= threads
+
+
+def test_a_stream_is_led_by_what_is_on_the_voices_card_on_either_wire(tmp_path):
+    folder = make(tmp_path / "toy")
+    knobs = {"max_duration_s": 1.2, "seed": 3, "loudness_lufs": -38}
+    text = "Hello there. [pause:0.2s] This is it."
+    sounds = []
+    for likely_lufs in (None, -10.0, -25.0):
+        card = {"language": "en", "speech_lufs": likely_lufs}
+        (folder / "voices" / "toy.json").write_text(json.dumps(card))
+        settings = Settings(model=str(folder), device="cpu", voices=str(tmp_path / "uploads"))
+        with served(create_app(settings)) as client, live(client) as session:
+            wanted = knobs | {"input": text, "response_format": "pcm", "stream": True}
+            streamed = client.post("/tts", json=wanted).content
+            session.say(text, **knobs)
+            assert session.sound == streamed
+            sounds.append(np.abs(np.frombuffer(streamed, "<i2").astype(float)).mean())
+    assert sounds[1] != sounds[0]
+    assert sounds[2] > 1.5 * sounds[1]  # thought quiet, so made loud

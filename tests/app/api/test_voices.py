@@ -17,7 +17,7 @@ from app.engine.voices import OPENAI_VOICES
 from app.logs import TextLines
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.serving import served, until
 from tests.speech_like import packed, silent_file, speech_like
 from tests.toy.make_toy import MODEL, make
 
@@ -383,3 +383,24 @@ def test_what_is_everybodys_is_used_and_not_deleted_with_a_key(keyed) -> None:
 def test_without_a_key_nothing_goes_up_or_away(keyed) -> None:
     assert refusal(upload(keyed, name="x"))[0] == 401
     assert refusal(keyed.delete(f"{VOICES}/shared"))[0] == 401
+
+
+def test_voices_and_refused_uploads_are_told_to_prometheus(client) -> None:
+    def told(sample: str) -> float:
+        lines = client.get("/metrics").text.splitlines()
+        values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{sample} ")]
+        return float(values[0]) if values else 0.0
+
+    def refused(status: int) -> float:
+        labels = f'method="POST",route="{VOICES}",status="{status}"'
+        return told(f"tts_http_requests_total{{{labels}}}")
+
+    before = refused(409), refused(422)
+    assert told("tts_uploaded_voices") == 0
+    assert upload(client).status_code == 200
+    assert upload(client).status_code == 409
+    assert upload(client, b"no audio", name="ben").status_code == 422
+    assert told("tts_uploaded_voices") == 1
+    until(lambda: (refused(409), refused(422)) == (before[0] + 1, before[1] + 1))
+    client.delete(f"{VOICES}/anna").raise_for_status()
+    assert told("tts_uploaded_voices") == 0

@@ -180,3 +180,23 @@ def test_a_built_in_voice_of_such_a_name_keeps_it(tmp_path: Path):
     voices = Voices(BuiltinVoices(tmp_path))
     assert voices.find("nova", EVERYBODY).name == "nova"
     assert set(voices.aliases) == set(OPENAI_VOICES) - {"nova"}
+
+
+def test_a_voice_is_likely_as_loud_as_was_measured_and_an_upload_as_the_models_own(
+    tmp_path: Path, store: VoiceStore
+) -> None:
+    for name, card in (
+        ("ann", '{"speech_lufs": -24}'),
+        ("ben", '{"speech_lufs": -28}'),
+        ("cy", "{}"),
+    ):
+        (tmp_path / f"{name}.flac").write_bytes(packed(speech_like(), format="FLAC"))
+        (tmp_path / f"{name}.json").write_text(card)
+    voices = Voices(BuiltinVoices(tmp_path), store, prompt_s=3.0)
+    voices.add("dora", CARD, WAV, "me")
+    likely = [voices.likely_lufs(voices.find(name, "me")) for name in ("ann", "ben", "cy", "dora")]
+    assert likely == [-24, -28, -26, -26]
+
+
+def test_where_nobody_has_measured_nothing_is_likely(voices) -> None:
+    assert voices.likely_lufs(voices.default) is None

@@ -1,0 +1,113 @@
+"""Whether a place of a text that still grows is inside a quotation or brackets."""
+
+# ruff: noqa: RUF001 - quotes of several kinds
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+PATIENCE_CHARS: Final = 400
+"""How far a quotation or bracket is searched for its end before it is taken for a mere sign."""
+
+PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n")
+_CLOSERS: Final = {'"': '"', "“": "”", "(": ")", "[": "]"}
+_SINGLE: Final = frozenset("'‘’")
+_WORD: Final = re.compile(r"\w*")
+# Apostrophes that open nothing.
+_ELIDED: Final = frozenset({
+    "bout",
+    "cause",
+    "cept",
+    "em",
+    "gainst",
+    "n",
+    "neath",
+    "round",
+    "til",
+    "tis",
+    "twas",
+    "twere",
+})
+
+
+class Undecided(Exception):
+    """What follows decides, and has not come yet."""
+
+
+@dataclass
+class _Open:
+    """What is open where a text was read to.
+
+    Attributes:
+        closers: What closes each, outermost first.
+        lasting: How many were open all the time since `place`.
+    """
+
+    closers: list[str] = field(default_factory=list)
+    lasting: int = 0
+
+    def read(self, text: str, at: int) -> bool:
+        """Read a character; return whether it closes something.
+
+        A single quote is taken for a mere sign as soon as it cannot be a quotation's: these hold
+        no double quote, and end after a mark.
+
+        Raises:
+            Undecided: What follows tells a quote from an apostrophe.
+        """
+        character = text[at]
+        if character in _SINGLE:
+            return self._single(text, at)
+        closers = self.closers
+        if closers and closers[-1] == "'" and (character == '"' or character in closers):
+            self._pop()
+        if closers and character == closers[-1]:
+            return self._pop()
+        if character in _CLOSERS:
+            closers.append(_CLOSERS[character])
+        return False
+
+    def _single(self, text: str, at: int) -> bool:
+        before = text[at - 1] if at else " "
+        word = _WORD.match(text, at + 1)
+        upcoming = word[0] if word else ""
+        if at + 1 + len(upcoming) == len(text):
+            raise Undecided
+        inside_word = before.isalnum() and upcoming
+        if inside_word:
+            return False
+        if self.closers and self.closers[-1] == "'":
+            self._pop()
+            if before in ".,!?" and not upcoming:
+                return True
+        opens = not before.isalnum() and upcoming[:1].isalpha() and upcoming.lower() not in _ELIDED
+        if opens:
+            self.closers.append("'")
+        return False
+
+    def _pop(self) -> bool:
+        self.closers.pop()
+        self.lasting = min(self.lasting, len(self.closers))
+        return True
+
+
+def enclosed(text: str, place: int) -> bool:
+    """Tell whether a place is inside a quotation or brackets, which close before long.
+
+    Raises:
+        Undecided: They are open still, and what follows may close them.
+    """
+    start = max((match.end() for match in PARAGRAPH.finditer(text, 0, place)), default=0)
+    now = _Open()
+    for at in range(start, place):
+        now.read(text, at)
+    now.lasting = len(now.closers)
+    for at in range(place, min(len(text), place + PATIENCE_CHARS)):
+        before = now.lasting
+        if not before:
+            return False
+        if now.read(text, at) and now.lasting < before:
+            return True
+    if not now.lasting or len(text) - place >= PATIENCE_CHARS or PARAGRAPH.search(text, place):
+        return False
+    raise Undecided

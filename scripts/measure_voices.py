@@ -1,0 +1,49 @@
+"""Measure how loud the built-in model speaks as each of its voices, and write it on their cards.
+
+Streams begin with that level (`app.api.loudness`), so run this once after a new model:
+``python -m scripts.measure_voices``. A minute on two cores.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+
+from app.api.loudness import loudness_lufs
+from app.api.schemas import SpeechRequest
+from app.engine.engine import SpeechEngine
+from app.main import create_engine
+from app.settings import BUILTIN_MODEL, Settings
+
+SENTENCES = Path(__file__).resolve().parents[1] / "app" / "calibration_sentences.txt"
+SPOKEN = 10
+SEED = 1
+
+
+async def speech_lufs(engine: SpeechEngine, voice: str, sentences: list[str]) -> float:
+    """Return how loud sentences are together, spoken as a voice."""
+    spoken = []
+    for sentence in sentences:
+        wanted = SpeechRequest(input=sentence, voice=voice, seed=SEED)
+        async for chunk in engine.submit(wanted.job(voice, "")):
+            spoken.append(chunk.samples)
+    return loudness_lufs(np.concatenate(spoken), engine.info.sample_rate_hz)
+
+
+async def main() -> None:
+    """Speak and write."""
+    sentences = SENTENCES.read_text("utf-8").splitlines()[:SPOKEN]
+    async with create_engine(Settings(model=str(BUILTIN_MODEL))) as engine:
+        await engine.wait_ready()
+        for voice in engine.voices.builtin:
+            assert voice.audio is not None
+            path = voice.audio.with_suffix(".json")
+            card = json.loads(path.read_text("utf-8"))
+            card["speech_lufs"] = round(await speech_lufs(engine, voice.name, sentences), 1)
+            path.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            print(voice.name, card["speech_lufs"], "LUFS")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

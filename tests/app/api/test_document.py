@@ -1,0 +1,72 @@
+"""The OpenAPI document says the bounds that hold."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.fakes import fake_engine
+
+SEED_MAX = 2**63 - 1
+KNOBS = [
+    ("paths", path, "post", "requestBody", "content", "application/json", "schema")
+    for path in ("/tts", "/v1/audio/speech")
+] + [("components", "schemas", "SamplingParams")]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(json.dumps(create_app(Settings(), fake_engine()).openapi()))
+    return read
+
+
+def integers(node: Any) -> Iterator[dict[str, Any]]:
+    """Give every schema of an integer."""
+    if isinstance(node, dict):
+        if node.get("type") == "integer":
+            yield node
+        for inner in node.values():
+            yield from integers(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from integers(inner)
+
+
+@pytest.mark.parametrize("place", KNOBS)
+def test_the_bounds_of_a_seed_are_exact(document, place) -> None:
+    for name in place:
+        document = document[name]
+    seed = document["properties"]["seed"]["anyOf"][0]
+    assert (seed["minimum"], seed["maximum"]) == (0, SEED_MAX)
+
+
+def test_an_integer_has_integers_for_bounds(document) -> None:
+    bounds = [
+        schema[name]
+        for schema in integers(document)
+        for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+        if name in schema
+    ]
+    assert len(bounds) > 50
+    assert {type(bound) for bound in bounds} == {int}
+
+
+def test_a_bound_of_a_number_stays_what_it_is(document) -> None:
+    for name in KNOBS[0]:
+        document = document[name]
+    speed = document["properties"]["speed"]
+    assert (speed["minimum"], speed["maximum"]) == (0.25, 4.0)
+
+
+def test_the_greatest_seed_is_taken_and_the_next_is_not(toy_server) -> None:
+    for seed, status in ((SEED_MAX, 200), (SEED_MAX + 1, 422)):
+        body = {"input": "Hi.", "seed": seed, "max_duration_s": 0.2}
+        assert toy_server.post("/tts", json=body).status_code == status
+
+
+def test_the_document_is_made_once(document) -> None:
+    app = create_app(Settings(), fake_engine())
+    assert app.openapi() is app.openapi()
