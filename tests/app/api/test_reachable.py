@@ -148,7 +148,7 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "best_of": (4, {}),
     "beam_width": (2, {}),
     "beam_length_power": (0.0, {"beam_width": 4, "logit_bias": {str(STOP): 4.0}}),
-    "rank_loop_penalty": (100.0, HUMMING | {"logit_bias": {"5": 6.0}}),
+    "rank_loop_penalty": (100.0, HUMMING | {"logit_bias": {"5": 5.0}}),
     "rank_silence_penalty": (100.0, HUSHED),
     "rank_length_penalty": (100.0, TAKES | {"logit_bias": {str(STOP): 4.0}}),
     "nar_levels": (1, FINER),
