@@ -27,6 +27,11 @@ class Playback:
         return self.first_s + self.given_s + self.underrun_s
 
     @property
+    def lead_s(self) -> float:
+        """Seconds of sound that the listener has before him; 0 before the first."""
+        return 0.0 if self.first_s is None else max(0.0, self.runs_out_s - monotonic())
+
+    @property
     def first_audio_s(self) -> float:
         """Seconds from the submission to the first sound; 0 where there is none."""
         return 0.0 if self.first_s is None else self.first_s - self.submitted_s

@@ -94,9 +94,11 @@ class TicketQueue:
             return ticket
 
     def done(self, ticket: Ticket) -> None:
-        """Let a ticket go that ran."""
+        """Let a ticket go that ran; there may be room for another."""
         with self._changed:
             self._running.discard(ticket)
+            self._woken = True
+            self._changed.notify_all()
 
     def wait(self, at_most_s: float) -> None:
         """Wait until somebody lines up or calls `wake`, at once if that was since the last wait."""

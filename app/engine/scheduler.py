@@ -7,7 +7,7 @@ from typing import Any
 from app.engine.errors import SpeechError
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
-from app.engine.speaking import Batch, Drawing, Plan
+from app.engine.speaking import Batch, Drawing, Plan, Replay
 from app.engine.ticket import Ticket
 from app.engine.voicer import Voicer
 
@@ -94,7 +94,7 @@ class Scheduler:
         self._metrics.slots.labels("free").set(self._slots - used)
 
     def _take(self, batch: Batch[Any]) -> None:
-        """Let all in for whom there are rows."""
+        """Let all in for whom there are rows, and who would make nobody hear a gap."""
         while (ticket := self._queue.take(self._fits)) is not None:
             self._voicer.begin(ticket)
             if isinstance(ticket.work, Plan):
@@ -102,7 +102,9 @@ class Scheduler:
                 self._note_rows()
 
     def _fits(self, ticket: Ticket) -> bool:
-        return self.used_rows + _rows(ticket) <= self._slots
+        if isinstance(ticket.work, Replay):
+            return True
+        return self.used_rows + _rows(ticket) <= self._slots and self._voicer.has_room
 
     def _drop_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._drawings if one.abandoned is not None]:

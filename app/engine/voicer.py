@@ -3,14 +3,18 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from app.engine.accounts import Accounts
+from app.engine.capacity import Capacity
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.speaking import Plan, Replay, Sounding, Speaking
 from app.engine.ticket import Ticket
+
+COMFORT_S = 1.0
+"""Who has so much sound before him does not notice a newcomer."""
 
 _WAIT_S = 0.25
 
@@ -94,10 +98,21 @@ class Voicer:
         """
         self._accounts, self._on_end = accounts, on_end
         self._stall_timeout_s = stall_timeout_s
+        self._capacity = Capacity()
         self._lines: dict[Ticket, _Line] = {}
         self._changed = threading.Condition()
         self._closed = False
         self.beat_s = monotonic()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one listener more would make nobody hear a gap.
+
+        To wait some hundred milliseconds for the first sound is better than to begin and stall.
+        """
+        with self._changed:
+            crowd = sum(ticket.playback.lead_s < COMFORT_S for ticket in self._lines)
+        return crowd < self._capacity.listeners
 
     def begin(self, ticket: Ticket) -> None:
         """Take a job; a replay needs no more than this."""
@@ -170,6 +185,7 @@ class Voicer:
             error = ReaderStalled(f"nobody took the sound for {self._stall_timeout_s:g} s")
             self._end(line, "cancelled", error)
             return
+        started_s, given_s = perf_counter(), ticket.playback.given_s
         try:
             chunk = line.next_chunk(speaking)
         except SpeechError as error:
@@ -180,6 +196,7 @@ class Voicer:
         except Exception as error:
             self._end(line, "error", broken(ticket.job_id, error))
             return
+        self._capacity.note(perf_counter() - started_s, ticket.playback.given_s - given_s)
         if chunk is None:
             return
         if chunk.result is None:

@@ -36,3 +36,13 @@ def test_sound_in_time_is_no_underrun_and_late_sound_is_by_as_much_as_it_is_late
     clock[0] += 0.2
     playback.give(0.2)
     assert playback.underrun_s == pytest.approx(0.2)
+
+
+def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock):
+    playback = Playback(clock[0])
+    assert playback.lead_s == 0
+    playback.give(0.5)
+    clock[0] += 0.2
+    assert playback.lead_s == pytest.approx(0.3)
+    clock[0] += 1.0
+    assert playback.lead_s == 0

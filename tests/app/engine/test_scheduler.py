@@ -10,6 +10,7 @@ from app.engine.metrics import EngineMetrics
 from app.engine.playback import Playback
 from app.engine.queue import TicketQueue
 from app.engine.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Scheduler
+from app.engine.speaking import Plan, Replay
 from app.engine.ticket import Ticket
 from app.engine.voicer import Voicer
 
@@ -67,3 +68,21 @@ def test_who_pauses_or_has_much_waiting_to_be_made_sound_of_does_not_draw(schedu
     add(scheduler, 1.0, paused_s=0.1)
     add(scheduler, MAX_WAITING_S + 0.1, given_s=0.0)
     assert scheduler._choose(RATE_HZ) == []
+
+
+def test_who_would_make_others_hear_a_gap_waits_but_not_a_replay(scheduler):
+    plan, replay = (SimpleNamespace(work=work, priority=0) for work in (_plan(), _replay()))
+    scheduler._voicer = SimpleNamespace(has_room=False)
+    assert [scheduler._fits(ticket) for ticket in (plan, replay)] == [False, True]
+    scheduler._voicer.has_room = True
+    assert scheduler._fits(plan)
+
+
+def _plan() -> Plan:
+    plan = object.__new__(Plan)
+    object.__setattr__(plan, "rows", 2)
+    return plan
+
+
+def _replay() -> Replay:
+    return object.__new__(Replay)
