@@ -1,7 +1,7 @@
 """Whether there is room for one listener more."""
 
+from dataclasses import dataclass
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +9,13 @@ import pytest
 from app.engine.capacity import SHARE
 from app.engine.playback import Playback
 from app.engine.voicer import COMFORT_S, Voicer
+
+
+@dataclass(eq=False)
+class Listener:
+    """What is asked of a ticket, which needs an event loop."""
+
+    playback: Playback
 
 
 @pytest.fixture
@@ -22,7 +29,7 @@ def join(voicer: Voicer, sound_s: float = 0.0) -> None:
     """Let a listener come who has so much sound before him."""
     playback = Playback(monotonic())
     playback.give(sound_s)
-    voicer.begin(cast("Any", SimpleNamespace(playback=playback)))
+    voicer.begin(cast("Any", Listener(playback)))
 
 
 def test_as_many_may_come_as_can_be_served_in_real_time(voicer: Voicer) -> None:
