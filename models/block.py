@@ -101,7 +101,7 @@ class Attention(nn.Module):
             queries: ``[S, heads, head_dim]``.
             keys: ``[kv_heads, T, head_dim]``.
             values: ``[kv_heads, T, head_dim]``.
-            mask: ``[S, T]`` bool, or None where all is visible.
+            mask: ``[S, T]`` bool, or what is added to the scores; None where all is visible.
 
         Returns:
             ``[S, D]``.

@@ -34,7 +34,7 @@ class Int8Stack:
         """
         self._layers = [_linears(block) for block in blocks]
         self._norm = norm
-        self._heads = blocks[0].attention.heads
+        self._attention = blocks[0].attention
         self._silu = blocks[0].feed_forward.activation is F.silu
         self._turns = torch.cat([turns.real, turns.imag], 1).contiguous().numpy()
 
@@ -51,7 +51,9 @@ class Int8Stack:
         """
         for slot in slots:
             cache.check_room(slot, 1)
-        rows = _Rows(x, positions, slots, [cache.lengths[slot] for slot in slots], self._heads)
+        rows = _Rows(
+            x, positions, slots, [cache.lengths[slot] for slot in slots], self._attention.heads
+        )
         counts = rows.starts + 1
         for number in range(len(self._layers)):
             keys, values = cache.bits[number]
@@ -85,14 +87,13 @@ class Int8Stack:
         count, start = len(x), cache.lengths[slot]
         cache.check_room(slot, count)
         starts, end = range(start, start + count), start + count
-        rows = _Rows(x, positions, [slot] * count, starts, self._heads)
+        rows = _Rows(x, positions, [slot] * count, starts, self._attention.heads)
         bias = None
         if mask is not None:
-            group = self._heads // cache.keys[0].shape[1]
-            bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf).repeat(group, 1)
+            bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         for number, (_, out, _, _) in enumerate(self._layers):
             self._enter(number, rows, *cache.bits[number])
-            attended = _attend(
+            attended = self._attention.attend(
                 rows.asked,
                 cache.keys[number][slot, :, :end].float(),
                 cache.values[number][slot, :, :end].float(),
@@ -168,27 +169,6 @@ class _Rows:
         self.starts: Int64s = np.array(starts, np.int64)
         self.integers: Int8s = np.empty((count, width), np.int8)
         self.scales: Floats = np.empty(count, np.float32)
-
-
-def _attend(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """Attend from new rows to a slot's rows, many at a time.
-
-    Args:
-        queries: ``[S, heads, head_dim]``.
-        keys: ``[kv_heads, T, head_dim]``.
-        values: As ``keys``.
-        bias: ``[group S, T]``, 0 where visible, else -inf; None where all is.
-
-    Returns:
-        ``[S, D]``, contiguous.
-    """
-    count, kv_heads = len(queries), len(keys)
-    # The heads that share keys are laid along the queries: no key is repeated.
-    folded = queries.view(count, kv_heads, -1, queries.shape[-1]).permute(1, 2, 0, 3)
-    folded = folded.reshape(1, kv_heads, -1, queries.shape[-1])
-    y = F.scaled_dot_product_attention(folded, keys[None], values[None], attn_mask=bias)
-    y = y.view(kv_heads, -1, count, queries.shape[-1]).permute(2, 0, 1, 3)
-    return y.reshape(count, -1)
 
 
 def _linears(block: Block) -> tuple[Int8Linear, Int8Linear, Int8Linear, Int8Linear]:
