@@ -7,11 +7,13 @@ Settings come from `TTS_*`. The first line on stdout is the address, written whe
 
 import logging
 from dataclasses import asdict
+from socket import socket
 
 import uvicorn
 from fastapi import FastAPI
 
 from app.main import create_app
+from app.server import server_config
 from app.settings import Settings
 from benchmarks.vitals import PATH, collect_garbage, take_vitals
 
@@ -29,22 +31,22 @@ def observed_app(settings: Settings) -> FastAPI:
     return app
 
 
+class _Server(uvicorn.Server):
+    """Says where it listens once it does."""
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        # Not from a socket made beforehand: asyncio leaves Nagle's algorithm on for those, and an
+        # answer on a connection that is used again waits 40 ms for the client's delayed ACK.
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        print(f"http://{host}:{port}", flush=True)
+
+
 def main() -> None:
     """Serve until interrupted."""
     settings = Settings()
     logging.basicConfig(level=settings.log_level.upper())
-    config = uvicorn.Config(
-        observed_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        ws_max_size=settings.max_body_bytes,
-        timeout_graceful_shutdown=5,
-    )
-    socket = config.bind_socket()
-    host, port = socket.getsockname()[:2]
-    print(f"http://{host}:{port}", flush=True)
-    uvicorn.Server(config).run(sockets=[socket])
+    _Server(server_config(observed_app(settings), settings)).run()
 
 
 if __name__ == "__main__":

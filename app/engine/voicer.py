@@ -100,6 +100,7 @@ class Voicer:
         self._stall_timeout_s = stall_timeout_s
         self._capacity = Capacity()
         self._lines: dict[Ticket, _Line] = {}
+        self._left: list[_Line] = []  # whose jobs are over; still to be closed by the worker
         self._changed = threading.Condition()
         self._closed = False
         self.beat_s = monotonic()
@@ -128,9 +129,19 @@ class Voicer:
                 self._changed.notify_all()
 
     def wake(self) -> None:
-        """Look at all jobs anew: one was abandoned, or may go on."""
+        """Look at all jobs anew: one may go on; those that were abandoned are over at once.
+
+        A chunk that is being made for one of them is made to its end, for nobody.
+        """
         with self._changed:
+            left = [line for line in self._lines.values() if line.ticket.abandoned is not None]
+            for line in left:
+                del self._lines[line.ticket]
+            self._left += left
             self._changed.notify_all()
+        for line in left:
+            self._accounts.ended(line.ticket, line.ticket.abandoned or "cancelled")
+            self._on_end(line.ticket)
 
     def close(self) -> None:
         """Let `run` end once no job is left."""
@@ -158,6 +169,8 @@ class Voicer:
         with self._changed:
             while True:
                 self.beat_s = monotonic()
+                while self._left:
+                    self._left.pop().close()
                 lines = [line for line in self._lines.values() if line.ready and self._may(line)]
                 if lines:
                     return min(lines, key=lambda line: line.urgency)

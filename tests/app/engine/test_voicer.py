@@ -1,12 +1,14 @@
-"""Whether there is room for one listener more."""
+"""Whether there is room for one listener more, and when a job that nobody wants is over."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast
 
 import pytest
 
+from app.engine.accounts import Accounts
 from app.engine.capacity import SHARE
+from app.engine.metrics import EngineMetrics
 from app.engine.playback import Playback
 from app.engine.voicer import COMFORT_S, Voicer
 
@@ -16,6 +18,15 @@ class Listener:
     """What is asked of a ticket, which needs an event loop."""
 
     playback: Playback
+    abandoned: str | None = None
+    job_id: str = "a job"
+    told: list[object] = field(default_factory=list)
+
+    def close(self) -> bool:
+        return not self.told
+
+    def give(self, item: object) -> None:
+        self.told.append(item)
 
 
 @pytest.fixture
@@ -47,3 +58,25 @@ def test_who_is_far_ahead_takes_no_room(voicer: Voicer) -> None:
     assert voicer.has_room
     join(voicer)
     assert not voicer.has_room
+
+
+def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> None:
+    over: list[object] = []
+    voicer = Voicer(Accounts(EngineMetrics()), on_end=over.append, stall_timeout_s=1.0)
+    left, stays = (cast("Any", Listener(Playback(monotonic()))) for _ in range(2))
+    voicer.begin(left)
+    voicer.begin(stays)
+    voicer.wake()
+    assert not over
+    left.abandoned = "cancelled"
+    voicer.wake()
+    voicer.wake()
+    assert over == [left]
+    assert len(left.told) == 1
+    assert not stays.told
+    voicer.put(left, "a frame that is on its way")
+    stays.abandoned = "cancelled"
+    voicer.wake()
+    voicer.close()
+    voicer.run(cast("Any", None))  # comes to its end: nobody is left
+    assert over == [left, stays]
