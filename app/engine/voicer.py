@@ -209,7 +209,8 @@ class Voicer:
         except Exception as error:
             self._end(line, "error", broken(ticket.job_id, error))
             return
-        self._capacity.note(perf_counter() - started_s, ticket.playback.given_s - given_s)
+        if line.sounding is not None:  # a replay costs next to nothing
+            self._capacity.note(perf_counter() - started_s, ticket.playback.given_s - given_s)
         if chunk is None:
             return
         if chunk.result is None:

@@ -69,7 +69,7 @@ class GrowingText:
         pieces = []
         while cut := _first_border(self._text, self._at_line_start):
             end, start = cut
-            pieces.append(self._text[:end])
+            pieces.append(self._text[:end].rstrip())  # space may stand before a paragraph's end
             self._at_line_start = _starts_line(self._text, end, start)
             self._text = self._text[start:].lstrip()
         self._given += len(pieces)

@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001 - marks of several scripts, and phonemes
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.text import TextError, prepare
@@ -90,6 +90,7 @@ def test_a_text_is_read_alike_as_a_whole_and_in_packets(text, cuts) -> None:
     assert read(*pieces(*packed(text, cuts))) == whole
 
 
+@example("-- McCoy \n\nA new one.")
 @given(written)
 def test_a_piece_of_a_piece_is_the_piece(text) -> None:
     for piece in pieces(text):
