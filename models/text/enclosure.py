@@ -102,12 +102,14 @@ def enclosed(text: str, place: int) -> bool:
     for at in range(start, place):
         now.read(text, at)
     now.lasting = len(now.closers)
-    for at in range(place, min(len(text), place + PATIENCE_CHARS)):
+    paragraph = PARAGRAPH.search(text, place)  # nothing reaches into another
+    end = paragraph.start() if paragraph else len(text)
+    for at in range(place, min(end, place + PATIENCE_CHARS)):
         before = now.lasting
         if not before:
             return False
         if now.read(text, at) and now.lasting < before:
             return True
-    if not now.lasting or len(text) - place >= PATIENCE_CHARS or PARAGRAPH.search(text, place):
+    if not now.lasting or len(text) - place >= PATIENCE_CHARS or paragraph:
         return False
     raise Undecided

@@ -45,6 +45,7 @@ def packed(text: str, cuts: list[int]) -> list[str]:
 
 
 @given(texts, st.lists(st.integers(0, 400), max_size=12))
+@example("Hello(. Hello\n\n)", [15])
 def test_packets_change_no_piece(text, cuts) -> None:
     whole = pieces(text)
     assert pieces(*packed(text, cuts)) == whole
