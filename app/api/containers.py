@@ -11,7 +11,7 @@ from app.engine.job import Samples
 _CODINGS: Final[Mapping[AudioFormat, Coding]] = {
     "mp3": Coding("mp3", "libmp3lame", 128_000),
     "opus": Coding("ogg", "libopus", 64_000),
-    "aac": Coding("adts", "aac", 96_000),
+    "aac": Coding("adts", "aac", 96_000, least=1025),
     "flac": Coding("flac", "flac", None),
 }
 

@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import Final, NamedTuple
 
 import av
+import numpy as np
 from av.audio.stream import AudioStream
 
 from app.api.audio import int16
@@ -18,11 +19,14 @@ class Coding(NamedTuple):
         muxer: Its name for the container.
         codec: Its name for what is inside.
         bit_rate: Bits a second; None where the codec is lossless.
+        least: Samples a file has at least, silence being added. Of none, libav writes no file; and
+            AAC in ADTS has no head, so that a reader knows it by three frames in a row.
     """
 
     muxer: str
     codec: str
     bit_rate: int | None
+    least: int = 1
 
 
 # Opus goes into Ogg: a page holds 20 ms, so that little waits for its page to be full. Its encoder
@@ -74,7 +78,8 @@ class Encoder:
         stream.codec_context.layout = "mono"
         if coding.bit_rate is not None:
             stream.codec_context.bit_rate = coding.bit_rate
-        self._stream, self._rate_hz, self._samples = stream, sample_rate_hz, 0
+        self._coding, self._stream = coding, stream
+        self._rate_hz, self._samples = sample_rate_hz, 0
 
     def push(self, samples: Samples) -> bytes:
         """Take samples ``[N]`` and return what is written by now."""
@@ -88,7 +93,9 @@ class Encoder:
 
     def close(self) -> bytes:
         """End the file and return the rest of it."""
-        if self._samples:  # an encoder that was given nothing has nothing to flush
-            self._muxer.mux(self._stream.encode(None))
+        lacking = self._coding.least - self._samples
+        filled = self.push(np.zeros(max(lacking, 0), np.float32))
+        self._muxer.mux(self._stream.encode(None))
         self._muxer.close()
-        return self._file.take() if isinstance(self._file, _Pipe) else self._file.getvalue()
+        ended = self._file.take() if isinstance(self._file, _Pipe) else self._file.getvalue()
+        return filled + ended

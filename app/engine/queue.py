@@ -69,8 +69,7 @@ class TicketQueue:
                 ticket.work = work
                 self._waiting.append(ticket)
                 self._waiting.sort(key=lambda one: one.priority)  # stable: first come, first served
-                self._woken = True
-                self._changed.notify_all()
+                self.wake()
 
     def leave(self, ticket: Ticket) -> bool:
         """Take a ticket out that has not begun to run; False if it is not here."""
@@ -97,8 +96,7 @@ class TicketQueue:
         """Let a ticket go that ran; there may be room for another."""
         with self._changed:
             self._running.discard(ticket)
-            self._woken = True
-            self._changed.notify_all()
+            self.wake()
 
     def wait(self, at_most_s: float) -> None:
         """Wait until somebody lines up or calls `wake`, at once if that was since the last wait."""

@@ -8,6 +8,7 @@ from app.settings import Settings
 from tests.app.serving import served
 from tests.toy.make_toy import make
 
+SEED = 3  # the toy model speaks then; of some 150 other seeds, one has it end at once
 OPENAI_VOICES = [
     "alloy",
     "ash",

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from tests.app.api.decoding import decoded
+from tests.clients.conftest import SEED
 
 TEXT = "Hi."
 
@@ -21,7 +22,11 @@ async def pipecat(server: httpx.Client, voice: str) -> bytes:
     async with (
         openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="none") as client,
         client.audio.speech.with_streaming_response.create(
-            input=TEXT, model="gpt-4o-mini-tts", voice=voice, response_format="pcm"
+            input=TEXT,
+            model="gpt-4o-mini-tts",
+            voice=voice,
+            response_format="pcm",
+            extra_body={"seed": SEED},
         ) as answer,
     ):
         assert answer.status_code == 200
@@ -41,7 +46,8 @@ def test_pipecat_which_knows_the_names_of_openai_s_voices_alone(
 
 def livekit(server: httpx.Client, **fields: Any) -> tuple[str, bytes]:
     """Ask as LiveKit does; it tells events from sound by the type of the answer."""
-    body = {"input": TEXT, "voice": "ash", "response_format": "mp3", "speed": 1.0} | fields
+    body = {"input": TEXT, "voice": "ash", "response_format": "mp3", "speed": 1.0}
+    body |= {"seed": SEED} | fields
     with server.stream("POST", "/v1/audio/speech", json=body) as answer:
         assert answer.status_code == 200
         kind = answer.headers["content-type"].partition(";")[0]

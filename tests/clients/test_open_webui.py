@@ -3,7 +3,7 @@
 import httpx
 
 from tests.app.api.decoding import decoded
-from tests.clients.conftest import OPENAI_VOICES
+from tests.clients.conftest import OPENAI_VOICES, SEED
 
 
 def test_it_finds_models_and_voices(server: httpx.Client) -> None:
@@ -18,7 +18,7 @@ def test_it_finds_models_and_voices(server: httpx.Client) -> None:
 def test_it_saves_an_mp3(server: httpx.Client) -> None:
     answer = server.post(
         "/v1/audio/speech",
-        json={"model": "tts-1", "input": "Hi.", "voice": "alloy"},
+        json={"model": "tts-1", "input": "Hi.", "voice": "alloy", "seed": SEED},
         headers={"Authorization": "Bearer sk-none", "X-OpenWebUI-User-Name": "Ann"},
     )
     assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/mpeg")

@@ -1,4 +1,4 @@
-"""The OpenAPI document says the bounds that hold."""
+"""The OpenAPI document, which clients are made from."""
 
 import json
 from collections.abc import Iterator
@@ -23,16 +23,26 @@ def document() -> dict[str, Any]:
     return read
 
 
-def integers(node: Any) -> Iterator[dict[str, Any]]:
-    """Give every schema of an integer."""
+def objects(node: Any) -> Iterator[dict[str, Any]]:
+    """Give every object of a document, itself among them."""
     if isinstance(node, dict):
-        if node.get("type") == "integer":
-            yield node
-        for inner in node.values():
-            yield from integers(inner)
-    elif isinstance(node, list):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
         for inner in node:
-            yield from integers(inner)
+            yield from objects(inner)
+
+
+def test_every_reference_leads_somewhere(document) -> None:
+    found = {one["$ref"] for one in objects(document) if isinstance(one.get("$ref"), str)}
+    assert found
+    for reference in found:
+        place, *path = reference.split("/")
+        assert place == "#", reference
+        node = document
+        for name in path:
+            assert name in node, reference
+            node = node[name]
 
 
 @pytest.mark.parametrize("place", KNOBS)
@@ -46,7 +56,8 @@ def test_the_bounds_of_a_seed_are_exact(document, place) -> None:
 def test_an_integer_has_integers_for_bounds(document) -> None:
     bounds = [
         schema[name]
-        for schema in integers(document)
+        for schema in objects(document)
+        if schema.get("type") == "integer"
         for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
         if name in schema
     ]
