@@ -123,7 +123,7 @@ def test_the_openai_package_uploads_a_voice(client) -> None:
     assert (voice.id, voice.name, voice.object) == ("anna", "anna", "audio.voice")
     assert voice.created_at > 1_700_000_000
     speech = remote.audio.speech.create(
-        model="tts-1", voice="anna", input="Hi.", response_format="pcm"
+        model="tts-1", voice="anna", input="Hi.", response_format="pcm", extra_body={"seed": 3}
     )
     assert len(speech.content) > 1000
 
