@@ -13,16 +13,19 @@ its scale and none of its integers.
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models import kernels
-from models.kernels import Floats, Int8s, Int32s
+from models.arrays import Floats, Int8s, Int32s
+from models.int8_product import COLUMNS, NEIGHBOURS, lay, multiply
 
-_LINE = 64  # bytes that a cache reads at once
+_SHARED_BYTES: Final = 1 << 20  # of a matrix, from which on sharing it costs less than it saves
 
 
 class Int8Linear(nn.Module):
@@ -31,8 +34,8 @@ class Int8Linear(nn.Module):
     Float32 in and out, integers between. It is made from weights and never saved.
 
     Attributes:
-        weight: ``[out, in]`` int8.
-        scales: ``[out]``, of the rows of ``weight``; behind a norm times ``sqrt(in)``.
+        inputs: Numbers of a row that goes in.
+        scales: ``[out]``, of each column of the product; behind a norm times ``sqrt(in)``.
         bias: ``[out]``, or None.
         gain: ``[in]``, the norm's weight, or None without a norm.
         eps: The norm's, times ``in``.
@@ -41,11 +44,11 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, norm: nn.RMSNorm | None = None) -> None:
         super().__init__()
         weight = linear.weight.detach().float().contiguous()
-        integers, scales = torch.empty_like(weight, dtype=torch.int8), weight.new_empty(len(weight))
-        kernels.quantize(weight.numpy(), integers.numpy(), scales.numpy())
-        inputs = linear.in_features
-        self.weight = _space_rows(integers)
-        self.scales: Floats = scales.numpy() * np.float32(1 if norm is None else math.sqrt(inputs))
+        integers, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+        kernels.quantize(weight.numpy(), integers, scales)
+        self.inputs = inputs = linear.in_features
+        self._tiles = lay(integers.T)
+        self.scales: Floats = scales * np.float32(1 if norm is None else math.sqrt(inputs))
         self.bias = None if linear.bias is None else linear.bias.detach().float().numpy()
         self.gain = None if norm is None else norm.weight.detach().float().numpy()
         self.eps = 0.0 if norm is None or norm.eps is None else norm.eps * inputs
@@ -73,17 +76,30 @@ class Int8Linear(nn.Module):
             kernels.normalize(rows, self.gain, self.eps, integers, scales)
 
     def multiply(self, integers: Int8s) -> Int32s:
-        """Return the product ``[R, out]`` with rows ``[R, in]``."""
-        # int32 holds the sum exactly: 127 * 127 * in stays below 2**31 up to in = 133,000
-        product: Int32s = torch._int_mm(torch.from_numpy(integers), self.weight.t()).numpy()
+        """Return the product with rows ``[R, in]``: ``[R, out]``, and columns of zeros behind."""
+        if lacking := -self.inputs % NEIGHBOURS:
+            integers = np.pad(integers, ((0, 0), (0, lacking)))
+        product = np.empty((len(integers), len(self._tiles) * COLUMNS), np.int32)
+        threads = torch.get_num_threads()
+        if threads > 1 and self._tiles.nbytes >= _SHARED_BYTES:
+            self._multiply_together(integers, product, threads)
+        else:
+            multiply(integers, self._tiles, product)
         return product
 
+    def _multiply_together(self, integers: Int8s, product: Int32s, threads: int) -> None:
+        """Give each thread some of the columns."""
 
-def _space_rows(weight: Tensor) -> Tensor:
-    """Keep rows that start a power of two apart from sharing the same few lines of the cache.
+        def some(first: int) -> None:
+            last = first + share
+            multiply(
+                integers, self._tiles[first:last], product[:, first * COLUMNS : last * COLUMNS]
+            )
 
-    From two rows of activations on, torch reads the weight column by column. Two rows with
-    ``[1024, 4096]`` take an eighth of the time so.
-    """
-    inputs = weight.shape[1]
-    return F.pad(weight, (0, _LINE))[:, :inputs] if inputs % 512 == 0 else weight
+        share = -(-len(self._tiles) // threads)
+        list(_threads(threads).map(some, range(0, len(self._tiles), share)))
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, "product")

@@ -1,9 +1,6 @@
-"""The stack's cached passes on a CPU, in integers: products by torch, all between them by kernels.
+"""The stack's cached passes on a CPU, in integers: the same as `models.transformer` in fewer calls.
 
-The same sums as `models.transformer` in fewer calls, four products and a few kernels a layer. Keys
-and values are kept in bfloat16: reading them is most of what a step of many rows takes. All that is
-computed of them is float32. Keys are rotated by halves rather than by pairs, so a cache that this
-has written to is for this alone.
+Keys are rotated by halves rather than by pairs, and so are the queries told of.
 """
 
 from collections.abc import Sequence
@@ -14,11 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models import kernels
+from models import int8_attention, kernels
+from models.arrays import Bools, Floats, Int8s, Int64s
 from models.block import Block, RmsNorm
-from models.cache import KVCache
+from models.int8_cache import Int8Cache, Int8Layer
 from models.int8_linear import Int8Linear
-from models.kernels import Bfloat16s, Floats, Int8s, Int64s
+from models.slots import Slots
 
 
 class Int8Stack:
@@ -34,12 +32,12 @@ class Int8Stack:
         """
         self._layers = [_linears(block) for block in blocks]
         self._norm = norm
-        self._attention = blocks[0].attention
+        self._heads = blocks[0].attention.heads
         self._silu = blocks[0].feed_forward.activation is F.silu
         self._turns = torch.cat([turns.real, turns.imag], 1).contiguous().numpy()
 
     def step(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+        self, x: Tensor, positions: Tensor, cache: Slots, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Add one position to each of several slots; see `Transformer.step`.
 
@@ -47,27 +45,19 @@ class Int8Stack:
             ``[B, D]`` after the last norm, and the last layer's queries ``[B, heads, head_dim]``.
 
         Raises:
-            ValueError: A slot is full; none has grown.
+            ValueError: A slot is full, and none has grown; or the cache is of floats.
         """
         for slot in slots:
             cache.check_room(slot, 1)
-        rows = _Rows(
-            x, positions, slots, [cache.lengths[slot] for slot in slots], self._attention.heads
-        )
-        counts = rows.starts + 1
-        for number in range(len(self._layers)):
-            keys, values = cache.bits[number]
-            self._enter(number, rows, keys, values)
-            kernels.attend(
-                rows.queries, keys, values, rows.slots, counts, rows.integers, rows.scales
-            )
-            self._leave(number, rows)
+        starts = [cache.lengths[slot] for slot in slots]
+        rows = _Rows(x, positions, slots, starts, [start + 1 for start in starts], self._heads)
+        self._pass(rows, _of_integers(cache), None)
         for slot in slots:
             cache.advance(slot, 1)
         return self._norm(rows.hidden), rows.asked
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, mask: Tensor | None
+        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Add positions to a slot; see `Transformer.extend`.
 
@@ -82,55 +72,47 @@ class Int8Stack:
             ``[S, D]`` after the last norm, and the last layer's queries ``[S, heads, head_dim]``.
 
         Raises:
-            ValueError: The slot is full.
+            ValueError: The slot is full, or the cache is of floats.
         """
         count, start = len(x), cache.lengths[slot]
         cache.check_room(slot, count)
-        starts, end = range(start, start + count), start + count
-        rows = _Rows(x, positions, [slot] * count, starts, self._attention.heads)
-        bias = None
-        if mask is not None:
-            bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
-        for number, (_, out, _, _) in enumerate(self._layers):
-            self._enter(number, rows, *cache.bits[number])
-            attended = self._attention.attend(
-                rows.asked,
-                cache.keys[number][slot, :, :end].float(),
-                cache.values[number][slot, :, :end].float(),
-                bias,
-            )
-            out.round(attended.numpy(), rows.integers, rows.scales)
-            self._leave(number, rows)
+        end = start + count
+        rows = _Rows(x, positions, [slot] * count, range(start, end), [end] * count, self._heads)
+        self._pass(rows, _of_integers(cache), None if mask is None else mask.numpy())
         cache.advance(slot, count)
         return self._norm(rows.hidden), rows.asked
 
-    def _enter(self, number: int, rows: "_Rows", keys: Bfloat16s, values: Bfloat16s) -> None:
-        """Fill the rows' queries, and their places in a layer's keys and values."""
-        qkv = self._layers[number][0]
-        qkv.round(rows.x, rows.integers, rows.scales)
-        kernels.place(
-            qkv.multiply(rows.integers),
-            rows.scales,
-            qkv.scales,
-            self._turns,
-            rows.positions,
-            rows.slots,
-            rows.starts,
-            rows.queries,
-            keys,
-            values,
-        )
+    def _pass(self, rows: "_Rows", layers: Sequence[Int8Layer], seen: Bools | None) -> None:
+        """Send rows through all blocks; all keys and values are there before any row attends."""
+        for (qkv, out, gate_up, down), kept in zip(self._layers, layers, strict=True):
+            qkv.round(rows.x, rows.integers, rows.scales)
+            int8_attention.place(
+                qkv.multiply(rows.integers),
+                rows.scales,
+                qkv.scales,
+                self._turns,
+                rows.positions,
+                rows.slots,
+                rows.starts,
+                rows.queries,
+                kept,
+            )
+            int8_attention.attend(
+                rows.queries, kept, rows.slots, rows.counts, seen, rows.integers, rows.scales
+            )
+            kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales)
+            gate_up.round(rows.x, rows.integers, rows.scales)
+            gated = np.empty((len(rows.x), down.inputs), np.int8)
+            scales = np.empty_like(rows.scales)
+            product = gate_up.multiply(rows.integers)
+            kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
+            kernels.add(rows.x, down.multiply(gated), scales, down.scales)
 
-    def _leave(self, number: int, rows: "_Rows") -> None:
-        """Go from what the rows attended to, rounded, to the end of the layer."""
-        _, out, gate_up, down = self._layers[number]
-        kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales)
-        gate_up.round(rows.x, rows.integers, rows.scales)
-        gated = np.empty((len(rows.x), down.weight.shape[1]), np.int8)
-        scales = np.empty_like(rows.scales)
-        product = gate_up.multiply(rows.integers)
-        kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
-        kernels.add(rows.x, down.multiply(gated), scales, down.scales)
+
+def _of_integers(cache: Slots) -> Sequence[Int8Layer]:
+    if not isinstance(cache, Int8Cache):
+        raise ValueError("integers need a cache of integers: see Valle.new_cache")
+    return cache.layers
 
 
 class _Rows:
@@ -147,6 +129,7 @@ class _Rows:
         positions: ``[R]``.
         slots: ``[R]``, the slot of each.
         starts: ``[R]``, where in its slot.
+        counts: ``[R]``, how many positions of its slot there are for it.
         integers: ``[R, D]``, what goes into the next product.
         scales: ``[R]`` of these.
     """
@@ -157,6 +140,7 @@ class _Rows:
         positions: Tensor,
         slots: Sequence[int],
         starts: Sequence[int],
+        counts: Sequence[int],
         heads: int,
     ) -> None:
         count, width = x.shape
@@ -167,6 +151,7 @@ class _Rows:
         self.positions: Int64s = positions.numpy()
         self.slots: Int64s = np.array(slots, np.int64)
         self.starts: Int64s = np.array(starts, np.int64)
+        self.counts: Int64s = np.array(counts, np.int64)
         self.integers: Int8s = np.empty((count, width), np.int8)
         self.scales: Floats = np.empty(count, np.float32)
 

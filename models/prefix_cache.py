@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from models.cache import KVCache
+from models.slots import Slots
 from models.valle import Prefix, Valle
 
 DEFAULT_MAX_BYTES = 256 << 20
@@ -53,7 +53,7 @@ class PrefixCache:
             max_bytes: More than this is kept only while it is pinned.
         """
         self._model, self._max_bytes = model, max_bytes
-        self._kept: OrderedDict[tuple[Hashable, int, int], KVCache] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, int, int], Slots] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
 
@@ -79,7 +79,7 @@ class PrefixCache:
 
     @torch.inference_mode()
     def begin(
-        self, prefix: Prefix, level: int, cache: KVCache, slot: int, key: Hashable | None
+        self, prefix: Prefix, level: int, cache: Slots, slot: int, key: Hashable | None
     ) -> Prefix:
         """Put the shared part of a prefix into a slot.
 
@@ -104,7 +104,7 @@ class PrefixCache:
             cache.load(slot, self._read(part, level) if key is None else self._of(key, part, level))
         return prefix[prefix.shared :]
 
-    def _of(self, key: Hashable, part: Prefix, level: int) -> KVCache:
+    def _of(self, key: Hashable, part: Prefix, level: int) -> Slots:
         # The prompt may be left out for one request: then less is shared under the same key.
         place = (key, level, len(part))
         if place not in self._kept:
@@ -115,7 +115,7 @@ class PrefixCache:
         self._evict()
         return kept
 
-    def _read(self, part: Prefix, level: int) -> KVCache:
+    def _read(self, part: Prefix, level: int) -> Slots:
         cache = self._model.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)

@@ -24,6 +24,7 @@ from models.config import ModelConfig
 from models.fixed_step import FixedStep, storable
 from models.int8_stack import Int8Stack
 from models.padding import pad_rows
+from models.slots import Slots
 from models.step_graphs import StepGraphs
 from samplers.entropix import AttentionStatistics
 
@@ -75,7 +76,7 @@ class Transformer(nn.Module):
         return self.norm(x)
 
     @torch.inference_mode()
-    def record(self, cache: KVCache, *, compiler: str | None = None) -> None:
+    def record(self, cache: Slots, *, compiler: str | None = None) -> None:
         """Make steps of a cache's slots quick on a GPU, from now on: each becomes one graph.
 
         One cache at a time has this; recording another ends it. Works on a CPU too, where it serves
@@ -86,8 +87,9 @@ class Transformer(nn.Module):
             compiler: See `models.fixed_step.FixedStep`.
 
         Raises:
-            ValueError: The cache is not empty.
+            ValueError: The cache is not empty, or of integers.
         """
+        cache = _of_floats(cache)
         step = FixedStep(self.blocks, self.norm, self.turns, cache, compiler=compiler)
         self._graphs = StepGraphs(step, cache)
 
@@ -101,7 +103,7 @@ class Transformer(nn.Module):
         return self._integers is not None
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None = None
+        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None = None
     ) -> Tensor:
         """Add positions to a slot; each sees all that the slot held before.
 
@@ -121,7 +123,7 @@ class Transformer(nn.Module):
         return self._extend(x, positions, cache, slot, ranks)[0]
 
     def extend_looking(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None = None
+        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None = None
     ) -> tuple[Tensor, AttentionStatistics]:
         """As `extend`, with what the last layer's attention looks like from the last position.
 
@@ -131,9 +133,9 @@ class Transformer(nn.Module):
             ValueError: The slot is full.
         """
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
-        return hidden, look([queries[-1]], [cache.rows(-1, slot)[0][0]])
+        return hidden, look([queries[-1]], [cache.keys_of(-1, slot)])
 
-    def step(self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]) -> Tensor:
+    def step(self, x: Tensor, positions: Tensor, cache: Slots, slots: Sequence[int]) -> Tensor:
         """Add one position to each of several slots of any lengths.
 
         Args:
@@ -154,7 +156,7 @@ class Transformer(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        cache: KVCache,
+        cache: Slots,
         slots: Sequence[int],
         looking: Sequence[int],
     ) -> tuple[Tensor, AttentionStatistics]:
@@ -174,11 +176,11 @@ class Transformer(nn.Module):
             ValueError: A slot is full.
         """
         hidden, queries = self._step(x, positions, cache, slots)
-        keys = [cache.rows(-1, slots[row])[0][0] for row in looking]
+        keys = [cache.keys_of(-1, slots[row]) for row in looking]
         return hidden, look([queries[row] for row in looking], keys)
 
     def _extend(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor | None
+        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return ``[S, D]`` and the last layer's queries ``[S, heads, head_dim]``."""
         mask = None
@@ -187,6 +189,7 @@ class Transformer(nn.Module):
             mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
         if self._integers is not None:
             return self._integers.extend(x, positions, cache, slot, mask)
+        cache = _of_floats(cache)
         turns, queries = self.turns[positions], x
         recorded = self._graphs is not None and self._graphs.cache is cache
         for number, block in enumerate(self.blocks):
@@ -201,11 +204,12 @@ class Transformer(nn.Module):
         return self.norm(x), queries
 
     def _step(
-        self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+        self, x: Tensor, positions: Tensor, cache: Slots, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
         if self._integers is not None:
             return self._integers.step(x, positions, cache, slots)
+        cache = _of_floats(cache)
         graphs = self._graphs
         if graphs is not None and graphs.cache is cache:
             stepped = graphs.step(x, positions, slots)
@@ -223,3 +227,9 @@ class Transformer(nn.Module):
             x = x + attention.out(pad_rows(attended, attention.out))
             x = x + block.feed_forward(block.feed_forward_norm(x))
         return self.norm(x[:count]), queries
+
+
+def _of_floats(cache: Slots) -> KVCache:
+    if not isinstance(cache, KVCache):
+        raise ValueError("a stack of floats needs a cache of floats: see Valle.new_cache")
+    return cache

@@ -21,7 +21,9 @@ from torch import Tensor, nn
 
 from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
+from models.int8_cache import Int8Cache
 from models.padding import pad_rows
+from models.slots import Slots
 from models.transformer import Transformer
 
 
@@ -83,21 +85,17 @@ class Valle(nn.Module):
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
 
-    def new_cache(self, slots: int, max_length: int) -> KVCache:
+    def new_cache(self, slots: int, max_length: int) -> Slots:
         """Return an empty cache as the stack's passes need it: where, and in what numbers.
 
         Args:
             slots: How many sequences.
             max_length: Positions that each has room for.
         """
-        in_integers = self.transformer.in_integers
-        return KVCache(
-            self.config,
-            slots,
-            max_length,
-            dtype=torch.bfloat16 if in_integers else self.separator.dtype,
-            device=self.separator.device,
-        )
+        if self.transformer.in_integers:
+            return Int8Cache(self.config, slots, max_length)
+        dtype, device = self.separator.dtype, self.separator.device
+        return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
 
     def prefix(
         self,

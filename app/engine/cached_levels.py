@@ -12,8 +12,8 @@ from torch import Tensor
 from app.engine.levels import FinerLevels
 from app.engine.piece import Piece
 from app.engine.plan import Chunks
-from models.cache import KVCache
 from models.prefix_cache import PrefixCache
+from models.slots import Slots
 from models.valle import Prefix, Valle
 
 
@@ -74,7 +74,7 @@ class CachedLevels(FinerLevels):
     def _slot(self, level: int, condition: int) -> int:
         return (level - 1) * len(self._prefixes[level]) + condition
 
-    def _make_cache(self) -> KVCache:
+    def _make_cache(self) -> Slots:
         prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
         room = max(map(len, prefixes)) + self._piece.max_frames
         return self._model.new_cache(len(prefixes), room)

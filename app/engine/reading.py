@@ -6,8 +6,8 @@ import torch
 
 from app.engine.piece import Piece
 from app.engine.take import Condition, Line, Seen, as_tensor
-from models.cache import KVCache
 from models.prefix_cache import PrefixCache
+from models.slots import Slots
 from models.valle import Prefix, Valle
 from samplers.rows import on
 
@@ -15,7 +15,7 @@ from samplers.rows import on
 class Reader:
     """Reads into the slots of one cache."""
 
-    def __init__(self, model: Valle, prefixes: PrefixCache, cache: KVCache) -> None:
+    def __init__(self, model: Valle, prefixes: PrefixCache, cache: Slots) -> None:
         """Read nothing yet.
 
         Args:

@@ -94,3 +94,13 @@ def test_a_row_behind_a_norm_has_the_same_bits_in_every_batch(outputs: int, inpu
 def test_leading_dimensions_are_rows() -> None:
     layer, x = Int8Linear(linear(12, 8, bias=True)), noise(2, 3, 8)
     assert torch.equal(layer(x), layer(x.view(6, 8)).view(2, 3, 12))
+
+
+def test_threads_share_a_large_product_and_change_no_bit() -> None:
+    layer, x = Int8Linear(linear(4128, 512)), noise(5, 512)
+    alone = layer(x)
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(layer(x), alone)
+    finally:
+        torch.set_num_threads(1)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from models.cache import KVCache
 from models.config import ModelConfig
+from models.int8_cache import Int8Cache
 from models.quantized import quantize_linears
+from models.slots import Slots
 from models.transformer import Transformer
 from samplers.entropix import AttentionStatistics
 
@@ -21,8 +23,8 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def new_cache(slots: int, room: int = 200, config: ModelConfig = CONFIG) -> KVCache:
-    return KVCache(config, slots, room, dtype=torch.bfloat16)
+def new_cache(slots: int, room: int = 200, config: ModelConfig = CONFIG) -> Int8Cache:
+    return Int8Cache(config, slots, room)
 
 
 def of_integers(stack: Transformer) -> Transformer:
@@ -88,7 +90,7 @@ def test_passes_are_near_those_of_floats(activation: str, kv_heads: int) -> None
     x, positions = noise(70, CONFIG.width), torch.arange(70)
     blocks = positions // 15
 
-    def run(stack: Transformer, cache: KVCache) -> Tensor:
+    def run(stack: Transformer, cache: Slots) -> Tensor:
         found = [stack.extend(x[:40], positions[:40], cache, 0, positions[:40])]
         found += [stack.extend(x[40:60], positions[40:60], cache, 0, blocks[40:60])]
         found += [stack.step(x[i, None], positions[i, None], cache, [0]) for i in range(60, 70)]
@@ -144,7 +146,10 @@ def test_a_row_of_no_numbers_stays_one_and_its_neighbours_are_whole(stack: Trans
     assert torch.equal(found[[0, 2]], expected[[0, 2]])
 
 
-def test_a_cache_of_other_numbers_is_refused(stack: Transformer) -> None:
-    x = noise(1, CONFIG.width)
-    with pytest.raises(ValueError, match="bfloat16"):
-        stack.step(x, torch.tensor([0]), KVCache(CONFIG, 1, 5), [0])
+def test_a_cache_of_other_numbers_is_refused(floats: Transformer, stack: Transformer) -> None:
+    x, position = noise(1, CONFIG.width), torch.tensor([0])
+    for one, cache in ((stack, KVCache(CONFIG, 1, 5)), (floats, new_cache(1))):
+        with pytest.raises(ValueError, match=r"Valle\.new_cache"):
+            one.step(x, position, cache, [0])
+        with pytest.raises(ValueError, match=r"Valle\.new_cache"):
+            one.extend(x, position, cache, 0)

@@ -9,6 +9,8 @@ from torch import Tensor
 from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
+from models.cache import KVCache
+from models.int8_cache import Int8Cache
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.guidance import guide
@@ -18,6 +20,15 @@ ROOM = 250
 
 def batch_of(model: Valle, slots: int = 30) -> ArBatch:
     return ArBatch(model, PrefixCache(model), slots=slots, max_length=ROOM)
+
+
+def spoil(batch: ArBatch, slot: int) -> None:
+    """Leave no numbers in what a slot of the first layer holds."""
+    cache = batch._rows.cache
+    if isinstance(cache, Int8Cache):
+        cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
+    elif isinstance(cache, KVCache):
+        cache.keys[0][slot] = cache.values[0][slot] = torch.nan
 
 
 def finish(batch: ArBatch) -> None:

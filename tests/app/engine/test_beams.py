@@ -21,6 +21,7 @@ from tests.app.engine.batches import (
     finish,
     logits_after,
     logprobs_of,
+    spoil,
 )
 from tests.toy.make_toy import MODEL, make
 
@@ -175,7 +176,7 @@ def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
     batch = batch_of(model)
     broken, sound = batch.admit(piece(beam_width=3, **GUIDED)), batch.admit(piece(2, beam_width=2))
     batch.step()
-    batch._rows.cache.values[0][broken.takes[2].conditions[1].slot] = torch.nan
+    spoil(batch, broken.takes[2].conditions[1].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 28)
     finish(batch)

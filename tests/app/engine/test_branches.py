@@ -21,6 +21,7 @@ from tests.app.engine.batches import (
     finish,
     logits_after,
     logprobs_of,
+    spoil,
 )
 
 STOP = 512
@@ -175,7 +176,7 @@ def test_a_way_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Va
     batch = batch_of(model)
     broken, sound = batch.admit(piece(**GUIDED)), batch.admit(piece(2, max_frames=12))
     batch.step()
-    batch._rows.cache.values[0][broken.takes[2].conditions[0].slot] = torch.nan
+    spoil(batch, broken.takes[2].conditions[0].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 27)
     finish(batch)

@@ -20,6 +20,7 @@ from tests.app.engine.batches import (
     finish,
     logits_after,
     logprobs_of,
+    spoil,
 )
 
 STOP = 512
@@ -147,7 +148,7 @@ def test_a_take_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
     batch = batch_of(model)
     broken, sound = batch.admit(piece(best_of=3, **GUIDED)), batch.admit(piece(2))
     batch.step()
-    batch._rows.cache.values[0][broken.takes[2].conditions[1].slot] = torch.nan
+    spoil(batch, broken.takes[2].conditions[1].slot)
     batch.step()
     assert (broken.finish_reason, broken.final) == ("error", len(broken))
     assert batch.free_rows == 29

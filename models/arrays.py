@@ -1,0 +1,11 @@
+"""Names for numpy's arrays, by what is in them. They share their memory with torch's tensors."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Int8s = NDArray[np.int8]
+Uint8s = NDArray[np.uint8]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]

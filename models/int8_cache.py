@@ -1,0 +1,91 @@
+"""The keys and values of every slot in integers of 8 bits, with a scale a position and head.
+
+A quarter of the bytes of float32, laid as `models.int8_product` reads them, so that attention is
+two products of integers. Rounding is that of `models.int8_linear`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.arrays import Floats, Uint8s
+from models.config import ModelConfig
+from models.int8_product import COLUMNS, NEIGHBOURS, ZERO
+from models.slots import Slots
+
+BLOCK: Final = 64  # positions; weights of one block of values share a scale
+
+
+class Int8Layer(NamedTuple):
+    """What a layer keeps; T is a number of whole blocks.
+
+    Args:
+        keys: ``[slots, kv_heads, T / 32, head_dim / 4, 32, 4]``, tiles whose columns are positions.
+        key_scales: ``[slots, kv_heads, T]``.
+        values: ``[slots, kv_heads, T / 64, head_dim / 32, 16, 32, 4]``, tiles of each block, whose
+            columns are dimensions.
+        value_scales: ``[slots, kv_heads, T]``.
+    """
+
+    keys: Uint8s
+    key_scales: Floats
+    values: Uint8s
+    value_scales: Floats
+
+
+class Int8Cache(Slots):
+    """For `models.int8_stack`, which writes and reads it.
+
+    Attributes:
+        layers: One of each layer.
+    """
+
+    def __init__(self, config: ModelConfig, slots: int, max_length: int) -> None:
+        super().__init__(slots, max_length)
+        self._head_dim = config.head_dim
+        blocks = -(-max_length // BLOCK)
+        quads = -(-config.head_dim // NEIGHBOURS)
+        tiles = -(-config.head_dim // COLUMNS)
+        head = (slots, config.kv_heads)
+        keys = (*head, blocks * (BLOCK // COLUMNS), quads, COLUMNS, NEIGHBOURS)
+        values = (*head, blocks, tiles, BLOCK // NEIGHBOURS, COLUMNS, NEIGHBOURS)
+        scales = (*head, blocks * BLOCK)
+        self.layers = [
+            Int8Layer(
+                np.zeros(keys, np.uint8),
+                np.zeros(scales, np.float32),
+                np.zeros(values, np.uint8),
+                np.zeros(scales, np.float32),
+            )
+            for _ in range(config.layers)
+        ]
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all keys and values, used or not."""
+        return sum(array.nbytes for layer in self.layers for array in layer)
+
+    def keys_of(self, layer: int, slot: int) -> Tensor:
+        """Return ``[kv_heads, length, head_dim]`` float32."""
+        length, (tiles, scales, _, _) = self.lengths[slot], self.layers[layer]
+        rows = tiles[slot].transpose(0, 1, 3, 2, 4)  # [kv_heads, tile, position, quad, neighbour]
+        integers = rows.reshape(len(rows), -1, rows.shape[3] * NEIGHBOURS)
+        keys = integers[:, :length, : self._head_dim].astype(np.float32) - ZERO
+        return torch.from_numpy(keys * scales[slot, :, :length, None])
+
+    def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
+        blocks = slice(begin // BLOCK, -(-end // BLOCK))
+        for own, other in zip(self.layers, source.layers, strict=True):
+            for to, given in zip(_in_blocks(own), _in_blocks(other), strict=True):
+                to[slot, :, blocks] = given[source_slot, :, blocks]
+
+
+def _in_blocks(layer: Int8Layer) -> Sequence[NDArray[Any]]:
+    """Return views ``[slots, kv_heads, blocks, ...]``."""
+    arrays: Sequence[NDArray[Any]] = layer
+    blocks = layer.values.shape[2]
+    return [one.reshape(*one.shape[:2], blocks, -1) for one in arrays]

@@ -1,0 +1,83 @@
+"""Products of integers are exact on every kind of processor."""
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from models.arrays import Int8s, Int32s, Uint8s
+from models.int8_product import (
+    AT_ONCE,
+    COLUMNS,
+    Processor,
+    block,
+    lay,
+    multiply,
+    processors,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def integers(*shape: int) -> Int8s:
+    return RNG.integers(-128, 128, shape, np.int8)
+
+
+def expected(rows: Int8s, matrix: Int8s) -> Int32s:
+    product: Int32s = rows.astype(np.int32) @ matrix.astype(np.int32)
+    return product
+
+
+@pytest.mark.parametrize("rows", [*range(1, 18), 100])
+@pytest.mark.parametrize("columns", [1, 32, 33, 97, 160, 257])
+def test_a_product_is_exact_for_any_number_of_rows_and_columns(rows: int, columns: int) -> None:
+    x, matrix = integers(rows, 28), integers(28, columns)
+    tiles = lay(matrix)
+    out = np.empty((rows, len(tiles) * COLUMNS), np.int32)
+    multiply(x, tiles, out)
+    np.testing.assert_array_equal(out[:, :columns], expected(x, matrix))
+    assert not out[:, columns:].any()
+
+
+def test_the_greatest_numbers_do_not_overflow() -> None:
+    x, matrix = np.full((1, 4096), -128, np.int8), np.full((4096, 1), -128, np.int8)
+    out = np.empty((1, COLUMNS), np.int32)
+    multiply(x, lay(matrix), out)
+    assert out[0, 0] == 4096 * 128 * 128
+
+
+def test_rows_and_results_may_be_parts_of_something() -> None:
+    x, matrix = integers(9, 64)[::2, 8:40], integers(32, 64)
+    out = np.zeros((5, 100), np.int32)
+    multiply(x, lay(matrix), out[:, 10:74])
+    np.testing.assert_array_equal(out[:, 10:74], expected(x, matrix))
+    assert not out[:, :10].any()
+    assert not out[:, 74:].any()
+
+
+def test_a_matrix_is_laid_with_zeros_behind_it() -> None:
+    tiles = lay(integers(5, 33))
+    assert tiles.shape == (2, 2, COLUMNS, 4)
+    assert (tiles[1, :, 1:] == 128).all()
+    assert (tiles[:, 1, :, 1:] == 128).all()
+
+
+@pytest.mark.parametrize("processor", processors(), ids=lambda one: one.instruction or "plain")
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_every_instruction_gives_the_same(processor: Processor, count: int) -> None:
+    send = block(processor, count)
+
+    def product(rows: Int8s, tiles: Uint8s, offsets: Int32s, out: Int32s) -> None:
+        for tile in range(0, len(tiles), AT_ONCE):
+            send(rows, 0, tiles, tile, offsets, out)
+
+    x, matrix = integers(count, 64), integers(64, 7 * COLUMNS)
+    out = np.empty((count, 7 * COLUMNS), np.int32)
+    compiled: Any = numba.njit(product)
+    compiled(x, lay(matrix), 128 * x.sum(1, dtype=np.int32), out)
+    np.testing.assert_array_equal(out, expected(x, matrix))
+
+
+def test_every_machine_can_multiply() -> None:
+    assert processors()[-1].instruction == ""
