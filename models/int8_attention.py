@@ -1,8 +1,8 @@
 """Attention over keys and values of 8 bits: two products of integers, and a softmax between them.
 
-Queries and weights are rounded to 14 bits and sign, as two digits of 8 bits to the base of 128:
-keys and values alone lose anything worth a number. Weights are rounded block by block of 64
-positions, so that where attention is thin it is rounded finely.
+Queries and weights are rounded to 14 bits and a sign, as two digits to the base of 128, so that
+next to nothing is lost but by keys and values. Weights are rounded block by block of 64 positions:
+where attention is thin it is rounded finely.
 
 Rows are computed alone, as in `models.kernels`.
 """
@@ -11,16 +11,16 @@ import math
 
 import numpy as np
 
-from models.arrays import Bools, Floats, Int8s, Int32s, Int64s
+from models.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
 from models.compiling import kernel
 from models.int8_cache import BLOCK, Int8Layer
 from models.int8_product import COLUMNS, NEIGHBOURS, ZERO, multiply
 from models.kernels import LEAST_SCALE, exp, greatest, quantize_row
 
-_BASE = 128
-_STEPS = 127 * _BASE
-
 _f32, _i32 = np.float32, np.int32
+_DIGIT = _i32(7)  # bits
+_HALF = _i32(1 << 6)  # of the first digit's step
+_STEPS = 127 << 7
 
 
 @kernel
@@ -103,57 +103,87 @@ def attend(
         scales: ``[R]``, written.
     """
     rows, heads, size = queries.shape
-    kv_heads, quads = layer.keys.shape[1], layer.keys.shape[3]
+    kv_heads = layer.keys.shape[1]
     group, most = heads // kv_heads, 0
     for r in range(rows):
         most = max(most, counts[r])
     blocks = (most + BLOCK - 1) // BLOCK
-    # Of a digit each: first those of the queries, or of their weights, then the lower ones.
-    asked = np.zeros((2 * group, quads * NEIGHBOURS), np.int8)
+    # What a head of keys needs for its queries; of two digits the first ones stand first.
+    asked = np.zeros((2 * group, layer.keys.shape[3] * NEIGHBOURS), np.int8)
     products = np.empty((2 * group, blocks * BLOCK), np.int32)
-    weights = np.empty(blocks * BLOCK, np.float32)
-    shares = np.empty((blocks, 2 * group, BLOCK), np.int8)
-    steps = np.empty((blocks, group), np.float32)
+    weights = np.empty((group, blocks * BLOCK), np.float32)
+    shares = np.empty((2 * group, BLOCK), np.int8)
     sums = np.empty((2 * group, layer.values.shape[3] * COLUMNS), np.int32)
     attended = np.empty((rows, heads, size), np.float32)
-    root = _f32(1.0) / _f32(math.sqrt(size))
     for head in range(kv_heads):
+        own = slice(head * group, (head + 1) * group)
         for r in range(rows):
             slot, count = slots[r], counts[r]
             used = (count + BLOCK - 1) // BLOCK
-            tiles = used * (BLOCK // COLUMNS)
+            scores = weights[:, : used * BLOCK]
+            tiles = layer.keys[slot, head, : used * (BLOCK // COLUMNS)]
+            key_scales = layer.key_scales[slot, head, :count]
+            _score(queries[r, own], tiles, key_scales, asked, products, scores)
             for g in range(group):
-                query = queries[r, head * group + g]
-                steps[0, g] = _split(query, asked[g], asked[group + g]) * root
-            multiply(asked, layer.keys[slot, head, :tiles], products)
-            key_scales = layer.key_scales[slot, head]
-            value_scales = layer.value_scales[slot, head]
-            for g in range(group):
-                step = steps[0, g]
-                for t in range(count):
-                    product = _i32(_i32(products[g, t] << _i32(7)) + products[group + g, t])
-                    weights[t] = _f32(product) * (step * key_scales[t])
                 if seen is not None:
                     for t in range(count):
-                        weights[t] = weights[t] if seen[r, t] else _f32(-np.inf)
-                weights[count : used * BLOCK] = _f32(-np.inf)
-                _softmax(weights[: used * BLOCK])
-                for t in range(count):
-                    weights[t] *= value_scales[t]
-                for block in range(used):
-                    part = weights[block * BLOCK : (block + 1) * BLOCK]
-                    steps[block, g] = _split(part, shares[block, g], shares[block, group + g])
-            mixed = attended[r, head * group : (head + 1) * group]
-            mixed[:] = _f32(0.0)
-            for block in range(used):
-                multiply(shares[block], layer.values[slot, head, block], sums)
-                for g in range(group):
-                    step = steps[block, g]
-                    for d in range(size):
-                        product = _i32(_i32(sums[g, d] << _i32(7)) + sums[group + g, d])
-                        mixed[g, d] += _f32(product) * step
+                        scores[g, t] = scores[g, t] if seen[r, t] else _f32(-np.inf)
+                _softmax(scores[g])
+            value_scales = layer.value_scales[slot, head, :count]
+            _mix(scores, layer.values[slot, head], value_scales, shares, sums, attended[r, own])
     for r in range(rows):
         scales[r] = quantize_row(attended[r].reshape(-1), integers[r])
+
+
+@kernel
+def _score(
+    queries: Floats,
+    tiles: Uint8s,
+    key_scales: Floats,
+    asked: Int8s,
+    products: Int32s,
+    scores: Floats,
+) -> None:
+    """Write the scores of a head's queries, minus infinity behind the last key."""
+    group, size = queries.shape
+    count, root = len(key_scales), _f32(1.0) / _f32(math.sqrt(size))
+    steps = np.empty(group, np.float32)
+    for g in range(group):
+        steps[g] = _split(queries[g], asked[g], asked[group + g]) * root
+    multiply(asked, tiles, products)
+    for g in range(group):
+        step = steps[g]
+        for t in range(count):
+            product = _number(products[g, t], products[group + g, t])
+            scores[g, t] = _f32(product) * (step * key_scales[t])
+        scores[g, count:] = _f32(-np.inf)
+
+
+@kernel
+def _mix(
+    weights: Floats,
+    tiles: Uint8s,
+    value_scales: Floats,
+    shares: Int8s,
+    sums: Int32s,
+    mixed: Floats,
+) -> None:
+    """Write the weighted sums of a head's values; the weights become those of their integers."""
+    group, size = mixed.shape
+    steps = np.empty(group, np.float32)
+    for g in range(group):
+        for t in range(len(value_scales)):
+            weights[g, t] *= value_scales[t]
+    mixed[:] = _f32(0.0)
+    for block in range(weights.shape[1] // BLOCK):
+        for g in range(group):
+            part = weights[g, block * BLOCK : (block + 1) * BLOCK]
+            steps[g] = _split(part, shares[g], shares[group + g])
+        multiply(shares, tiles[block], sums)
+        for g in range(group):
+            step = steps[g]
+            for d in range(size):
+                mixed[g, d] += _f32(_number(sums[g, d], sums[group + g, d])) * step
 
 
 @kernel
@@ -180,7 +210,14 @@ def _split(row: Floats, high: Int8s, low: Int8s) -> np.float32:
     for d in range(len(row)):
         y = row[d] * steps
         number = _i32(y + _f32(0.5)) if y >= 0 else _i32(y - _f32(0.5))
-        first = _i32(_i32(number + _i32(64)) >> _i32(7))
+        # Sums of int32 are int64 to numba, which takes twice the time.
+        first = _i32(_i32(number + _HALF) >> _DIGIT)
         high[d] = np.int8(first)
-        low[d] = np.int8(_i32(number - _i32(first << _i32(7))))
+        low[d] = np.int8(_i32(number - _i32(first << _DIGIT)))
     return scale
+
+
+@kernel
+def _number(high: np.int32, low: np.int32) -> np.int32:
+    """Return the number of two digits."""
+    return _i32(_i32(high << _DIGIT) + low)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 
 class SideStream:
@@ -28,36 +27,11 @@ class SideStream:
     def entered(self) -> Iterator[None]:
         """Queue here what this thread does within the context.
 
-        It waits for nothing: tensors of another thread come as a `Handover`, and weights must be
-        there before the first worker starts.
+        It waits for nothing: what another thread gives comes by way of the host, and weights must
+        be there before the first worker starts.
         """
         if self._stream is None:
             yield
         else:
             with torch.cuda.stream(self._stream):
                 yield
-
-
-class Handover:
-    """A tensor on its way from one queue to another."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        """Give it, in the thread whose queue computes it.
-
-        Args:
-            tensor: Not to be changed afterwards.
-        """
-        self._tensor = tensor
-        self._event: torch.cuda.Event | None = None
-        if tensor.is_cuda:
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record()
-
-    def take(self) -> Tensor:
-        """Return it, in the thread whose queue will use it; the host does not wait."""
-        if self._event is not None:
-            stream = torch.cuda.current_stream(self._tensor.device)
-            stream.wait_event(self._event)
-            # Its memory may be used anew once both queues are done with it.
-            self._tensor.record_stream(stream)
-        return self._tensor

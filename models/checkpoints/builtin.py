@@ -87,9 +87,8 @@ def load_lm(folder: Path) -> Valle:
     files = _lm_files(folder)
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
-    fill(model, read_tensors(files), str(folder))
-    model.lay_out_for_steps()
-    return model.eval().requires_grad_(False)
+    fill(model, read_tensors(files), str(folder)).lay_out_for_steps()
+    return model
 
 
 def load_codec(folder: Path) -> Codec:
@@ -100,8 +99,7 @@ def load_codec(folder: Path) -> Codec:
     """
     codec = Codec(read_config(folder / "codec.json", CodecConfig))
     file = folder / "codec.safetensors"
-    fill(codec, read_tensors([file]), str(file))
-    return codec.eval().requires_grad_(False)
+    return fill(codec, read_tensors([file]), str(file))
 
 
 def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:

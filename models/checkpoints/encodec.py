@@ -63,9 +63,7 @@ def load_official(path: Path, config: CodecConfig | None = None) -> Codec:
     Raises:
         CheckpointError: It is missing, damaged or of another shape.
     """
-    codec = Codec(config or CodecConfig())
-    fill(codec, read_tensors([path]), str(path))
-    return codec.eval().requires_grad_(False)
+    return fill(Codec(config or CodecConfig()), read_tensors([path]), str(path))
 
 
 def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Codec:
@@ -99,6 +97,4 @@ def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Co
             f"encodec: codebooks {sorted(books)} found, {config.levels} levels wanted"
         )
     folded["quantizer.codebooks"] = torch.stack([books[level] for level in range(config.levels)])
-    codec = Codec(config)
-    fill(codec, folded, "encodec")
-    return codec.eval().requires_grad_(False)
+    return fill(Codec(config), folded, "encodec")

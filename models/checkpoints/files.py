@@ -3,11 +3,14 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+_Module = TypeVar("_Module", bound=nn.Module)
 
 _DTYPES = {
     "F64": torch.float64,
@@ -70,8 +73,11 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
 
 
-def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module:
     """Copy tensors into a module's parameters and buffers, all of them and nothing else.
+
+    Returns:
+        The module, for inference alone.
 
     Raises:
         CheckpointError: A tensor is missing, unknown, of another shape, or not finite.
@@ -95,6 +101,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
         if not torch.isfinite(found).all():
             raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
         place.copy_(found)
+    return module.eval().requires_grad_(False)
 
 
 def write_tensors(

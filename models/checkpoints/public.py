@@ -118,9 +118,8 @@ def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Pat
     found = read_public(source, switches, loras)
     log.info("%s", found)
     model = Valle(found.config)
-    fill(model, found.tensors, str(found.path))
-    model.lay_out_for_steps()
-    return model.eval().requires_grad_(False)
+    fill(model, found.tensors, str(found.path)).lay_out_for_steps()
+    return model
 
 
 def read_public(

@@ -66,9 +66,7 @@ def load_vocos(path: Path, config: VocosConfig | None = None) -> Vocos:
     Raises:
         CheckpointError: It is missing, damaged or of another shape.
     """
-    vocos = Vocos(config or VocosConfig())
-    fill(vocos, read_tensors([path]), str(path))
-    return vocos.eval().requires_grad_(False)
+    return fill(Vocos(config or VocosConfig()), read_tensors([path]), str(path))
 
 
 def vocos_from_published(tensors: Mapping[str, Tensor], config: VocosConfig) -> Vocos:
@@ -84,5 +82,4 @@ def vocos_from_published(tensors: Mapping[str, Tensor], config: VocosConfig) -> 
     books = kept.get("codebooks")
     if books is not None and books.numel() == vocos.codebooks.numel():
         kept["codebooks"] = books.view_as(vocos.codebooks)  # published as one table of all levels
-    fill(vocos, kept, "vocos")
-    return vocos.eval().requires_grad_(False)
+    return fill(vocos, kept, "vocos")
