@@ -29,6 +29,9 @@ class UtteranceSound:
         """
         self._stream = decoder.stream()
         self._chunks = Chunks(block_frames)
+        # A convolution keeps code for every length that it ever met, megabytes in all.
+        self._grain = block_frames if isinstance(decoder, Codec) else None
+        self._frames = 0
 
     def push(self, codes: Tensor, *, ended: bool = False) -> Samples:
         """Take the next frames and return the samples ``[N]`` that are now certain.
@@ -50,9 +53,19 @@ class UtteranceSound:
             GenerationFailed: The samples are no numbers.
         """
         for chunk in self._chunks.push(codes, ended=ended):
-            yield _sound(self._stream.push(chunk))
+            yield _sound(self._decode(chunk))
         if ended:
             yield _sound(self._stream.finish())
+
+    def _decode(self, chunk: Tensor) -> Tensor:
+        """Decode a chunk; the last as so many whole blocks, of which the end is cut off."""
+        lacking = -len(chunk) % self._grain if self._grain and self._frames else 0
+        self._frames += len(chunk)
+        if not lacking:
+            return self._stream.push(chunk)
+        filled = torch.cat([chunk, chunk[-1:].expand(lacking, -1)])
+        samples = self._stream.push(filled)
+        return samples[: len(samples) // len(filled) * len(chunk)]
 
 
 def _sound(samples: Tensor) -> Samples:
