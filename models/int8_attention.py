@@ -108,7 +108,8 @@ def attend(
     for r in range(rows):
         most = max(most, counts[r])
     blocks = (most + BLOCK - 1) // BLOCK
-    # What a head of keys needs for its queries; of two digits the first ones stand first.
+    # What a head of keys needs for its queries; of two digits the first ones stand first. None of
+    # these is cut along its rows, which would hide from the compiler that they are contiguous.
     asked = np.zeros((2 * group, layer.keys.shape[3] * NEIGHBOURS), np.int8)
     products = np.empty((2 * group, blocks * BLOCK), np.int32)
     weights = np.empty((group, blocks * BLOCK), np.float32)
@@ -120,17 +121,19 @@ def attend(
         for r in range(rows):
             slot, count = slots[r], counts[r]
             used = (count + BLOCK - 1) // BLOCK
-            scores = weights[:, : used * BLOCK]
             tiles = layer.keys[slot, head, : used * (BLOCK // COLUMNS)]
             key_scales = layer.key_scales[slot, head, :count]
-            _score(queries[r, own], tiles, key_scales, asked, products, scores)
+            _score(queries[r, own], tiles, key_scales, asked, products, weights)
             for g in range(group):
+                scores = weights[g, : used * BLOCK]
                 if seen is not None:
                     for t in range(count):
-                        scores[g, t] = scores[g, t] if seen[r, t] else _f32(-np.inf)
-                _softmax(scores[g])
+                        scores[t] = scores[t] if seen[r, t] else _f32(-np.inf)
+                scores[count:] = _f32(-np.inf)
+                _softmax(scores)
+            blocks_of_values = layer.values[slot, head, :used]
             value_scales = layer.value_scales[slot, head, :count]
-            _mix(scores, layer.values[slot, head], value_scales, shares, sums, attended[r, own])
+            _mix(weights, blocks_of_values, value_scales, shares, sums, attended[r, own])
     for r in range(rows):
         scales[r] = quantize_row(attended[r].reshape(-1), integers[r])
 
@@ -144,7 +147,7 @@ def _score(
     products: Int32s,
     scores: Floats,
 ) -> None:
-    """Write the scores of a head's queries, minus infinity behind the last key."""
+    """Write the scores of a head's queries, as many of each row as there are keys."""
     group, size = queries.shape
     count, root = len(key_scales), _f32(1.0) / _f32(math.sqrt(size))
     steps = np.empty(group, np.float32)
@@ -156,7 +159,6 @@ def _score(
         for t in range(count):
             product = _number(products[g, t], products[group + g, t])
             scores[g, t] = _f32(product) * (step * key_scales[t])
-        scores[g, count:] = _f32(-np.inf)
 
 
 @kernel
@@ -175,7 +177,7 @@ def _mix(
         for t in range(len(value_scales)):
             weights[g, t] *= value_scales[t]
     mixed[:] = _f32(0.0)
-    for block in range(weights.shape[1] // BLOCK):
+    for block in range(len(tiles)):
         for g in range(group):
             part = weights[g, block * BLOCK : (block + 1) * BLOCK]
             steps[g] = _split(part, shares[g], shares[group + g])
