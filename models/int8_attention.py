@@ -14,8 +14,9 @@ import numpy as np
 from models.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
 from models.compiling import kernel
 from models.int8_cache import BLOCK, Int8Layer
-from models.int8_product import COLUMNS, NEIGHBOURS, ZERO, multiply
+from models.int8_product import COLUMNS, ZERO, multiply
 from models.kernels import LEAST_SCALE, exp, greatest, quantize_row
+from models.processors import NEIGHBOURS
 
 _f32, _i32 = np.float32, np.int32
 _DIGIT = _i32(7)  # bits

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from models.arrays import Floats, Uint8s
 from models.config import ModelConfig
-from models.int8_product import COLUMNS, NEIGHBOURS, ZERO
+from models.int8_product import COLUMNS, ZERO
+from models.processors import NEIGHBOURS
 from models.slots import Slots
 
 BLOCK: Final = 64  # positions; weights of one block of values share a scale

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from models import kernels
 from models.arrays import Floats, Int8s, Int32s
-from models.int8_product import COLUMNS, NEIGHBOURS, lay, multiply
+from models.int8_product import COLUMNS, lay, multiply
+from models.processors import NEIGHBOURS
 
 _SHARED_BYTES: Final = 1 << 20  # of a matrix, from which on sharing it costs less than it saves
 
