@@ -19,7 +19,7 @@ def test_both_models_lose_what_a_pass_over_the_whole_does(toy, level: int) -> No
     quantized = copy.deepcopy(model)
     quantize_linears(quantized)
     codes = np.random.default_rng(0).integers(0, 512, (40, 8)).astype(np.int16)
-    utterance = CodedUtterance("Hi.", "haɪ.", codes, "a")
+    utterance = CodedUtterance("Hi.", "hai.", codes, "a")
     prompt = torch.from_numpy(codes[:10].astype(np.int64))
     row = Row(utterance, level, codes[:10])
     with torch.inference_mode():
