@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from app.engine.demand import rows_needed
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.job import (
@@ -67,7 +68,8 @@ class FakeSpeaking:
         if not job.text.strip():
             raise InvalidRequest("nothing to say", param="input")
         voice = self.voices.speaker(job.voice, job.owner)
-        return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0)
+        rows = rows_needed(job.params)
+        return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0, rows)
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)

@@ -1,8 +1,8 @@
 """Jobs in, audio chunks out: who waits, who is told to go away, and the life of it all.
 
-Three threads beside the event loop: one reads texts, one draws level 0 of all jobs together
-(`app.engine.scheduler`), one makes sound of it (`app.engine.voicer`). Knows nothing of phonemes,
-codes or HTTP.
+Three threads beside the event loop: one reads texts (`app.engine.text_reader`), one draws level 0
+of all jobs together (`app.engine.scheduler`), one makes sound of it (`app.engine.voicer`). Knows
+nothing of phonemes, codes or HTTP.
 
 The life of an engine: new -> loading -> warming -> ready -> draining -> stopped, or failed.
 """
@@ -13,21 +13,20 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from time import monotonic
 from typing import Self
 
 from app.engine.accounts import Accounts
-from app.engine.demand import knob_at_fault
-from app.engine.errors import EngineBusy, EngineNotReady, InvalidRequest, SpeechError, broken
+from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
 from app.engine.scheduler import Scheduler
-from app.engine.speaking import ModelInfo, Plan, Replay, Speaking
+from app.engine.speaking import ModelInfo, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.supervisor import Supervisor
+from app.engine.text_reader import TextReader
 from app.engine.ticket import SpeechStream, Ticket
 from app.engine.voicer import Voicer
 from app.engine.voices import Voices
@@ -80,8 +79,7 @@ class SpeechEngine:
         self._scheduler = Scheduler(self._queue, self._voicer, self.metrics, slots=slots)
         self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
-        # espeak-ng reads one text at a time in a process, so more threads would only wait.
-        self._texts = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
+        self._texts = TextReader(self._queue, self._accounts, slots=slots)
         self._worker: threading.Thread | None = None
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
@@ -144,7 +142,7 @@ class SpeechEngine:
             EngineBusy: As many jobs wait as may.
         """
         ticket, speaking = self._admit(job.id), self._loaded()
-        self._texts.submit(self._read, speaking, ticket, job)
+        self._texts.read(speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
     def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
@@ -209,7 +207,7 @@ class SpeechEngine:
             if self._state != "failed":
                 self._state = "stopped"
         self._close()
-        self._texts.shutdown(wait=False, cancel_futures=True)
+        self._texts.close()
         if self._worker is not None:
             await asyncio.to_thread(self._worker.join)
 
@@ -264,40 +262,6 @@ class SpeechEngine:
         for ticket in self._queue.running:
             ticket.abandon("cancelled")
         self._voicer.close()
-
-    # What follows runs in the text thread.
-
-    def _read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
-        """Plan a job and line it up, or refuse it."""
-        if ticket.abandoned is not None:
-            if self._queue.leave(ticket):
-                self._accounts.ended(ticket, ticket.abandoned)
-            return
-        refusal: SpeechError
-        try:
-            plan = self._fitting(speaking.plan(job))
-        except SpeechError as error:
-            refusal = error
-        except Exception as error:
-            refusal = broken(ticket.job_id, error)
-        else:
-            self._queue.line_up(ticket, plan)
-            return
-        if self._queue.leave(ticket):
-            self._accounts.refused(ticket, refusal)
-
-    def _fitting(self, plan: Plan) -> Plan:
-        """Return a plan that has room in an empty batch.
-
-        Raises:
-            InvalidRequest: It has not.
-        """
-        if plan.rows > self._slots:
-            raise InvalidRequest(
-                f"that takes {plan.rows} rows of the batch, and there are {self._slots}",
-                param=knob_at_fault(plan.params),
-            )
-        return plan
 
     # What follows runs in the workers.
 

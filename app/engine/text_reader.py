@@ -1,0 +1,66 @@
+"""The thread that reads the texts of jobs, so that they know what they will speak."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from app.engine.accounts import Accounts
+from app.engine.demand import knob_at_fault
+from app.engine.errors import InvalidRequest, SpeechError, broken
+from app.engine.job import SpeechJob
+from app.engine.queue import TicketQueue
+from app.engine.speaking import Plan, Speaking
+from app.engine.ticket import Ticket
+
+
+class TextReader:
+    """Makes plans of jobs, in the order in which they came."""
+
+    def __init__(self, queue: TicketQueue, accounts: Accounts, *, slots: int) -> None:
+        """Read nothing yet.
+
+        Args:
+            queue: Where jobs wait that can be spoken.
+            accounts: Told of those that cannot.
+            slots: Rows of the batch; a job may not take more.
+        """
+        self._queue, self._accounts, self._slots = queue, accounts, slots
+        # espeak-ng reads one text at a time in a process, so more threads would only wait.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
+
+    def read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
+        """Let a job be planned and lined up, or refused, when its turn comes."""
+        self._thread.submit(self._read, speaking, ticket, job)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
+        if ticket.abandoned is not None:
+            if self._queue.leave(ticket):
+                self._accounts.ended(ticket, ticket.abandoned)
+            return
+        refusal: SpeechError
+        try:
+            plan = self._fitting(speaking.plan(job))
+        except SpeechError as error:
+            refusal = error
+        except Exception as error:
+            refusal = broken(ticket.job_id, error)
+        else:
+            self._queue.line_up(ticket, plan)
+            return
+        if self._queue.leave(ticket):
+            self._accounts.refused(ticket, refusal)
+
+    def _fitting(self, plan: Plan) -> Plan:
+        """Return a plan that has room in an empty batch.
+
+        Raises:
+            InvalidRequest: It has not.
+        """
+        if plan.rows > self._slots:
+            raise InvalidRequest(
+                f"that takes {plan.rows} rows of the batch, and there are {self._slots}",
+                param=knob_at_fault(plan.params),
+            )
+        return plan
