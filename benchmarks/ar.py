@@ -26,7 +26,7 @@ from app.settings import BUILTIN_MODEL
 from benchmarks.clock import MARKS, Clock, Marks
 from benchmarks.llama import as_llama, transformers_generate
 from models.checkpoints import load_lm
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.chain import ArSampler
 from samplers.params import SamplingParams

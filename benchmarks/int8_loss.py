@@ -21,7 +21,7 @@ from tqdm import tqdm
 from app.settings import BUILTIN_MODEL
 from benchmarks.report import conclude, machine
 from models.checkpoints import load_lm
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from training.cache import cache_folder
 from training.codes import CodedUtterance, load_codes

@@ -19,11 +19,11 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from benchmarks.report import conclude, machine
-from models.arrays import Int8s, Int32s
 from models.block import Block
 from models.checkpoints import load_lm
-from models.int8_product import COLUMNS, lay, multiply
-from models.processors import processors
+from models.int8.arrays import Int8s, Int32s
+from models.int8.processors import processors
+from models.int8.product import COLUMNS, lay, multiply
 
 ROWS = (1, 2, 4, 8, 16, 32, 128)
 

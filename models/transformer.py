@@ -22,7 +22,7 @@ from models.block import Block, RmsNorm
 from models.cache import KVCache
 from models.config import ModelConfig
 from models.fixed_step import FixedStep, storable
-from models.int8_stack import Int8Stack
+from models.int8.stack import Int8Stack
 from models.padding import pad_rows
 from models.slots import Slots
 from models.step_graphs import StepGraphs

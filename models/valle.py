@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
-from models.int8_cache import Int8Cache
+from models.int8.cache import Int8Cache
 from models.padding import pad_rows
 from models.slots import Slots
 from models.transformer import Transformer

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
+from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
-from models.quantized import is_quantized, quantize_linears
 from models.valle import Valle
 
 

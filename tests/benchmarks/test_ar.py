@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.ar import PREFIX, check, contestants, ours
 from models.config import ModelConfig
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 
 CONFIG = ModelConfig(

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.int8_loss import loss
 from models.checkpoints import load_lm
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from training.codes import CodedUtterance
 from training.lm import Row, losses_of
 

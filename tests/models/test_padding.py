@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from models.config import ModelConfig
+from models.int8.quantized import quantize_linears
 from models.padding import LEAST_ROWS, pad_rows
-from models.quantized import quantize_linears
 from models.valle import Valle
 
 CONFIG = ModelConfig(

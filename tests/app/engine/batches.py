@@ -10,7 +10,7 @@ from app.engine.ar import ArBatch
 from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
 from models.cache import KVCache
-from models.int8_cache import Int8Cache
+from models.int8.cache import Int8Cache
 from models.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.guidance import guide

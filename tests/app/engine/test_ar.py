@@ -16,8 +16,8 @@ from app.engine.piece import Piece
 from app.settings import BUILTIN_MODEL
 from models.attention import look
 from models.checkpoints import load_lm, load_speech_model
+from models.int8.quantized import quantize_linears
 from models.prefix_cache import VoiceKey
-from models.quantized import quantize_linears
 from models.valle import Valle
 from samplers.params import SamplingParams
 from tests.app.engine.batches import ROOM, assert_as_alone, batch_of, finish, spoil

@@ -11,7 +11,7 @@ import torch
 from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
 from models.checkpoints import load_lm, load_speech_model
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.params import SamplingParams
 from tests.app.engine.batches import (

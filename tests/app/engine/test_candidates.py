@@ -10,7 +10,7 @@ from app.engine.ar_utterance import ArUtterance
 from app.engine.piece import Piece
 from app.engine.take import Take
 from models.checkpoints import load_speech_model
-from models.quantized import quantize_linears
+from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.params import SamplingParams
 from tests.app.engine.batches import (

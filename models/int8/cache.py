@@ -1,7 +1,7 @@
 """The keys and values of every slot in integers of 8 bits, with a scale a position and head.
 
-A quarter of the bytes of float32, laid as `models.int8_product` reads them, so that attention is
-two products of integers. Rounding is that of `models.int8_linear`.
+A quarter of the bytes of float32, laid as `models.int8.product` reads them, so that attention is
+two products of integers. Rounding is that of `models.int8.linear`.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.arrays import Floats, Uint8s
 from models.config import ModelConfig
-from models.int8_product import COLUMNS, ZERO
-from models.processors import NEIGHBOURS
+from models.int8.arrays import Floats, Uint8s
+from models.int8.processors import NEIGHBOURS
+from models.int8.product import COLUMNS, ZERO
 from models.slots import Slots
 
 BLOCK: Final = 64  # positions; weights of one block of values share a scale
@@ -39,7 +39,7 @@ class Int8Layer(NamedTuple):
 
 
 class Int8Cache(Slots):
-    """For `models.int8_stack`, which writes and reads it.
+    """For `models.int8.stack`, which writes and reads it.
 
     Attributes:
         layers: One of each layer.

@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 PROGRAM = """
 import numpy as np
-from models import kernels
+from models.int8 import kernels
 row, integers = np.array([1.0, -2.0, 0.5], np.float32), np.empty(3, np.int8)
 assert kernels.quantize_row(row, integers) == np.float32(2 / 127)
 assert integers.tolist() == [64, -127, 32]

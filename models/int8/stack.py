@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models import int8_attention, kernels
-from models.arrays import Bools, Floats, Int8s, Int64s
 from models.block import Block, RmsNorm
-from models.int8_cache import Int8Cache, Int8Layer
-from models.int8_linear import Int8Linear
+from models.int8 import attention, kernels
+from models.int8.arrays import Bools, Floats, Int8s, Int64s
+from models.int8.cache import Int8Cache, Int8Layer
+from models.int8.linear import Int8Linear
 from models.slots import Slots
 
 
 class Int8Stack:
-    """The blocks and the last norm, after `models.quantized.quantize_linears`."""
+    """The blocks and the last norm, after `models.int8.quantized.quantize_linears`."""
 
     def __init__(self, blocks: Sequence[Block], norm: RmsNorm, turns: Tensor) -> None:
         """Take what the stack is made of.
@@ -86,7 +86,7 @@ class Int8Stack:
         """Send rows through all blocks; all keys and values are there before any row attends."""
         for (qkv, out, gate_up, down), kept in zip(self._layers, layers, strict=True):
             qkv.round(rows.x, rows.integers, rows.scales)
-            int8_attention.place(
+            attention.place(
                 qkv.multiply(rows.integers),
                 rows.scales,
                 qkv.scales,
@@ -97,7 +97,7 @@ class Int8Stack:
                 rows.queries,
                 kept,
             )
-            int8_attention.attend(
+            attention.attend(
                 rows.queries, kept, rows.slots, rows.counts, seen, rows.integers, rows.scales
             )
             kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales)

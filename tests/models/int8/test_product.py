@@ -6,15 +6,15 @@ import numba
 import numpy as np
 import pytest
 
-from models.arrays import Int8s, Int32s, Uint8s
-from models.int8_product import (
+from models.int8.arrays import Int8s, Int32s, Uint8s
+from models.int8.processors import Plain, Processor, processors
+from models.int8.product import (
     AT_ONCE,
     COLUMNS,
     block,
     lay,
     multiply,
 )
-from models.processors import Plain, Processor, processors
 
 RNG = np.random.default_rng(0)
 

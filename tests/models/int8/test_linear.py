@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models import kernels
-from models.int8_linear import Int8Linear
+from models.int8 import kernels
+from models.int8.linear import Int8Linear
 
 SHAPES = [(512, 256), (256, 896), (64, 1024), (1025, 256), (48, 16), (7, 5)]
 ROWS = 32

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from models.cache import KVCache
 from models.config import ModelConfig
-from models.int8_cache import Int8Cache
-from models.quantized import quantize_linears
+from models.int8.cache import Int8Cache
+from models.int8.quantized import quantize_linears
 from models.slots import Slots
 from models.transformer import Transformer
 from samplers.entropix import AttentionStatistics

@@ -3,7 +3,7 @@
 from torch import nn
 
 from models.block import Block
-from models.int8_linear import Int8Linear
+from models.int8.linear import Int8Linear
 from models.transformer import Transformer
 
 

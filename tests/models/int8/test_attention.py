@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models import int8_attention
-from models.arrays import Bools, Floats, Int8s, Int64s
 from models.config import ModelConfig
-from models.int8_cache import Int8Cache, Int8Layer
+from models.int8 import attention
+from models.int8.arrays import Bools, Floats, Int8s, Int64s
+from models.int8.cache import Int8Cache, Int8Layer
 
 RNG = np.random.default_rng(0)
 STEPS = 127
@@ -29,7 +29,7 @@ def filled(
     cache = Int8Cache(config, slots, room)
     for slot in range(slots):
         product = RNG.integers(-9999, 9999, (room, (heads + 2 * kv_heads) * size), np.int32)
-        int8_attention.place(
+        attention.place(
             product,
             np.full(room, 2e-4, np.float32),
             np.ones(product.shape[1], np.float32),
@@ -61,7 +61,7 @@ def attend(
 ) -> tuple[Int8s, Floats]:
     rows, heads, size = queries.shape
     integers, scales = np.empty((rows, heads * size), np.int8), np.empty(rows, np.float32)
-    int8_attention.attend(queries, layer, slots, counts, seen, integers, scales)
+    attention.attend(queries, layer, slots, counts, seen, integers, scales)
     return integers, scales
 
 
@@ -75,7 +75,7 @@ def test_keys_and_queries_are_rotated_by_halves_and_kept_in_steps_of_their_own()
     queries = np.empty((rows, heads, size), np.float32)
     config = ModelConfig(width=64, layers=1, heads=heads, kv_heads=2, ffn=8, phonemes=("a",))
     layer = Int8Cache(config, 3, 70).layers[0]
-    int8_attention.place(product, scales, columns, turns, positions, slots, starts, queries, layer)
+    attention.place(product, scales, columns, turns, positions, slots, starts, queries, layer)
     x = torch.from_numpy(product * scales[:, None].astype(np.float64)).view(rows, -1, size)
     a, b = x[:, : heads + kv_heads].chunk(2, -1)
     cos, sin = (torch.from_numpy(turns[positions][:, None, place]).double() for place in (0, 1))

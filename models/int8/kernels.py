@@ -7,7 +7,7 @@ the interpreter's lock.
 A row is computed alone and in an order that depends on its own shape, so its bits are the same
 among any others. Sums stand in loops that write nothing: a loop that reads one array and writes
 another is compiled twice, for arrays that may overlap too, and which runs is seen by where they
-lie. Scales and rounding are those of `models.int8_linear`. Arrays are C-contiguous
+lie. Scales and rounding are those of `models.int8.linear`. Arrays are C-contiguous
 numpy, which shares its memory with torch. A row that has a NaN stays NaN in the float arrays.
 """
 
@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
-from models.arrays import Floats, Int8s, Int32s
-from models.compiling import kernel
+from models.int8.arrays import Floats, Int8s, Int32s
+from models.int8.compiling import kernel
 
 STEPS = 127
 LEAST_SCALE = np.finfo(np.float32).tiny  # of a row of zeros

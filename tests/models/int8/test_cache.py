@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from models import int8_attention
 from models.config import ModelConfig
-from models.int8_cache import Int8Cache
+from models.int8 import attention
+from models.int8.cache import Int8Cache
 
 CONFIG = ModelConfig(width=48, layers=2, heads=4, kv_heads=2, ffn=16, phonemes=("a",))
 SIZE = CONFIG.head_dim
@@ -19,7 +19,7 @@ def fill(cache: Int8Cache, slot: int, count: int, seed: int = 0) -> None:
     for layer in cache.layers:
         product = generator.integers(-9999, 9999, (count, 8 * SIZE), dtype=np.int32)
         turns = np.tile(np.array([1, 0], np.float32)[:, None], (count, 1, SIZE // 2))
-        int8_attention.place(
+        attention.place(
             product,
             np.ones(count, np.float32),
             np.ones(8 * SIZE, np.float32),
@@ -39,7 +39,7 @@ def held(cache: Int8Cache, slot: int) -> torch.Tensor:
     queries = np.random.default_rng(1).standard_normal((1, 4, SIZE)).astype(np.float32)
     integers, scales = np.empty((1, 4 * SIZE), np.int8), np.empty(1, np.float32)
     for layer in cache.layers:
-        int8_attention.attend(
+        attention.attend(
             queries, layer, np.array([slot]), np.array([count]), None, integers, scales
         )
         seen.append(torch.from_numpy(integers * scales[:, None]))

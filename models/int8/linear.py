@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models import kernels
-from models.arrays import Floats, Int8s, Int32s
-from models.int8_product import COLUMNS, lay, multiply
-from models.processors import NEIGHBOURS
+from models.int8 import kernels
+from models.int8.arrays import Floats, Int8s, Int32s
+from models.int8.processors import NEIGHBOURS
+from models.int8.product import COLUMNS, lay, multiply
 
 _SHARED_BYTES: Final = 1 << 20  # of a matrix, from which on sharing it costs less than it saves
 

@@ -4,19 +4,19 @@ Queries and weights are rounded to 14 bits and a sign, as two digits to the base
 next to nothing is lost but by keys and values. Weights are rounded block by block of 64 positions:
 where attention is thin it is rounded finely.
 
-Rows are computed alone, as in `models.kernels`.
+Rows are computed alone, as in `models.int8.kernels`.
 """
 
 import math
 
 import numpy as np
 
-from models.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
-from models.compiling import kernel
-from models.int8_cache import BLOCK, Int8Layer
-from models.int8_product import COLUMNS, ZERO, multiply
-from models.kernels import LEAST_SCALE, exp, greatest, quantize_row
-from models.processors import NEIGHBOURS
+from models.int8.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
+from models.int8.cache import BLOCK, Int8Layer
+from models.int8.compiling import kernel
+from models.int8.kernels import LEAST_SCALE, exp, greatest, quantize_row
+from models.int8.processors import NEIGHBOURS
+from models.int8.product import COLUMNS, ZERO, multiply
 
 _f32, _i32 = np.float32, np.int32
 _DIGIT = _i32(7)  # bits

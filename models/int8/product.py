@@ -5,9 +5,9 @@ in tiles of 32 columns:
 
     tiles[n, q, c, i] = matrix[4 q + i, 32 n + c] + 128
 
-Four neighbours of a column are what one lane of `models.processors` takes, as bytes that have no
-sign, hence the 128. These add 128 times the row's sum, which is taken off again. A row has the same
-bits on all processors, alone or among others.
+Four neighbours of a column are what one lane of `models.int8.processors` takes, as bytes that have
+no sign, hence the 128. These add 128 times the row's sum, which is taken off again. A row has the
+same bits on all processors, alone or among others.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from models.arrays import Int8s, Int32s, Uint8s
-from models.compiling import kernel
-from models.processors import I8, I32, I64, NEIGHBOURS, Processor, pointer, processors, splat
+from models.int8.arrays import Int8s, Int32s, Uint8s
+from models.int8.compiling import kernel
+from models.int8.processors import I8, I32, I64, NEIGHBOURS, Processor, pointer, processors, splat
 
 Block = Callable[[Int8s, int, Uint8s, int, Int32s, Int32s], None]
 
