@@ -72,8 +72,8 @@ def main() -> int:
         rows.append({
             "level": level,
             "float32, nats a code": pairs[:, 0].sum() / codes,
-            "int8 more": more.sum() / codes,
-            "standard error": more.std() * len(more) ** 0.5 / codes,
+            "int8 more, thousandths": 1000 * more.sum() / codes,
+            "standard error, thousandths": 1000 * more.std() * len(more) ** 0.5 / codes,
         })
     return conclude(rows, [], args.out, started)
 
