@@ -171,7 +171,7 @@ def _mix(
     sums: Int32s,
     mixed: Floats,
 ) -> None:
-    """Write the weighted sums of a head's values; the weights become those of their integers."""
+    """Write the weighted sums of a head's values; the weights are used up."""
     group, size = mixed.shape
     steps = np.empty(group, np.float32)
     for g in range(group):
