@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
@@ -38,8 +39,16 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def _folder() -> Path:
-    """Return where code of these sources is kept."""
+    """Return where code of these sources is kept.
+
+    Raises:
+        OSError: Nothing can be written there; numba would look for another place.
+        RuntimeError: There is no home to look in.
+    """
     digest = sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    return Path(_config.CACHE_DIR or KEPT).expanduser() / digest.hexdigest()[:16]
+    folder = Path(_config.CACHE_DIR or KEPT).expanduser() / digest.hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder):
+        return folder

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 
 NEIGHBOURS: Final = 4
 
@@ -111,11 +112,12 @@ class Plain(Processor):
 
 
 def processors() -> Sequence[Processor]:
-    """Return what this machine can do, the best first."""
-    has = binding.get_host_cpu_features()
-    wide = has.get("avx512vnni", False)
-    narrow = has.get("avxvnni", False) or (wide and has.get("avx512vl", False))
-    known = ((wide, Vnni(16, rows=8)), (narrow, Vnni(8, rows=2)), (has.get("avx2", False), Avx2()))
+    """Return what numba compiles for can do, the best first."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    has = set(features.split(","))
+    wide = "+avx512vnni" in has
+    narrow = "+avxvnni" in has or (wide and "+avx512vl" in has)
+    known = ((wide, Vnni(16, rows=8)), (narrow, Vnni(8, rows=2)), ("+avx2" in has, Avx2()))
     return [*(one for there, one in known if there), Plain()]
 
 

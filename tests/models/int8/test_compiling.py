@@ -35,4 +35,4 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
-    assert hits(Path("/proc/self/nowhere")) == 0
+    assert [hits(Path("/proc/self/nowhere")) for _ in range(2)] == [0, 0]

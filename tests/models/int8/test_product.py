@@ -1,5 +1,8 @@
 """Products of integers are exact on every kind of processor."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numba
@@ -7,14 +10,9 @@ import numpy as np
 import pytest
 
 from models.int8.arrays import Int8s, Int32s, Uint8s
-from models.int8.processors import Plain, Processor, processors
-from models.int8.product import (
-    AT_ONCE,
-    COLUMNS,
-    block,
-    lay,
-    multiply,
-)
+from models.int8.processors import Avx2, Processor, processors
+from models.int8.product import AT_ONCE, COLUMNS, block, lay, multiply
+from tests.conftest import ROOT
 
 RNG = np.random.default_rng(0)
 
@@ -80,5 +78,26 @@ def test_every_instruction_gives_the_same(processor: Processor, count: int) -> N
     np.testing.assert_array_equal(out, expected(x, matrix))
 
 
-def test_every_machine_can_multiply() -> None:
-    assert isinstance(processors()[-1], Plain)
+PROGRAM = """
+import numpy as np
+from models.int8.processors import processors
+from models.int8.product import lay, multiply
+x, matrix = np.full((3, 8), -3, np.int8), np.full((8, 32), 5, np.int8)
+out = np.empty((3, 32), np.int32)
+multiply(x, lay(matrix), out)
+assert (out == -120).all()
+print([type(one).__name__ for one in processors()])
+"""
+
+
+@pytest.mark.parametrize(("features", "known"), [("", ["Plain"]), ("+avx2", ["Avx2", "Plain"])])
+def test_nothing_is_used_that_numba_was_told_to_leave(features: str, known: list[str]) -> None:
+    if "Avx2" in known and not any(isinstance(one, Avx2) for one in processors()):
+        pytest.skip("needs AVX2")
+    environment = os.environ | {"NUMBA_CPU_FEATURES": features, "NUMBA_CPU_NAME": "generic"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(known)
