@@ -118,7 +118,7 @@ class Transformer(nn.Module):
             ``[S, D]`` after the last norm.
 
         Raises:
-            ValueError: The slot is full.
+            ValueError: The slot is full, or the cache is of other numbers than the stack.
         """
         return self._extend(x, positions, cache, slot, ranks)[0]
 
@@ -130,7 +130,7 @@ class Transformer(nn.Module):
         That position must see all others, as it does wherever its rank is the highest.
 
         Raises:
-            ValueError: The slot is full.
+            ValueError: The slot is full, or the cache is of other numbers than the stack.
         """
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
         return hidden, look([queries[-1]], [cache.keys_of(-1, slot)])
@@ -148,7 +148,7 @@ class Transformer(nn.Module):
             ``[B, D]`` after the last norm.
 
         Raises:
-            ValueError: A slot is full.
+            ValueError: A slot is full, or the cache is of other numbers than the stack.
         """
         return self._step(x, positions, cache, slots)[0]
 
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
             ``[B, D]`` after the last norm, and the statistics of the rows asked, in their order.
 
         Raises:
-            ValueError: A slot is full.
+            ValueError: A slot is full, or the cache is of other numbers than the stack.
         """
         hidden, queries = self._step(x, positions, cache, slots)
         keys = [cache.keys_of(-1, slots[row]) for row in looking]

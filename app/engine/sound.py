@@ -58,7 +58,10 @@ class UtteranceSound:
             yield _sound(self._stream.finish())
 
     def _decode(self, chunk: Tensor) -> Tensor:
-        """Decode a chunk; the last as so many whole blocks, of which the end is cut off."""
+        """Decode a chunk; the last as so many whole blocks, of which the end is cut off.
+
+        The first is left as it is: with reflect padding all of it would sound of what was added.
+        """
         lacking = -len(chunk) % self._grain if self._grain and self._frames else 0
         self._frames += len(chunk)
         if not lacking:
