@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from app.settings import BUILTIN_MODEL
 from benchmarks.report import conclude, machine
-from models.block import Block
 from models.checkpoints import load_lm
 from models.int8.arrays import Int8s, Int32s
 from models.int8.processors import processors
@@ -30,18 +30,11 @@ ROWS = (1, 2, 4, 8, 16, 32, 128)
 
 def shapes(model: Path) -> list[tuple[int, int]]:
     """Return inputs and outputs of every layer of a model's stack, in order."""
-    blocks: tuple[Block, ...] = tuple(load_lm(model).transformer.blocks)
-    linears = (
-        linear
-        for block in blocks
-        for linear in (
-            block.attention.qkv,
-            block.attention.out,
-            block.feed_forward.gate_up,
-            block.feed_forward.down,
-        )
-    )
-    return [(linear.in_features, linear.out_features) for linear in linears]
+    return [
+        (layer.in_features, layer.out_features)
+        for layer in load_lm(model).transformer.modules()
+        if isinstance(layer, nn.Linear)
+    ]
 
 
 def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any]:

@@ -73,7 +73,8 @@ class Int8Cache(Slots):
     def keys_of(self, layer: int, slot: int) -> Tensor:
         """Return ``[kv_heads, length, head_dim]`` float32."""
         length, (tiles, scales, _, _) = self.lengths[slot], self.layers[layer]
-        rows = tiles[slot].transpose(0, 1, 3, 2, 4)  # [kv_heads, tile, position, quad, neighbour]
+        used = tiles[slot, :, : -(-length // COLUMNS)]
+        rows = used.transpose(0, 1, 3, 2, 4)  # [kv_heads, tile, position, quad, neighbour]
         integers = rows.reshape(len(rows), -1, rows.shape[3] * NEIGHBOURS)
         keys = integers[:, :length, : self._head_dim].astype(np.float32) - ZERO
         return torch.from_numpy(keys * scales[slot, :, :length, None])

@@ -84,10 +84,12 @@ def _send(
     together = max(1, min(processor.rows // rows, AT_ONCE))
     limit = builder.add(tile, I64(AT_ONCE))
     end = builder.select(builder.icmp_signed("<", limit, count), limit, count)
-    over = builder.srem(builder.sub(end, tile), I64(together))
-    middle = builder.sub(end, over)
+    loops = [(tile, end, together)]
+    if together > 1:
+        middle = builder.sub(end, builder.srem(builder.sub(end, tile), I64(together)))
+        loops = [(tile, middle, together), (middle, end, 1)]
     numbers = [builder.add(row, I64(place)) for place in range(rows)]
-    for begin, stop, width in ((tile, middle, together), (middle, end, 1)):
+    for begin, stop, width in loops:
         with cgutils.for_range_slice(builder, begin, stop, I64(width)) as (first, _):
             through = [
                 _address(builder, tiles, builder.add(first, I64(place))) for place in range(width)
@@ -101,7 +103,10 @@ def _send(
                     quads,
                     [_address(builder, x, number) for number in some],
                     through,
-                    [builder.load(_at(builder, added, number, I32)) for number in some],
+                    [
+                        builder.load(pointer(builder, _address(builder, added, number), I32))
+                        for number in some
+                    ],
                     [builder.add(_address(builder, out, number), column) for number in some],
                 )
 
@@ -157,10 +162,6 @@ def _address(builder: Any, array: Any, index: Any) -> Any:
     """Return the address of a place on the first axis."""
     step = cgutils.unpack_tuple(builder, array.strides)[0]
     return builder.add(builder.ptrtoint(array.data, I64), builder.mul(index, step))
-
-
-def _at(builder: Any, array: Any, index: Any, kind: Any) -> Any:
-    return pointer(builder, _address(builder, array, index), kind)
 
 
 _eight, _four, _two, _one = (block(processors()[0], rows) for rows in (8, 4, 2, 1))
