@@ -28,13 +28,16 @@ async def health(engine: EngineDep) -> Health:
         slots=status.slots,
         used_slots=status.used_slots,
         deterministic=status.deterministic,
+        batching=info.batching if info else None,
+        streams=status.streams,
+        first_audio_s=None if status.first_audio_s is None else round(status.first_audio_s, 3),
         golden=_told(status.golden),
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
 
 
 def _told(golden: GoldenResult | None) -> str | None:
-    return golden and f"{golden.spoken - golden.different}/{golden.spoken}"
+    return f"{golden.spoken - golden.different}/{golden.spoken}" if golden else None
 
 
 @health_router.head("/ready", include_in_schema=False)

@@ -29,6 +29,7 @@ _EXPOSED = (
     "X-Audio-Ms",
     "X-Queue-Ms",
     "X-TTFA-Ms",
+    "X-TTFA-Expected-Ms",
     "X-RTF",
     "X-Prompt-Tokens",
     "X-Completion-Tokens",

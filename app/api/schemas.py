@@ -270,9 +270,21 @@ class Health(BaseModel):
         description="Whether a request among others had the codes that it has alone, as tried when"
         " the model was loaded; null before."
     )
+    streams: int | None = Field(
+        description="How many listeners this machine serves at once without a gap, as measured at"
+        " the start and while it speaks; more wait. Null before."
+    )
+    first_audio_s: float | None = Field(
+        description="Seconds after which a request that came now would give its first sound; null"
+        " while none is taken."
+    )
     golden: str | None = Field(
         description="How many golden requests had the codes that are stored with the model, as in"
         " 20/20; null where TTS_CHECK_GOLDEN is off or the model has none."
+    )
+    batching: str | None = Field(
+        description="How rows of level 0 are computed on a CPU so that each has the same bits in"
+        " every batch, as measured: in integers, padded to 4 rows, ..., row by row; empty on a GPU."
     )
     heartbeat_age_s: float = Field(description="Seconds since a worker of the engine last moved.")
 

@@ -5,7 +5,7 @@ A ticket's text is read first, then it waits, then it runs; the first two count 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.engine.speaking import Plan, Replay
 from app.engine.ticket import Ticket
@@ -52,6 +52,12 @@ class TicketQueue:
         """Those that were taken and are not done."""
         with self._changed:
             return frozenset(self._running)
+
+    @property
+    def waiting(self) -> Sequence[Ticket]:
+        """Those whose text is read and who do not run yet, in their order."""
+        with self._changed:
+            return tuple(self._waiting)
 
     def admit(self, ticket: Ticket) -> bool:
         """Give a ticket a place while its text is read; False if all are taken."""

@@ -4,6 +4,7 @@ import math
 from time import monotonic, perf_counter
 from typing import Any
 
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
@@ -30,18 +31,26 @@ class Scheduler:
     """
 
     def __init__(
-        self, queue: TicketQueue, voicer: Voicer, metrics: EngineMetrics, *, slots: int
+        self,
+        queue: TicketQueue,
+        voicer: Voicer,
+        capacity: Capacity,
+        metrics: EngineMetrics,
+        *,
+        slots: int,
     ) -> None:
         """Begin with no jobs.
 
         Args:
             queue: Where jobs come from.
             voicer: Where what was drawn goes.
+            capacity: Told what a step costs.
             metrics: Told of steps and slots.
             slots: Rows of the batch.
         """
         self._queue, self._voicer, self._metrics = queue, voicer, metrics
-        self._slots = slots
+        self._slots, self._capacity = slots, capacity
+        self._frame_rate_hz = math.inf
         self._drawings: dict[Ticket, Drawing] = {}
         self.beat_s = monotonic()
 
@@ -53,6 +62,7 @@ class Scheduler:
             frame_rate_hz: Frames of level 0 in a second of speech.
             idle_after_s: How long that is.
         """
+        self._frame_rate_hz = frame_rate_hz
         self._note_rows()
         worked_s = monotonic()
         while self._drawings or not self._queue.closed:
@@ -104,7 +114,9 @@ class Scheduler:
     def _fits(self, ticket: Ticket) -> bool:
         if isinstance(ticket.work, Replay):
             return True
-        return self.used_rows + _rows(ticket) <= self._slots and self._voicer.has_room
+        if self.used_rows + _rows(ticket) > self._slots:
+            return False
+        return self._voicer.has_room_for(ticket.playback.expected_s)
 
     def _drop_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._drawings if one.abandoned is not None]:
@@ -132,12 +144,17 @@ class Scheduler:
 
     def _step(self, batch: Batch[Any], going: list[Ticket]) -> None:
         started_s = perf_counter()
-        batch.step([self._drawings[ticket] for ticket in going])
+        drawings = [self._drawings[ticket] for ticket in going]
+        frames = sum(drawing.frames for drawing in drawings)
+        batch.step(drawings)
+        drawn = sum(drawing.frames for drawing in drawings) - frames
+        step_s = perf_counter() - started_s
+        self._capacity.note_drawn(step_s, max(0, drawn) / self._frame_rate_hz)
         for ticket in going:
             self._tell(batch, ticket, self._drawings[ticket])
         self._metrics.steps.inc()
         self._metrics.tokens.inc(len(going))
-        self._metrics.stage_s.labels("ar").inc(perf_counter() - started_s)
+        self._metrics.stage_s.labels("ar").inc(step_s)
 
     def _tell(self, batch: Batch[Any], ticket: Ticket, drawing: Drawing) -> None:
         """Hand on what a job has that is new, and let it go if that was all."""

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Literal, Self
 
 import numpy as np
@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 from app.engine.batch import JobBatch
+from app.engine.capacity import Capacity
 from app.engine.golden import GoldenError, compare, read_golden
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
-from app.engine.loading import choose_device, load_speech, weights_of
+from app.engine.loading import batching_of, choose_device, load_speech, weights_of
 from app.engine.planner import Planner
 from app.engine.playback import Playback
 from app.engine.residence import Residence
@@ -45,6 +46,11 @@ OnProgress = Callable[[Progress], bool]
 
 _CHECK_TEXTS = ("Hello.", "One, two, three.", "Good morning.")
 _CHECK_S = 0.3
+_MEASURED_TEXT = (
+    "The birch canoe slid on the smooth planks, and the boy was there when the sun rose; a rod is"
+    " used to catch pink salmon, and the source of the huge river is the clear spring."
+)
+_MEASURED_S = 1.0
 
 
 class Synthesizer:
@@ -73,7 +79,7 @@ class Synthesizer:
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
-        self._speech, self._device = speech, device
+        self._speech, self._device, self._max_text_chars = speech, device, max_text_chars
         config = speech.model.config
         try:
             self._front_end = FrontEnd(config)
@@ -109,6 +115,7 @@ class Synthesizer:
             weights_of(speech.model),
             speech.decoder_name,
             speech.codec.config.frame_rate_hz,
+            batching_of(speech.model, device),
         )
 
     @property
@@ -259,6 +266,36 @@ class Synthesizer:
                     yield from sounding.push(drawn)
                 if drawing.error is not None:
                     raise drawing.error
+
+    def measure(self, capacity: Capacity) -> None:
+        """Speak for about a second and note what sound costs; see `app.engine.speaking.Speaking`.
+
+        Both stages take turns in this thread, so where they share a processor, as under a quota,
+        each is as slow as it will be.
+        """
+        plan = self.plan(
+            SpeechJob("measure", _MEASURED_TEXT[: self._max_text_chars], SamplingParams(seed=0))
+        )
+        rate_hz = self.info.frame_rate_hz
+        began_s = monotonic()
+        playback = Playback(began_s)
+        with (
+            closing(self.batch(plan.rows)) as batch,
+            closing(self.sounding(plan, playback)) as sounding,
+        ):
+            drawing = batch.begin(plan)
+            while not drawing.over and monotonic() - began_s < _MEASURED_S:
+                started_s, frames = perf_counter(), drawing.frames
+                batch.step([drawing])
+                drawn_s = (drawing.frames - frames) / rate_hz
+                capacity.note_drawn(perf_counter() - started_s, max(0.0, drawn_s))
+                for drawn in drawing.news():
+                    started_s, given_s = perf_counter(), playback.given_s
+                    for _ in sounding.push(drawn):
+                        pass
+                    capacity.note_voiced(perf_counter() - started_s, playback.given_s - given_s)
+        if playback.first_s is not None:
+            capacity.note_start(playback.first_audio_s)
 
     def check_golden(self) -> GoldenResult | None:
         """Compare the codes of the model's golden requests with those stored with it.

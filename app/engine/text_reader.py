@@ -1,5 +1,6 @@
 """The thread that reads the texts of jobs, so that they know what they will speak."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from app.engine.accounts import Accounts
@@ -10,19 +11,25 @@ from app.engine.queue import TicketQueue
 from app.engine.speaking import Plan, Speaking
 from app.engine.ticket import Ticket
 
+Forecast = Callable[[Ticket, Plan], None]
+
 
 class TextReader:
     """Makes plans of jobs, in the order in which they came."""
 
-    def __init__(self, queue: TicketQueue, accounts: Accounts, *, slots: int) -> None:
+    def __init__(
+        self, queue: TicketQueue, accounts: Accounts, forecast: Forecast, *, slots: int
+    ) -> None:
         """Read nothing yet.
 
         Args:
             queue: Where jobs wait that can be spoken.
             accounts: Told of those that cannot.
+            forecast: Given a ticket and its plan, notes what to expect of it.
             slots: Rows of the batch; a job may not take more.
         """
         self._queue, self._accounts, self._slots = queue, accounts, slots
+        self._forecast = forecast
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
 
@@ -42,6 +49,7 @@ class TextReader:
         refusal: SpeechError
         try:
             plan = self._fitting(speaking.plan(job))
+            self._forecast(ticket, plan)
         except SpeechError as error:
             refusal = error
         except Exception as error:

@@ -28,7 +28,7 @@ class Room:
     def __init__(self) -> None:
         self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
         self.speaking = FakeSpeaking()
-        self.reader = TextReader(self.queue, self.accounts, slots=SLOTS)
+        self.reader = TextReader(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)
