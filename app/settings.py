@@ -109,11 +109,11 @@ class Settings(BaseSettings):
         " next request; 0: never.",
     )
     slots: int = Field(
-        16,
+        20,
         ge=1,
         le=256,
         description="Rows that draw together; a request takes one, or two if it is guided, and"
-        " more for best_of and beams.",
+        " more for best_of and beams. A fifth of them is kept for others than who has the rest.",
     )
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."

@@ -33,7 +33,7 @@ from app.engine.voices import Voices
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SLOTS = 16
+DEFAULT_SLOTS = 20
 
 
 class SpeechEngine:
@@ -141,16 +141,17 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket, speaking = self._admit(job.id), self._loaded()
+        ticket, speaking = self._admit(job.id, job.asker), self._loaded()
         self._texts.read(speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
-    def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
-        """Make a speech's sound once more, from its codes; it takes its turn like any job.
+    def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
+        """Make a speech's sound once more, from its codes; it takes no rows, and waits for none.
 
         Args:
             job_id: Of this replay.
             result: What the loaded model once spoke.
+            asker: Who asks.
 
         Returns:
             As `submit`; the same samples.
@@ -159,7 +160,7 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket = self._admit(job_id)
+        ticket = self._admit(job_id, asker)
         self._queue.line_up(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
@@ -227,7 +228,7 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _admit(self, job_id: str) -> Ticket:
+    def _admit(self, job_id: str, asker: str) -> Ticket:
         """Give a job a place in the queue.
 
         Raises:
@@ -235,12 +236,12 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
             wait_s = self._accounts.job_s * waiting / max(1, len(self._queue.running))
             raise EngineBusy(
-                f"{waiting} requests are waiting, as many as may",
+                f"{waiting} requests are waiting, and no more may, or no more of yours",
                 retry_after_s=max(1, min(60, math.ceil(wait_s))),
             )
         return ticket
