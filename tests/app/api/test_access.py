@@ -150,7 +150,7 @@ def test_nobody_can_forge_a_line(form: logs.LogFormat) -> None:
         client.post("/tts", json={"input": FORGED + "break"})
         client.post("/tts", json={"input": "Hi.", "voice": FORGED})
         for header in (b"x-request-id: a\rforged", b"x-request-id: a\x1b[2J", b"x\n forged: 1"):
-            raw(client, b"GET /forged HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
+            raw(client, b"GET /forged HTTP/1.1\r\nHost: 127.0.0.1\r\n" + header + b"\r\n\r\n")
         raw(client, b"GET /\r\nCRITICAL forged HTTP/1.1\r\n\r\n")
         with live(client) as session:
             session.send(FORGED)

@@ -17,7 +17,7 @@ from tests.fakes import FakeSpeaking, fake_engine
 
 LIMITS = Settings(max_body_bytes=2048, max_upload_bytes=8192, body_timeout_s=0.3)
 HEAD = (
-    b"POST /tts HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     b"Connection: keep-alive\r\n"
 )
 

@@ -204,7 +204,7 @@ def test_a_message_that_another_host_lets_through_is_no_larger_either() -> None:
     path = "/v1/audio/speech/stream"
     with (
         TestClient(app) as client,
-        client.websocket_connect(path, subprotocols=[PROTOCOL]) as session,
+        client.websocket_connect(path, [PROTOCOL], headers={"host": "localhost"}) as session,
     ):
         session.send_json({"type": "input_text.append", "text": "é" * 600})
         while (message := session.receive_json())["type"] != "error":
