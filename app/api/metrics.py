@@ -22,7 +22,7 @@ async def get_metrics(request: Request) -> Response:
     try:
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         told = encode(both)
-    except ValueError:  # it asks for a version that is none
+    except (TypeError, ValueError):  # it asks for a version that is none
         encode, media_type = choose_encoder("")
         told = encode(both)
     return Response(told, media_type=media_type)
