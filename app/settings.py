@@ -218,7 +218,9 @@ def unknown_variables(names: Iterable[str]) -> list[str]:
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
-            near = get_close_matches(name.upper().removeprefix(_PREFIX), settings, n=1, cutoff=_CLOSE)
+            near = get_close_matches(
+                name.upper().removeprefix(_PREFIX), settings, n=1, cutoff=_CLOSE
+            )
             hint = f", did you mean {_PREFIX}{near[0]}?" if near else ""
             sentences.append(f"{name} is not a setting{hint}")
     return sentences

@@ -33,9 +33,7 @@ async def live_speech(websocket: WebSocket) -> None:
         await LiveSession(websocket, state.engine, state.recent, admission, settings).run()
 
 
-def _refusal(
-    websocket: WebSocket, engine: SpeechEngine, sessions: Places
-) -> JSONResponse | None:
+def _refusal(websocket: WebSocket, engine: SpeechEngine, sessions: Places) -> JSONResponse | None:
     """Return why a client may open no session, as the answer to its handshake."""
     offered = websocket.scope["subprotocols"]
     if offered and PROTOCOL not in offered:

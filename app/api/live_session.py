@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket
 
 from app.api.admission import Admission
-from app.api.errors import error_detail, speech_error_detail, validation_error_detail
 from app.api.askers import asker
+from app.api.errors import error_detail, speech_error_detail, validation_error_detail
 from app.api.live_response import LiveResponse
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (

@@ -7,7 +7,6 @@ operator asks for them.
 import logging
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, Field
 

@@ -47,7 +47,19 @@ async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
         )
         for name, voice in named.items()
     ]
-    return VoiceList(voices=[*items, *map(VoiceItem.of_damaged, damaged)])
+    return VoiceList(voices=[*items, *map(_damaged, damaged)])
+
+
+def _damaged(name: str) -> VoiceItem:
+    """Describe an upload of which nothing can be read."""
+    return VoiceItem(
+        id=name,
+        name=name,
+        language="",
+        description="Nothing can be read of it; delete it and upload it again.",
+        alias_of=None,
+        damaged=True,
+    )
 
 
 @list_router.get("/v1/models", responses=NOT_READY)

@@ -226,18 +226,6 @@ class VoiceItem(BaseModel):
         description="Whether nothing can be read of this upload; it can only be deleted."
     )
 
-    @classmethod
-    def of_damaged(cls, name: str) -> Self:
-        """Describe an upload of which nothing can be read."""
-        return cls(
-            id=name,
-            name=name,
-            language="",
-            description="Nothing can be read of it; delete it and upload it again.",
-            alias_of=None,
-            damaged=True,
-        )
-
 
 class VoiceList(BaseModel):
     """All voices."""

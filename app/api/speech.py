@@ -50,7 +50,9 @@ async def create_speech(
 
 
 @speech_router.post("/tts", responses=SPEECH_ANSWERS, openapi_extra=speech_schema(TtsRequest))
-async def create_tts(request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep) -> Response:
+async def create_tts(
+    request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
+) -> Response:
     """Speak a text: a whole WAV, unless told otherwise."""
     return await _speak(request, wanted, engine, recent)
 

@@ -4,6 +4,8 @@ Files are read and written in other threads, never on the event loop.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request
@@ -101,11 +103,7 @@ voices_router = APIRouter(tags=["voices"])
 async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
     """Keep a voice: a recording that the model will imitate."""
     voices, owner = engine.voices, _owner(request)
-    places: Places = request.app.state.uploads
-    who = asker(request)
-    if not places.free(who):
-        raise EngineBusy("other voices are being uploaded", retry_after_s=_RETRY_AFTER_S)
-    with places.held(who):
+    with _place(request):
         max_bytes: int = request.app.state.settings.max_upload_bytes
         form, content = await read_voice_form(request, max_bytes)
         said = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
@@ -131,6 +129,21 @@ async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> 
     voices: Voices = engine.voices
     await asyncio.to_thread(voices.remove, name, _owner(request))
     return VoiceDeleted(id=name)
+
+
+@contextmanager
+def _place(request: Request) -> Iterator[None]:
+    """Hold a place of those for uploads.
+
+    Raises:
+        EngineBusy: There is none, or none of who asks.
+    """
+    places: Places = request.app.state.uploads
+    who = asker(request)
+    if not places.free(who):
+        raise EngineBusy("other voices are being uploaded", retry_after_s=_RETRY_AFTER_S)
+    with places.held(who):
+        yield
 
 
 def _owner(request: Request) -> str:

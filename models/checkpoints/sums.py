@@ -1,7 +1,7 @@
-"""The hashes of a folder's weights, beside them: damage that is still a number is found by nothing
-else.
+"""The hashes of a folder's weights, beside them.
 
-The file is what `sha256sum` writes and `sha256sum --check SHA256SUMS` reads.
+Damage that leaves numbers behind is found by nothing else. The file is what `sha256sum` writes, and
+`sha256sum --check SHA256SUMS` reads.
 """
 
 import re

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-
 from websockets.exceptions import InvalidStatus
 
 from app.main import create_app

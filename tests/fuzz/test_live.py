@@ -20,9 +20,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from app.engine.shares import Places
 from app.api.messages import PROTOCOL
 from app.engine.engine import SpeechEngine
+from app.engine.shares import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.live_client import live, url_of

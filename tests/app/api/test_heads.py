@@ -62,7 +62,9 @@ def test_two_lengths_of_a_body_are_refused_and_nothing_after_them_is_read(
 
 def test_a_chunked_body_alone_is_taken(client) -> None:
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
-    answers = sent(client, POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked)
+    answers = sent(
+        client, POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked
+    )
     assert [status for status, _ in answers] == [200]
 
 

@@ -427,7 +427,9 @@ def test_a_voice_is_found_whatever_the_case_of_its_name(client, name) -> None:
     assert client.get(f"{VOICES}/{name}").json()["id"] == spoken(client, name).headers["x-voice"]
 
 
-@pytest.mark.parametrize("consent", ["1", "yes", "on", "True", "TRUE", "t", "y", "false", "", " true"])
+@pytest.mark.parametrize(
+    "consent", ["1", "yes", "on", "True", "TRUE", "t", "y", "false", "", " true"]
+)
 def test_consent_is_true_and_nothing_that_may_mean_it(client, consent) -> None:
     assert refusal(upload(client, consent=consent)) == (422, "consent")
     assert uploaded(client) == []
