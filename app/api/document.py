@@ -1,4 +1,6 @@
-"""The OpenAPI document with exact numbers: FastAPI passes every bound through a float.
+"""The OpenAPI document: names of operations for clients made from it, and exact numbers.
+
+FastAPI passes every bound through a float.
 
 A float cannot hold the greatest seed, 2^63 - 1, and clients that are made from the document read
 `0.0` as a bound of an integer.
@@ -13,6 +15,15 @@ from app.api.speech import speech_router
 from samplers.params import SamplingParams
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return what a client that is made from the document calls an operation.
+
+    It is the function's name, which is unique and stays (`tests/app/api/test_document.py`), while
+    FastAPI's would also have the path and the method in it.
+    """
+    return route.name
 
 
 class Service(FastAPI):

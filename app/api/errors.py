@@ -54,6 +54,7 @@ CLIENT_CLOSED = 499
 """For the access log; nobody reads it. nginx's word for a client that left."""
 
 _SHOWN_CHARS = 100
+_CLOSE = 0.75  # of 1, by difflib: a slip of the keys, not another word that shares some letters
 
 
 def error_response(
@@ -157,7 +158,8 @@ def _sentence(problem: Mapping[str, Any]) -> str:
     """Return what is wrong with one field."""
     field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
-        near = get_close_matches(field, SpeechRequest.model_fields, n=1)
+        alike = [name for name in SpeechRequest.model_fields if name[0] == field[:1]]
+        near = get_close_matches(field, alike, n=1, cutoff=_CLOSE)
         message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
     return f"{field}: {message}" if field else message
 

@@ -12,7 +12,7 @@ health_router = APIRouter(tags=["health"])
 
 @health_router.head("/health", include_in_schema=False)
 @health_router.get("/health", responses=error_answers(_503="Restart me; the message says why."))
-async def health(engine: EngineDep) -> Health:
+async def get_health(engine: EngineDep) -> Health:
     """Tell whether the process is alive; 503 if a restart is the only help."""
     engine.check_healthy()
     status = engine.status
@@ -42,7 +42,7 @@ def _told(golden: GoldenResult | None) -> str | None:
 
 @health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
-async def ready(request: Request, engine: EngineDep) -> Ready:
+async def get_ready(request: Request, engine: EngineDep) -> Ready:
     """Tell whether requests are taken; 503 with what it waits for."""
     request.app.state.admission.check_open()
     engine.check_ready()

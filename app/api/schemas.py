@@ -49,7 +49,10 @@ _PRIORITIES: Final = {"normal": 0, "background": 1}
 
 
 class SpeechOptions(SamplingParams):
-    """How to speak: every sampling knob, flat, beside what the knobs do not say."""
+    """How to speak: every sampling knob, flat, beside what the knobs do not say.
+
+    On the wire `null` is a field's default, wherever there is one.
+    """
 
     model: str | None = Field(
         None, description="A name of GET /v1/models, or OpenAI's with a date; none is the first."
@@ -97,13 +100,14 @@ class SpeechOptions(SamplingParams):
             raise ValueError("the loaded model takes no instructions")
         return instructions
 
-    def job_of(self, text: str, job_id: str, owner: str = "") -> SpeechJob:
+    def job_of(self, text: str, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
         """Return the engine's view of this; the knobs go along as they are.
 
         Args:
             text: What to say.
             job_id: Unique among all jobs.
             owner: Whose it is; empty where nobody is asked for a key.
+            asker: Whose share it takes.
         """
         return SpeechJob(
             id=job_id,
@@ -115,6 +119,7 @@ class SpeechOptions(SamplingParams):
             trace=self.trace,
             owner=owner,
             priority=_PRIORITIES[self.priority],
+            asker=asker,
         )
 
 
@@ -154,14 +159,15 @@ class SpeechRequest(SpeechOptions):
             return self.stream
         return "stream_format" in self.model_fields_set or self.response_format in STREAMED
 
-    def job(self, job_id: str, owner: str = "") -> SpeechJob:
+    def job(self, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
         """Return the engine's view of this request.
 
         Args:
             job_id: Unique among all jobs.
             owner: Whose it is; empty where nobody is asked for a key.
+            asker: Whose share it takes.
         """
-        return self.job_of(self.input, job_id, owner)
+        return self.job_of(self.input, job_id, owner, asker)
 
 
 class TtsRequest(SpeechRequest):
@@ -216,6 +222,9 @@ class VoiceItem(BaseModel):
     language: str
     description: str
     alias_of: str | None = Field(description="The voice that this is another name of.")
+    damaged: bool = Field(
+        description="Whether nothing can be read of this upload; it can only be deleted."
+    )
 
 
 class VoiceList(BaseModel):

@@ -7,6 +7,8 @@ from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from app.api.bodies import media_type
+from app.api.nulls import without_nulls
 from app.api.schemas import SpeechRequest
 
 
@@ -20,10 +22,11 @@ def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[Spee
             HTTPException: It is not said to be JSON, or larger than `app.api.bodies` lets through.
             RequestValidationError: It is no valid request.
         """
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if media_type(request.headers) != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
-            return kind.model_validate_json(await request.body(), strict=True)
+            sent = without_nulls(await request.body(), kind)
+            return kind.model_validate_json(sent, strict=True)
         except ValidationError as error:
             raise RequestValidationError(error.errors(include_url=False)) from error
 

@@ -194,7 +194,7 @@ class Speak(SpeechOptions):
 
     async def _write(self, reading: "Reading", form: AudioFormat) -> None:
         """Write the sound to the file, and with `trace` its account beside it; say what it is."""
-        from app.api.recent import report_json
+        from app.api.reports import report_json
         from app.commands.sound_file import SoundFile
 
         sink = None

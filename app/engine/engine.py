@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 USUAL_S = 5.0
 """Seconds of speech of a job that nothing is known of."""
 
-DEFAULT_SLOTS = 16
+DEFAULT_SLOTS = 20
 
 
 class SpeechEngine:
@@ -172,16 +172,17 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket, speaking = self._admit(job.id), self._loaded()
+        ticket, speaking = self._admit(job.id, job.asker), self._loaded()
         self._texts.read(speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
-    def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
-        """Make a speech's sound once more, from its codes; it takes its turn like any job.
+    def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
+        """Make a speech's sound once more, from its codes; it takes no rows, and waits for none.
 
         Args:
             job_id: Of this replay.
             result: What the loaded model once spoke.
+            asker: Who asks.
 
         Returns:
             As `submit`; the same samples.
@@ -190,7 +191,7 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket = self._admit(job_id)
+        ticket = self._admit(job_id, asker)
         self._queue.line_up(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
@@ -258,7 +259,7 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _admit(self, job_id: str) -> Ticket:
+    def _admit(self, job_id: str, asker: str) -> Ticket:
         """Give a job a place in the queue.
 
         Raises:
@@ -266,12 +267,12 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
             wait_s = self._first_audio_s()
             raise EngineBusy(
-                f"{waiting} requests are waiting, as many as may",
+                f"{waiting} requests are waiting, and no more may, or no more of yours",
                 retry_after_s=max(1, min(60, math.ceil(wait_s))),
             )
         return ticket

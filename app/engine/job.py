@@ -50,6 +50,8 @@ class SpeechJob:
         owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
             uploaded voices there are.
         priority: Who comes first when several wait: the smaller.
+        asker: Whose share of rows, places and kept responses it takes: the owner, or the address
+            where no keys are asked for.
     """
 
     id: str
@@ -63,6 +65,7 @@ class SpeechJob:
     more: bool = False
     owner: str = ""
     priority: int = 0
+    asker: str = ""
 
 
 @dataclass(frozen=True, slots=True)

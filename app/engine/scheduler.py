@@ -1,6 +1,7 @@
 """Who draws in the next step: jobs come and go between two steps of the batch."""
 
 import math
+from collections.abc import Sequence
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -8,6 +9,7 @@ from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
+from app.engine.shares import RowShares, rows_of
 from app.engine.speaking import Batch, Drawing, Plan, Replay
 from app.engine.ticket import Ticket
 from app.engine.voicer import Voicer
@@ -49,8 +51,8 @@ class Scheduler:
             slots: Rows of the batch.
         """
         self._queue, self._voicer, self._metrics = queue, voicer, metrics
-        self._slots, self._capacity = slots, capacity
-        self._frame_rate_hz = math.inf
+        self._slots, self._shares = slots, RowShares(slots)
+        self._capacity, self._frame_rate_hz = capacity, math.inf
         self._drawings: dict[Ticket, Drawing] = {}
         self.beat_s = monotonic()
 
@@ -95,7 +97,7 @@ class Scheduler:
     @property
     def used_rows(self) -> int:
         """How many rows jobs have reserved."""
-        return sum(_rows(ticket) for ticket in self._drawings)
+        return sum(map(rows_of, self._drawings))
 
     def _note_rows(self) -> None:
         used = self.used_rows
@@ -105,18 +107,21 @@ class Scheduler:
 
     def _take(self, batch: Batch[Any]) -> None:
         """Let all in for whom there are rows, and who would make nobody hear a gap."""
-        while (ticket := self._queue.take(self._fits)) is not None:
+        while (ticket := self._queue.take(self._next)) is not None:
             self._voicer.begin(ticket)
             if isinstance(ticket.work, Plan):
                 self._drawings[ticket] = batch.begin(ticket.work)
                 self._note_rows()
 
-    def _fits(self, ticket: Ticket) -> bool:
-        if isinstance(ticket.work, Replay):
-            return True
-        if self.used_rows + _rows(ticket) > self._slots:
-            return False
-        return self._voicer.has_room_for(ticket.playback.expected_s)
+    def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:
+        """Return who begins next; a replay takes no rows, and waits for none who does."""
+        replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
+        if replay is not None:
+            return replay
+        ticket = self._shares.next(waiting, self._drawings)
+        if ticket is None or not self._voicer.has_room_for(ticket.playback.expected_s):
+            return None
+        return ticket
 
     def _drop_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._drawings if one.abandoned is not None]:
@@ -169,8 +174,3 @@ class Scheduler:
     def _forget(self, batch: Batch[Any], ticket: Ticket) -> None:
         batch.end(self._drawings.pop(ticket))
         self._note_rows()
-
-
-def _rows(ticket: Ticket) -> int:
-    """Return how many rows a ticket takes while its level 0 is drawn; a replay none."""
-    return ticket.work.rows if isinstance(ticket.work, Plan) else 0

@@ -8,6 +8,7 @@ from app.engine.demand import knob_at_fault
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.job import SpeechJob
 from app.engine.queue import TicketQueue
+from app.engine.shares import share
 from app.engine.speaking import Plan, Speaking
 from app.engine.ticket import Ticket
 
@@ -26,10 +27,10 @@ class TextReader:
             queue: Where jobs wait that can be spoken.
             accounts: Told of those that cannot.
             forecast: Given a ticket and its plan, notes what to expect of it.
-            slots: Rows of the batch; a job may not take more.
+            slots: Rows of the batch; a job may not take more than one asker's share of them.
         """
-        self._queue, self._accounts, self._slots = queue, accounts, slots
-        self._forecast = forecast
+        self._queue, self._accounts, self._forecast = queue, accounts, forecast
+        self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
 
@@ -61,14 +62,15 @@ class TextReader:
             self._accounts.refused(ticket, refusal)
 
     def _fitting(self, plan: Plan) -> Plan:
-        """Return a plan that has room in an empty batch.
+        """Return a plan that has room in an empty batch, and leaves the rows that are kept.
 
         Raises:
             InvalidRequest: It has not.
         """
-        if plan.rows > self._slots:
+        if plan.rows > self._share:
             raise InvalidRequest(
-                f"that takes {plan.rows} rows of the batch, and there are {self._slots}",
+                f"that takes {plan.rows} rows of the batch, and one may have {self._share} of"
+                f" {self._slots}",
                 param=knob_at_fault(plan.params),
             )
         return plan

@@ -19,6 +19,7 @@ class Ticket:
 
     Attributes:
         job_id: The job's.
+        asker: Whose share of rows and places it takes.
         work: What is to be done; None until the text is read.
         deadline_s: When the job must be over, by the loop's clock; it moves by each pause.
         progress: How far the job is.
@@ -26,7 +27,9 @@ class Ticket:
         abandoned: Why nobody wants it any more, or None.
     """
 
-    def __init__(self, job_id: str, timeout_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job_id: str, timeout_s: float, wake: Callable[[], None], *, asker: str = ""
+    ) -> None:
         """Begin, on an event loop.
 
         Args:
@@ -34,8 +37,9 @@ class Ticket:
             timeout_s: How long it may take.
             wake: Called, in any thread, when the workers should look at it: it may go on after a
                 pause, or nobody wants it any more.
+            asker: Who asks: an owner of keys or an address.
         """
-        self.job_id = job_id
+        self.job_id, self.asker = job_id, asker
         self.work: Plan | Replay | None = None
         self.loop = asyncio.get_running_loop()
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()

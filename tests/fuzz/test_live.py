@@ -20,9 +20,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from app.api.live import LiveSessions
 from app.api.messages import PROTOCOL
 from app.engine.engine import SpeechEngine
+from app.engine.shares import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.live_client import live, url_of
@@ -108,7 +108,7 @@ class Numbered:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[httpx.Client, SpeechEngine, LiveSessions]]:
+def serving(folder: Path) -> Iterator[tuple[httpx.Client, SpeechEngine, Places]]:
     options = Settings(
         model=str(make(folder / "toy")), device="cpu", max_text_chars=50, max_body_bytes=1024
     )
@@ -152,7 +152,7 @@ def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path:
         def fuzz(script: list[Any], reads: int) -> None:
             with suppress(TimeoutError):
                 play(client, script, reads)
-            until(lambda: not sessions.open)
+            until(lambda: not sessions.taken)
             until(lambda: idle(engine))
 
         with caplog.at_level(logging.ERROR):
