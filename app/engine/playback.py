@@ -15,6 +15,8 @@ class Playback:
         given_s: Seconds of sound so far.
         underrun_s: Seconds that the listener had to wait amid the sound.
         expected_s: Seconds of sound that there will likely be in all; 0 for what costs nothing.
+        hold_s: Seconds of sound that are made before the first is given: on a machine that makes
+            less than a second of sound a second, a stream that began at once would stall.
         expected_first_s: Seconds from the submission to the first sound, as forecast when the job
             lined up; None before.
     """
@@ -23,7 +25,7 @@ class Playback:
         """Begin with no sound."""
         self.submitted_s = submitted_s
         self.first_s: float | None = None
-        self.given_s = self.underrun_s = self.expected_s = 0.0
+        self.given_s = self.underrun_s = self.expected_s = self.hold_s = 0.0
         self.expected_first_s: float | None = None
 
     @property
@@ -52,9 +54,14 @@ class Playback:
         """Note that so many seconds of sound are there now."""
         if not sound_s:
             return
-        now_s = monotonic()
-        if self.first_s is None:
-            self.first_s = now_s
-        else:
-            self.underrun_s += max(0.0, now_s - self.runs_out_s)
         self.given_s += sound_s
+        now_s = monotonic()
+        if self.first_s is not None:
+            self.underrun_s += max(0.0, now_s - (self.runs_out_s - sound_s))
+        elif self.given_s >= self.hold_s:
+            self.first_s = now_s
+
+    def finish(self) -> None:
+        """Note that all sound there is has been given: nothing is held any more."""
+        if self.first_s is None:
+            self.first_s = monotonic()

@@ -108,6 +108,8 @@ class Scheduler:
     def _take(self, batch: Batch[Any]) -> None:
         """Let all in for whom there are rows, and who would make nobody hear a gap."""
         while (ticket := self._queue.take(self._next)) is not None:
+            playback = ticket.playback
+            playback.hold_s = self._voicer.hold_s(playback.expected_s)
             self._voicer.begin(ticket)
             if isinstance(ticket.work, Plan):
                 self._drawings[ticket] = batch.begin(ticket.work)

@@ -51,6 +51,7 @@ class Ticket:
         self._closed = False
         self._changing = threading.Lock()
         self._unread_s = 0.0
+        self._held: list[AudioChunk] = []  # until the first sound is given
         self._paused_at_s: float | None = None
 
     @property
@@ -67,15 +68,28 @@ class Ticket:
     def give(self, item: AudioChunk | SpeechError) -> None:
         """Hand something to the reader, from a worker."""
         if isinstance(item, AudioChunk):
-            with self._changing:
-                self._unread_s += _seconds(item)
-                # After the last chunk nothing is left to pause.
-                if self._unread_s > MAX_UNREAD_S and item.result is None:
-                    self._paused_at_s = self._paused_at_s or monotonic()
+            if item.result is not None:
+                self.playback.finish()
+            if self.playback.first_s is None:
+                self._held.append(item)
+                return
+            for held in self._held:
+                self._count(held)
+            # After the last chunk nothing is left to pause.
+            self._count(item, may_pause=item.result is None)
         try:
-            self.loop.call_soon_threadsafe(self.chunks.put_nowait, item)
+            for one in (*self._held, item):
+                self.loop.call_soon_threadsafe(self.chunks.put_nowait, one)
+            self._held.clear()
         except RuntimeError:  # the reader's loop is closed, so nobody waits
             self.abandoned = "cancelled"
+
+    def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
+        """Count a chunk among those that wait for their reader."""
+        with self._changing:
+            self._unread_s += _seconds(chunk)
+            if may_pause and self._unread_s > MAX_UNREAD_S:
+                self._paused_at_s = self._paused_at_s or monotonic()
 
     def taken(self, chunk: AudioChunk) -> None:
         """Note that the reader has a chunk; a job that paused goes on, and gets its time back."""

@@ -117,6 +117,13 @@ class Voicer:
         """
         return fits(self._streams(), speech_s, self._capacity.speed)
 
+    def hold_s(self, speech_s: float) -> float:
+        """Return the seconds of sound to make before the first is given, for a stream alone.
+
+        What is made at ``speed`` below 1 and heard at 1 lasts, if ``(1 - speed)`` of it comes first.
+        """
+        return max(0.0, 1.0 - self._capacity.speed) * speech_s
+
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
         """Return in how many seconds there will likely be room for one listener more.
 
@@ -228,7 +235,7 @@ class Voicer:
         if line.sounding is not None:  # a replay costs next to nothing
             sound_s = ticket.playback.given_s - given_s
             self._capacity.note_voiced(perf_counter() - started_s, sound_s)
-            if sound_s and not given_s:
+            if sound_s and not given_s and not ticket.playback.hold_s:
                 self._capacity.note_start(monotonic() - line.began_s)
         if chunk is None:
             return
