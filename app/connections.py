@@ -78,7 +78,8 @@ class Connection(H11Protocol):
 
         uvicorn's set has WebSockets too, which are protocols of another kind.
         """
-        open_ = [one.client for one in self.connections if one not in self.probing]
+        others = [one for one in self.connections if one not in self.probing]
+        open_ = [getattr(one, "client", None) for one in others]
         own = sum(_address(client) == _address(self.client) for client in open_)
         return len(open_) > self.max_connections or own > share(self.max_connections)
 

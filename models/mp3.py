@@ -56,7 +56,7 @@ def read_mp3(content: bytes, max_s: float) -> Mp3:
         Mp3Error: It is none, has no sound, or changes its rate or channels on the way.
     """
     try:
-        with av.open(io.BytesIO(content), format="mp3") as file:
+        with av.open(io.BytesIO(content), "r", format="mp3") as file:
             return _read(file, max_s)
     except Mp3Error:
         raise

@@ -17,7 +17,7 @@ def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[
         raw: What was sent; what is no JSON is returned as it is.
         kinds: What it will be read as, or that by the value of `type`.
     """
-    if (b"null" if isinstance(raw, bytes) else "null") not in raw:
+    if "null" not in raw if isinstance(raw, str) else b"null" not in raw:
         return raw
     try:
         sent = from_json(raw)

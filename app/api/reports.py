@@ -62,8 +62,10 @@ def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
 
 def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[str]:
     """Yield the pieces of a `SpeechReport` as JSON; what is no finite number is null."""
-    failed = isinstance(outcome, Failure)
-    report = _failure_report(job, outcome) if failed else _result_report(job, outcome)
+    if isinstance(outcome, Failure):
+        report = _failure_report(job, outcome)
+    else:
+        report = _result_report(job, outcome)
     yield _opened(report, "utterances") + ',"utterances":['
     for number, spoken in enumerate(outcome.utterances):
         blank = blank_report(spoken, UtteranceReport)

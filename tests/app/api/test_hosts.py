@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import HTTPConnection
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from app.api.hosts import Hosts
 from app.api.messages import PROTOCOL
@@ -126,10 +127,10 @@ def test_a_rebound_page_is_refused(client, speaking, headers) -> None:
 def test_a_rebound_page_opens_no_session(client) -> None:
     address = (client.base_url.host, client.base_url.port)
     url = url_of(client).replace(client.base_url.host, "evil.example")
-    for origin in ("http://evil.example", None):
+    for origin in (Origin("http://evil.example"), None):
         with socket.create_connection(address) as connection:
             with pytest.raises(InvalidStatus) as refused:
-                connect(url, sock=connection, origin=origin, subprotocols=[PROTOCOL])
+                connect(url, sock=connection, origin=origin, subprotocols=[Subprotocol(PROTOCOL)])
             assert refused.value.response.status_code == 403
 
 

@@ -2,6 +2,7 @@ import hashlib
 import re
 
 import pytest
+from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
 from app.api.keys import NAME, Keyring, KeyringError, hashed, new_key, sent_key
@@ -131,8 +132,8 @@ def test_keys_that_are_configured_and_none_are_no_open_door(configured) -> None:
 def test_a_file_of_keys_without_a_key_is_no_open_door(tmp_path, content) -> None:
     file = tmp_path / "keys"
     file.write_text(content)
-    for others in ({}, {"api_keys": ","}):
-        settings = Settings(api_keys_file=str(file), **others)
+    for plain in ("", ","):
+        settings = Settings(api_keys_file=str(file), api_keys=SecretStr(plain))
         with pytest.raises(KeyringError, match=f"{file} holds no key; `valle-serve keys new NAME`"):
             Keyring.of(settings)
         assert settings.asks_for_keys

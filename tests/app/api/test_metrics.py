@@ -117,6 +117,6 @@ def test_two_applications_of_one_process_count_apart() -> None:
 def test_an_odd_version_is_answered_in_a_form_that_exists(kind, version) -> None:
     with serving() as client:
         accepted = f"{kind};version={version}".encode("latin-1")
-        answer = client.get("/metrics", headers={"accept": accepted})
+        answer = client.get("/metrics", headers=[(b"accept", accepted)])
         assert answer.status_code == 200
         assert b"tts_jobs" in answer.content

@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
-from app.engine.shares import Places, RowShares, share
+from app.engine.shares import Places, RowShares, rows_of, share
 from app.engine.speaking import Plan
 from app.engine.ticket import Ticket
 from samplers.params import SamplingParams
@@ -37,7 +37,7 @@ def begun(waiting: list[Ticket], running: list[Ticket], slots: int = SLOTS) -> l
 def test_one_asker_never_has_all_rows_and_another_begins_at_once(rows):
     many = [ticket("greedy", rows) for _ in range(SLOTS)]
     running = begun(many, [])
-    assert sum(one.work.rows for one in running) == SLOTS - KEPT
+    assert sum(map(rows_of, running)) == SLOTS - KEPT
     stranger = ticket("stranger", 2)
     assert begun([*many[len(running) :], stranger], running) == [stranger]
 
@@ -56,7 +56,7 @@ def test_rows_that_are_kept_delay_no_large_job():
     running = [first, *begun([large, *small], [first])]
     assert large in running
     held = [ticket("held", 8)]
-    assert sum(one.work.rows for one in begun([large, *small], held)) == KEPT
+    assert sum(map(rows_of, begun([large, *small], held))) == KEPT
     assert begun([large, *small[2:]], small[:2]) == [large]
 
 
