@@ -27,6 +27,7 @@ from app.api.request_id import RequestIdMiddleware
 from app.api.routes import list_router
 from app.api.speech import speech_router
 from app.api.voices import UploadPlaces, voices_router
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
 from app.engine.synthesis import Synthesizer
 from app.preset_files import read_presets
@@ -52,6 +53,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         decoder=settings.decoder,
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
+        max_audio_s=settings.max_audio_s,
         presets=presets,
         uploads=voice_store(settings),
         cache=settings.cache,
@@ -105,6 +107,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
+            app.state.workshop.close()
 
     app = Service(
         title="valle-serve",
@@ -116,6 +119,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.settings = settings
     app.state.live_sessions = LiveSessions(settings.max_sessions)
     app.state.uploads = UploadPlaces()
+    app.state.workshop = Workshop()
     app.state.voice_store = voice_store(settings)
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)

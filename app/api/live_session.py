@@ -209,6 +209,8 @@ class LiveSession:
                 self._recent,
                 sample_rate_hz=self._engine.info.sample_rate_hz,
                 voices=self._engine.voices,
+                workshop=self._websocket.app.state.workshop,
+                who=who,
             )
             at_work = work.pop_all()
         self._response.speaking.add_done_callback(lambda _: at_work.close())

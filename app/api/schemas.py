@@ -115,6 +115,7 @@ class SpeechOptions(SamplingParams):
             trace=self.trace,
             owner=owner,
             priority=_PRIORITIES[self.priority],
+            speed=self.speed,
         )
 
 

@@ -50,6 +50,7 @@ class SpeechJob:
         owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
             uploaded voices there are.
         priority: Who comes first when several wait: the smaller.
+        speed: How fast it will be played; at less than 1 it lasts longer than it is spoken.
     """
 
     id: str
@@ -63,6 +64,7 @@ class SpeechJob:
     more: bool = False
     owner: str = ""
     priority: int = 0
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

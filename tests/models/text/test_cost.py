@@ -5,8 +5,6 @@ are some thirty times what it takes; with rules that looked at a text once a bor
 once a character of it, the texts here took 10 times the ceilings to 1,000 times.
 """
 
-# ruff: noqa: RUF001 - marks of several scripts
-
 import re
 import time
 from collections.abc import Callable
