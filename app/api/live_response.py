@@ -99,7 +99,7 @@ class LiveResponse:
                 f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
             )
         if isinstance(message, InputTextAppend):
-            self._speech.append(message.text)
+            await self._speech.append(message.text)
         elif isinstance(message, InputTextFlush):
             self._speech.flush()
         else:
