@@ -9,12 +9,18 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket
 
 from app.api.admission import Admission
-from app.api.errors import error_detail, speech_error_detail, validation_error_detail
+from app.api.errors import (
+    error_detail,
+    problems_of,
+    speech_error_detail,
+    validation_error_detail,
+)
 from app.api.gate import asker
 from app.api.live_response import LiveResponse
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (
     CLIENT_MESSAGE,
+    CLIENT_MESSAGE_TYPES,
     AudioFormat,
     ClientMessage,
     ErrorMessage,
@@ -28,8 +34,9 @@ from app.api.messages import (
 from app.api.model_names import check_model
 from app.api.recent import RecentSpeeches
 from app.api.schemas import ErrorDetail
+from app.api.shape import check_shape
 from app.engine.engine import SpeechEngine
-from app.engine.errors import SpeechError
+from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.settings import Settings
 
@@ -145,7 +152,11 @@ class LiveSession:
             await self._error(error_detail(413, text, code="body_too_large"))
             return
         try:
+            check_shape(raw)
             message = CLIENT_MESSAGE.validate_json(raw, strict=True)
+        except InvalidRequest as refusal:
+            await self._error(speech_error_detail(refusal))
+            return
         except ValidationError as error:
             await self._error(_told(error))
             return
@@ -229,17 +240,10 @@ class LiveSession:
 
 def _told(error: ValidationError) -> ErrorDetail:
     """Return what is wrong with a message; the name of its type is no part of a field's name."""
-    problems = []
-    for problem in error.errors(include_url=False, include_input=False):
-        problems.append({**problem, "loc": problem["loc"][1:]})
-        if problem["type"] in {"union_tag_invalid", "union_tag_not_found"}:
-            kinds = ", ".join(sorted(_kinds()))
-            return error_detail(
-                422, f"type: must be one of {kinds}", param="type", code=problem["type"]
-            )
-    return validation_error_detail(problems)
-
-
-def _kinds() -> list[str]:
-    schema = CLIENT_MESSAGE.json_schema()
-    return list(schema["discriminator"]["mapping"])
+    problems = problems_of(error)
+    if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        kinds = ", ".join(CLIENT_MESSAGE_TYPES)
+        return error_detail(
+            422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
+        )
+    return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])
