@@ -12,6 +12,7 @@ from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.api.errors import error_response
+from app.websockets import read_little
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Connection(H11Protocol):
     ) -> None:
         """Begin to wait for a request, or refuse the client."""
         super().connection_made(transport)
+        read_little(transport)
         if len(self.connections) > self.max_connections:
             log.warning("refused %s: %d connections are open", self.client, self.max_connections)
             message = f"{self.max_connections} connections are open; come back in {_RETRY_S} s"

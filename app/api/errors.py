@@ -58,6 +58,7 @@ CLIENT_CLOSED = 499
 _SHOWN_CHARS = 100
 _SHOWN_PROBLEMS = 8
 _PROBLEM_CHARS = 400
+_MOST_PROBLEMS = 1000
 _MESSAGE_CHARS = 2000
 _GUESSED = 4
 """How many misspelt fields are told what they may mean: to find that takes a millisecond each."""
@@ -124,7 +125,13 @@ def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetai
 
 
 def problems_of(error: ValidationError) -> list[dict[str, Any]]:
-    """Return what pydantic found, without what was sent: it may be large."""
+    """Return what pydantic found, without what was sent: it may be large.
+
+    Raises:
+        InvalidRequest: It is too much to be told one by one; that would take as long.
+    """
+    if (count := error.error_count()) > _MOST_PROBLEMS:
+        raise InvalidRequest(f"{count} of its values are wrong, too many to name")
     return [*map(dict, error.errors(include_url=False, include_context=False, include_input=False))]
 
 

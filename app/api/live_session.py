@@ -154,10 +154,7 @@ class LiveSession:
         try:
             check_shape(raw)
             message = CLIENT_MESSAGE.validate_json(raw, strict=True)
-        except InvalidRequest as refusal:
-            await self._error(speech_error_detail(refusal))
-            return
-        except ValidationError as error:
+        except (InvalidRequest, ValidationError) as error:
             await self._error(_told(error))
             return
         sequence = message.sequence if isinstance(message, InputText) else None
@@ -238,9 +235,14 @@ class LiveSession:
         )
 
 
-def _told(error: ValidationError) -> ErrorDetail:
+def _told(error: InvalidRequest | ValidationError) -> ErrorDetail:
     """Return what is wrong with a message; the name of its type is no part of a field's name."""
-    problems = problems_of(error)
+    try:
+        if isinstance(error, InvalidRequest):
+            raise error
+        problems = problems_of(error)
+    except InvalidRequest as refusal:
+        return speech_error_detail(refusal)
     if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
         kinds = ", ".join(CLIENT_MESSAGE_TYPES)
         return error_detail(
