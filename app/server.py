@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from app.api.admission import Admission
 from app.connections import bounded
+from app.garbage import exempt_once_loaded
 from app.settings import Settings
 from app.websockets import BoundedWebSocket
 
@@ -39,6 +40,7 @@ def serve(app: FastAPI, settings: Settings) -> None:
     """
     if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
         log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
+    exempt_once_loaded(app.state.engine)
     admission: Admission = app.state.admission
     with suppress(KeyboardInterrupt):  # uvicorn has ended by then and raises its signals again
         DrainingServer(

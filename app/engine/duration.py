@@ -39,7 +39,7 @@ def limited(
     if asked and asked[-1] is None and not job.more:
         pauses_s -= pause_s  # nothing follows
     spoken_s = USUAL_SECONDS_A_PHONEME * sum(len(one.phonemes) for one in utterances)
-    before_s = job.before.audio_s if job.before else 0.0
+    before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
     drawn_s = job.before.frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:
         spoken_s = min(spoken_s, max(0.0, job.max_duration_s - drawn_s))

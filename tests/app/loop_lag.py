@@ -38,6 +38,9 @@ class Watchdog:
         """Processor time of the most expensive callback."""
         return self.worst[0].cpu_s if self.worst else 0.0
 
+    def __str__(self) -> str:
+        return f"{1000 * self.most_s:.1f} ms of processor time, {self.count} callbacks"
+
     def forget(self) -> None:
         """Begin anew, with the next input."""
         self.worst.clear()
