@@ -38,6 +38,10 @@ _PACKET_CHARS: Final = 4096  # a growing text copies what it still holds at ever
 class GrowingText:
     """A text that comes in packets and leaves in pieces."""
 
+    _text: str
+    _searched: int
+    _look_again: int
+
     def __init__(self) -> None:
         self._given = 0
         self._hold("", at_line_start=True)
