@@ -23,6 +23,7 @@ from app.api.askers import network_of
 from app.api.errors import error_response
 from app.api.gate import PROBES
 from app.engine.shares import share
+from app.websockets import read_little
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Connection(H11Protocol):
     ) -> None:
         """Begin to wait for a request; one too many may ask how the service is, and soon."""
         super().connection_made(transport)
+        read_little(transport)
         if self._is_too_many():
             self._enter_room_of_probes()
         self._wait()

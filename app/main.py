@@ -29,6 +29,7 @@ from app.api.request_id import RequestIdMiddleware
 from app.api.routes import list_router
 from app.api.speech import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
 from app.engine.shares import Places
 from app.engine.synthesis import Synthesizer
@@ -55,6 +56,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         decoder=settings.decoder,
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
+        max_audio_s=settings.max_audio_s,
         presets=presets,
         uploads=voice_store(settings),
         cache=settings.cache,
@@ -109,6 +111,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
+            app.state.workshop.close()
 
     app = Service(
         title="valle-serve",
@@ -122,6 +125,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.settings = settings
     app.state.live_sessions = Places(settings.max_sessions)
     app.state.uploads = Places(MAX_UPLOADS)
+    app.state.workshop = Workshop()
     app.state.voice_store = voice_store(settings)
     app.state.reports = ReportWriter()
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)

@@ -70,6 +70,13 @@ class Settings(BaseSettings):
     max_text_chars: int = Field(
         4096, ge=10, description="Longest text of a request, in characters; longer is refused."
     )
+    max_audio_s: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Longest speech of a request in seconds, its pauses and a slow speed counted;"
+        " what would last longer is refused.",
+    )
     max_body_bytes: int = Field(
         262_144, ge=1024, description="Largest request body; larger is refused."
     )

@@ -173,7 +173,7 @@ def main() -> int:
     args, started = _arguments(), machine()
     rows: list[Row] = []
     for quota in args.quotas:
-        with held_to(quota) as prefix, served(prefix=prefix, keep=512) as url:
+        with held_to(quota) as prefix, served(prefix, keep=512) as url:
             rows += asyncio.run(measure(url, quota, args))
     gates = [gate for row in rows for gate in gates_of(row)]
     return conclude([vars(row) for row in rows], gates, args.out, started)

@@ -23,7 +23,7 @@ class NotServed(RuntimeError):
 
 
 @contextmanager
-def served(*, prefix: Sequence[str] = (), **settings: str | float) -> Iterator[str]:
+def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[str]:
     """Serve with settings; give the address once it is ready.
 
     Args:

@@ -24,7 +24,7 @@ WORKER_BYTES = 3 * 1024**3
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many processes the tests are run in: one a core, where memory allows."""
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, psutil.virtual_memory().available // WORKER_BYTES))
+    return max(1, min(cores, int(psutil.virtual_memory().available) // WORKER_BYTES))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,9 +6,11 @@ A float cannot hold the greatest seed, 2^63 - 1, and clients that are made from 
 `0.0` as a bound of an integer.
 """
 
+import asyncio
+import json
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from app.api.speech import speech_router
@@ -28,6 +30,20 @@ def operation_id(route: APIRoute) -> str:
 
 class Service(FastAPI):
     """An application that describes itself exactly."""
+
+    _json: bytes | None = None
+
+    def setup(self) -> None:
+        """Add the routes of the document and its pages; the document's own is made in a thread."""
+        if self.openapi_url:
+            self.add_route(self.openapi_url, self._document, include_in_schema=False)
+        super().setup()
+
+    async def _document(self, _: Request) -> Response:
+        """Give the document: it takes a tenth of a second to make, so not on the event loop."""
+        if self._json is None:
+            self._json = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
+        return Response(self._json, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made at the first call."""

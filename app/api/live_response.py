@@ -22,9 +22,10 @@ from app.api.messages import (
     ResponseTrace,
 )
 from app.api.recent import Failure, RecentSpeeches
-from app.api.rendering import Manner
+from app.api.rendering import Manner, in_portions
 from app.api.reports import ReportWriter, blank_report, utterance_pieces
 from app.api.schemas import Usage
+from app.api.workshop import Workshop
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
@@ -53,6 +54,8 @@ class LiveResponse:
         *,
         sample_rate_hz: int,
         voices: Voices,
+        workshop: Workshop,
+        who: str,
     ) -> None:
         """Begin; `close` must be called.
 
@@ -64,8 +67,11 @@ class LiveResponse:
             reports: Writes traces.
             sample_rate_hz: Of its sound.
             voices: Those of the model.
+            workshop: Where its sound is shaped.
+            who: Whose it is.
         """
         self._rate_hz, self._voices = sample_rate_hz, voices
+        self._workshop, self._who = workshop, who
         self._delivery: Delivery | None = None  # until it is known who speaks
         self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
         self._reports = reports
@@ -99,7 +105,7 @@ class LiveResponse:
                 f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
             )
         if isinstance(message, InputTextAppend):
-            self._speech.append(message.text)
+            await self._speech.append(message.text)
             if message.text.strip():
                 self.active_s = monotonic()
         elif isinstance(message, InputTextFlush):
@@ -170,7 +176,8 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
-        await self._send_sound(self._delivery, partial(self._delivery.push, chunk.samples))
+        for portion in in_portions(chunk.samples, self._rate_hz):
+            await self._send_sound(self._delivery, partial(self._delivery.push, portion))
         if chunk.result is not None and self._job.trace:
             await self._send_traces(chunk.result)
 
@@ -189,7 +196,7 @@ class LiveResponse:
         Raises:
             ClientGone: They cannot be sent.
         """
-        samples = shape() if delivery.plain else await asyncio.to_thread(shape)
+        samples = shape() if delivery.plain else await self._workshop.run(self._who, shape)
         if not len(samples):
             return
         sound = audio.pcm(samples)

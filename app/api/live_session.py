@@ -10,11 +10,17 @@ from starlette.websockets import WebSocket
 
 from app.api.admission import Admission
 from app.api.askers import asker
-from app.api.errors import error_detail, speech_error_detail, validation_error_detail
+from app.api.errors import (
+    error_detail,
+    problems_of,
+    speech_error_detail,
+    validation_error_detail,
+)
 from app.api.live_response import LiveResponse
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (
     CLIENT_MESSAGE,
+    CLIENT_MESSAGE_TYPES,
     AudioFormat,
     ClientMessage,
     ErrorMessage,
@@ -29,8 +35,9 @@ from app.api.model_names import check_model
 from app.api.nulls import without_nulls
 from app.api.recent import RecentSpeeches
 from app.api.schemas import ErrorDetail
+from app.api.shape import check_shape
 from app.engine.engine import SpeechEngine
-from app.engine.errors import SpeechError
+from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.settings import Settings
 
@@ -154,9 +161,10 @@ class LiveSession:
             await self._error(error_detail(413, text, code="body_too_large"))
             return
         try:
+            check_shape(raw)
             sent = without_nulls(raw, {"response.create": ResponseCreate})
             message = CLIENT_MESSAGE.validate_json(sent, strict=True)
-        except ValidationError as error:
+        except (InvalidRequest, ValidationError) as error:
             await self._error(_told(error))
             return
         sequence = message.sequence if isinstance(message, InputText) else None
@@ -220,6 +228,8 @@ class LiveSession:
                 self._websocket.app.state.reports,
                 sample_rate_hz=self._engine.info.sample_rate_hz,
                 voices=self._engine.voices,
+                workshop=self._websocket.app.state.workshop,
+                who=who,
             )
             at_work = work.pop_all()
         self._response.speaking.add_done_callback(lambda _: at_work.close())
@@ -237,19 +247,17 @@ class LiveSession:
         )
 
 
-def _told(error: ValidationError) -> ErrorDetail:
+def _told(error: InvalidRequest | ValidationError) -> ErrorDetail:
     """Return what is wrong with a message; the name of its type is no part of a field's name."""
-    problems = []
-    for problem in error.errors(include_url=False, include_input=False):
-        problems.append({**problem, "loc": problem["loc"][1:]})
-        if problem["type"] in {"union_tag_invalid", "union_tag_not_found"}:
-            kinds = ", ".join(sorted(_kinds()))
-            return error_detail(
-                422, f"type: must be one of {kinds}", param="type", code=problem["type"]
-            )
-    return validation_error_detail(problems)
-
-
-def _kinds() -> list[str]:
-    schema = CLIENT_MESSAGE.json_schema()
-    return list(schema["discriminator"]["mapping"])
+    try:
+        if isinstance(error, InvalidRequest):
+            raise error
+        problems = problems_of(error)
+    except InvalidRequest as refusal:
+        return speech_error_detail(refusal)
+    if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        kinds = ", ".join(CLIENT_MESSAGE_TYPES)
+        return error_detail(
+            422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
+        )
+    return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])

@@ -27,14 +27,14 @@ def _voice_name(voice: object) -> object:
 
 
 VoiceName = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=200)] | None,
     BeforeValidator(_voice_name),
     WithJsonSchema({
         "anyOf": [
-            {"type": "string"},
+            {"type": "string", "maxLength": 200},
             {
                 "type": "object",
-                "properties": {"id": {"type": "string"}},
+                "properties": {"id": {"type": "string", "maxLength": 200}},
                 "required": ["id"],
                 "additionalProperties": False,
             },
@@ -45,6 +45,7 @@ VoiceName = Annotated[
 """A voice's name, or OpenAI's object of one."""
 
 
+_NAME_CHARS: Final = 200
 _PRIORITIES: Final = {"normal": 0, "background": 1}
 
 
@@ -55,14 +56,18 @@ class SpeechOptions(SamplingParams):
     """
 
     model: str | None = Field(
-        None, description="A name of GET /v1/models, or OpenAI's with a date; none is the first."
+        None,
+        max_length=_NAME_CHARS,
+        description="A name of GET /v1/models, or OpenAI's with a date; none is the first.",
     )
     voice: VoiceName = Field(
         None,
         description="A voice of GET /v1/audio/voices, or an object with its `id`; `default` or"
         " none is the model's default.",
     )
-    language: str | None = Field(None, description="Language of the text; none is the voice's.")
+    language: str | None = Field(
+        None, max_length=35, description="Language of the text; none is the voice's."
+    )
     speed: float = Field(
         1.0, ge=0.25, le=4, description="How fast the speech is played, at the same pitch."
     )
@@ -120,6 +125,7 @@ class SpeechOptions(SamplingParams):
             owner=owner,
             priority=_PRIORITIES[self.priority],
             asker=asker,
+            speed=self.speed,
         )
 
 

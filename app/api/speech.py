@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from app.api.answers import SPEECH_ANSWERS, error_answers
 from app.api.askers import asker
 from app.api.errors import CLIENT_CLOSED
-from app.api.heard import opening, unless_client_leaves, whole, whole_response
+from app.api.heard import Heard, opening, unless_client_leaves, whole, whole_response
 from app.api.model_names import check_model
 from app.api.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.rendering import Manner
@@ -20,6 +20,7 @@ from app.api.routes import EngineDep
 from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
 from app.api.speech_body import speech_body, speech_schema
 from app.api.streaming import StreamedSpeech
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed
 from app.engine.job import SpeechJob
@@ -81,12 +82,14 @@ async def _speak(
             recent,
             manner=manner,
             likely_lufs=engine.voices.likely_lufs(stream.plan.voice),
+            workshop=request.app.state.workshop,
+            who=asker(request),
             events=wanted.stream_format == "sse",
             first_audio_s=heard.first_audio_s,
             stall_timeout_s=request.app.state.settings.stall_timeout_s,
         )
     recent.keep(job, heard.result)
-    return await whole_response(heard, manner)
+    return await _whole_answer(request, heard, manner)
 
 
 @speech_router.get(
@@ -125,7 +128,15 @@ async def get_speech_audio(
     heard = await unless_client_leaves(request, replayed)
     if heard is None:
         return Response(status_code=CLIENT_CLOSED)
-    return await whole_response(heard, Manner.of(job, wanted.response_format))
+    return await _whole_answer(request, heard, Manner.of(job, wanted.response_format))
+
+
+async def _whole_answer(request: Request, heard: Heard, manner: Manner) -> Response:
+    """Render a whole speech, unless its client leaves meanwhile."""
+    workshop: Workshop = request.app.state.workshop
+    rendering = whole_response(heard, manner, workshop, asker(request))
+    answer = await unless_client_leaves(request, rendering)
+    return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
 
 @contextmanager

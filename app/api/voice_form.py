@@ -9,6 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.bodies import media_type
+from app.api.errors import problems_of
 from app.engine.errors import InvalidRequest
 from models.voice import NAME_PATTERN
 
@@ -101,8 +102,7 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
         texts, audio = _sorted(form)
         return VoiceForm.model_validate(texts), await audio.read()
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError(problems) from error
+        raise RequestValidationError(problems_of(error)) from error
     finally:
         await form.close()
 

@@ -52,6 +52,7 @@ class SpeechJob:
         priority: Who comes first when several wait: the smaller.
         asker: Whose share of rows, places and kept responses it takes: the owner, or the address
             where no keys are asked for.
+        speed: How fast it will be played; at less than 1 it lasts longer than it is spoken.
     """
 
     id: str
@@ -66,6 +67,7 @@ class SpeechJob:
     owner: str = ""
     priority: int = 0
     asker: str = ""
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Owns the model and its voices, and says what they cannot do. Knows nothing of th
 that is `app.engine.engine`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace as changed
@@ -62,6 +63,7 @@ class Synthesizer:
         device: torch.device,
         *,
         max_text_chars: int,
+        max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
         voice: VoiceProcess | None = None,
@@ -72,6 +74,7 @@ class Synthesizer:
             speech: On ``device``.
             device: Where the model is.
             max_text_chars: Longer texts are refused.
+            max_audio_s: What would last longer is refused; see `app.engine.duration`.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
             voice: Makes the sound; None: whoever asks for it, in his thread.
@@ -98,6 +101,7 @@ class Synthesizer:
             voices=self.voices,
             presets=presets,
             max_text_chars=max_text_chars,
+            max_audio_s=max_audio_s,
         )
         self._prefixes = PrefixCache(speech.model)
         self._voice = voice or LocalVoice(speech)
@@ -133,6 +137,7 @@ class Synthesizer:
         decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
+        max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
         cache: str | Path = CACHE,
@@ -148,6 +153,7 @@ class Synthesizer:
             decoder: What makes samples of codes.
             threads: Of one step.
             max_text_chars: Longer texts are refused.
+            max_audio_s: What would last longer is refused; see `app.engine.duration`.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
             cache: Folder of what was downloaded.
@@ -178,6 +184,7 @@ class Synthesizer:
                 speech,
                 place,
                 max_text_chars=max_text_chars,
+                max_audio_s=max_audio_s,
                 presets=presets,
                 uploads=uploads,
                 voice=voice,

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from heapq import heappop, heappush
+from itertools import count
+from threading import Lock
 
 from app.engine.accounts import Accounts
 from app.engine.demand import knob_at_fault
@@ -16,7 +19,7 @@ Forecast = Callable[[Ticket, Plan], None]
 
 
 class TextReader:
-    """Makes plans of jobs, in the order in which they came."""
+    """Makes plans of jobs, the shortest text first: a sentence waits for one long text at most."""
 
     def __init__(
         self, queue: TicketQueue, accounts: Accounts, forecast: Forecast, *, slots: int
@@ -33,14 +36,24 @@ class TextReader:
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
+        self._unread: list[tuple[int, int, Speaking, Ticket, SpeechJob]] = []
+        self._came = count()
+        self._changing = Lock()
 
     def read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
         """Let a job be planned and lined up, or refused, when its turn comes."""
-        self._thread.submit(self._read, speaking, ticket, job)
+        with self._changing:
+            heappush(self._unread, (len(job.text), next(self._came), speaking, ticket, job))
+        self._thread.submit(self._read_next)
 
     def close(self) -> None:
         """Read no more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _read_next(self) -> None:
+        with self._changing:
+            *_, speaking, ticket, job = heappop(self._unread)
+        self._read(speaking, ticket, job)
 
     def _read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
         if ticket.abandoned is not None:

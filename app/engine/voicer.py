@@ -120,7 +120,7 @@ class Voicer:
     def hold_s(self, speech_s: float) -> float:
         """Return the seconds of sound to make before the first is given, for a stream alone.
 
-        What is made at ``speed`` below 1 and heard at 1 lasts, if ``(1 - speed)`` of it comes first.
+        What is made at a speed below 1 and heard at 1 lasts if ``1 - speed`` of it comes first.
         """
         return max(0.0, 1.0 - self._capacity.speed) * speech_s
 

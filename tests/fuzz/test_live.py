@@ -7,6 +7,7 @@ same every time.
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from app.engine.shares import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.live_client import live, url_of
+from tests.app.loop_lag import MOST_S, watched
 from tests.app.serving import served, until
 from tests.toy.make_toy import make
 
@@ -138,7 +140,7 @@ def idle(engine: SpeechEngine) -> bool:
 
 
 def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    with serving(tmp_path) as (client, engine, sessions):
+    with watched() as watchdog, serving(tmp_path) as (client, engine, sessions):
 
         @given(scripts, st.integers(0, 12))
         @settings(
@@ -159,6 +161,8 @@ def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path:
             fuzz()
             errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
             assert not errors, errors[0].getMessage()
+        sys.stdout.write(f"\nmost of one callback of the event loop: {watchdog}\n")
+        assert watchdog.most_s < MOST_S, watchdog.worst[0]
         with live(client) as session:
             assert session.say("Hello.")["finish_reason"] in {"stop", "length"}
         until(lambda: idle(engine))

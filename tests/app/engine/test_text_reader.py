@@ -66,6 +66,15 @@ async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> N
     assert len(room.speaking.readers) == 1
 
 
+async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room: Room) -> None:
+    room.send("hard")  # takes the thread until it may be read
+    room.send("A long text that came early. " * 9)
+    room.send("Hello there.")
+    room.speaking.read_on.set()
+    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).job_id == "Hello there."
+
+
 async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:
     empty, unreadable = room.send(" "), room.send("unreadable")
     crowd = room.send("Too many.", best_of=SLOTS + 1)
