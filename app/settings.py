@@ -5,7 +5,7 @@ the shape of a model is read from its checkpoint.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
@@ -210,7 +210,16 @@ def unknown_variables(names: Iterable[str]) -> list[str]:
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
-            near = get_close_matches(name.upper(), sorted(known), n=1)
-            hint = f", did you mean {near[0]}?" if near else ""
-            sentences.append(f"{name} is not a setting{hint}")
+            sentences.append(f"{name} is not a setting{_hint(name.upper(), known)}")
     return sentences
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Return what may have been meant by an unknown variable; empty if nothing is like it."""
+    from samplers.params import SamplingParams
+
+    knob = name.removeprefix(_PREFIX).lower()
+    if knob in SamplingParams.model_fields:
+        return f": {knob} is a knob of each request; a preset of TTS_PRESETS may set it for all"
+    near = get_close_matches(name, sorted(known), n=1)
+    return f", did you mean {near[0]}?" if near else ""

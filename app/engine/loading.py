@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
+from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
 from models.valle import Valle
@@ -40,6 +41,7 @@ def load_speech(
     if device.type == "cuda":
         prepare_for(device, speech.model)
     elif weights == "int8":
+        first_start.watch()
         quantize_linears(speech.model)
     return speech
 
