@@ -34,10 +34,13 @@ class Settings(BaseSettings):
         " default the built-in voice.",
     )
     cache: str = Field(
-        "~/.cache/valle-serve", min_length=1, description="Folder of models that were downloaded."
+        "~/.cache/valle-serve",
+        min_length=1,
+        description="Folder of codecs that were downloaded and converted; models lie in the hub's"
+        " own cache, HF_HOME.",
     )
     offline: bool = Field(
-        False, description="Download nothing: a model must be here or in the cache."
+        False, description="Download nothing: a model must be here or in the caches."
     )
     voices: str = Field(
         "~/.cache/valle-serve/voices",

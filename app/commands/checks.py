@@ -87,7 +87,7 @@ def _as_published(settings: Settings) -> str:
     wanted = find(settings.model)
     if wanted is None or not wanted.sha256:
         return ""
-    here = wanted.local(Path(settings.cache).expanduser())
+    here = wanted.local()
     if here.is_file() and sha256_of([here]) != wanted.sha256:
         raise CommandError(f"{here} is not what was published: remove it, to fetch it again")
     return ", as published"

@@ -142,7 +142,7 @@ class Synthesizer:
             max_text_chars: Longer texts are refused.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
-            cache: Folder of what was downloaded.
+            cache: Folder of codecs that were downloaded and converted.
             offline: Whether the network is out of bounds.
             voice_process: Whether a process of its own makes the sound, on a CPU.
 

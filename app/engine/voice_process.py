@@ -107,6 +107,7 @@ class VoiceProcess:
 
         Raises:
             GenerationFailed: The samples are no numbers.
+            WorkerLost: The process is gone for the second time.
         """
         given, revived = 0, False
         while True:

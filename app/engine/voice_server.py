@@ -1,4 +1,4 @@
-"""What runs in the voice process: utterances are kept, and their next chunk is made when asked for."""
+"""What runs in the voice process: keeps utterances, and makes their next chunk when asked."""
 
 import pickle
 import signal

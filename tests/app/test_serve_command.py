@@ -30,11 +30,18 @@ def serving(toy: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str]
     """Serve until it is ready, or has ended."""
     port = free_port()
     environment = {**os.environ, "TTS_MODEL": str(toy), "TTS_PORT": str(port), **variables}
-    with subprocess.Popen(COMMAND, env=environment, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        COMMAND, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=_in_the_foreground
+    ) as running:
         try:
             yield running, f"http://127.0.0.1:{port}"
         finally:
             running.kill()
+
+
+def _in_the_foreground() -> None:
+    """Undo what a shell does to commands that it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ready(running: subprocess.Popen[str], url: str) -> bool:
@@ -117,8 +124,8 @@ def test_an_engine_that_breaks_again_and_again_ends_the_process(tmp_path: Path) 
 def test_a_drain_that_is_cut_is_told_without_a_traceback(tmp_path: Path) -> None:
     with process(tmp_path, drain_timeout_s=0.2) as served:
         body = {"input": "wait for me", "response_format": "pcm", "stream": True}
+        served.let(1)
         with served.client.stream("POST", "/tts", json=body) as answer:
-            served.let(1)
             pieces = answer.iter_bytes()
             next(pieces)
             served.process.send_signal(signal.SIGTERM)
