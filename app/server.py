@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from socket import socket
 from types import FrameType
 
@@ -51,6 +52,7 @@ def serve(app: FastAPI, settings: Settings) -> bool:
         server_config(app, settings),
         lambda: admission.close(settings.drain_timeout_s),
         why_stuck=lambda: _why_stuck(engine),
+        port_file=settings.port_file,
     )
     engine.when_failed(server.give_up)
     logging.getLogger("uvicorn.error").addFilter(_told_in_a_line)
@@ -103,6 +105,7 @@ class DrainingServer(uvicorn.Server):
         config: uvicorn.Config,
         drain: Callable[[], Awaitable[None]],
         why_stuck: Callable[[], str | None] = lambda: None,
+        port_file: str = "",
     ) -> None:
         """Take an application.
 
@@ -110,18 +113,25 @@ class DrainingServer(uvicorn.Server):
             config: What is served, and where.
             drain: Returns once the server may end.
             why_stuck: Says why the process is of no use any more; None while it is.
+            port_file: Where the port is written to; empty: nowhere.
         """
         super().__init__(config)
-        self._drain, self._why_stuck = drain, why_stuck
+        self._drain, self._why_stuck, self._port_file = drain, why_stuck, port_file
         self.gave_up = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._told = False
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Begin to listen."""
+        """Begin to listen, and tell where."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self._port_file and self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            try:
+                Path(self._port_file).write_text(f"{port}\n", "ascii")
+            except OSError as error:
+                log.warning("the port cannot be told: %s: %s", self._port_file, error.strerror)
 
     def give_up(self) -> None:
         """End soon: nobody can be served any more. From any thread."""

@@ -27,6 +27,11 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port_file: str = Field(
+        "",
+        description="File that the port is written to once it is listened on, for probes and for"
+        " port 0; empty: none.",
+    )
     model: str = Field(
         str(BUILTIN_MODEL),
         min_length=1,

@@ -49,8 +49,8 @@ def fetch(url: str, target: Path, *, sha256: str) -> None:
         sha256: Hexadecimal beginning of its hash.
 
     Raises:
-        DownloadError: The server does not answer or refuses, the hash is another, or the file
-            cannot be written.
+        Unreachable: The server does not answer, or not now.
+        DownloadError: It refuses, the hash is another, or the file cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,8 @@ def fetch(url: str, target: Path, *, sha256: str) -> None:
                 torch.hub.download_url_to_file(url, str(target), hash_prefix=sha256)
                 target.chmod(0o644)
     except HTTPError as error:
-        raise refused(url, error.code) from error
+        told = refused(url, error.code)
+        raise told from error
     except (URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"{url}: the network failed: {reason}") from error
