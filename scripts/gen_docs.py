@@ -42,7 +42,7 @@ A preset names only what differs from the defaults.
 
 ENV_HEAD = """\
 # Copy to .env and uncomment what you change. docker compose reads it; lines with TTS_ are for the
-# service itself. Without Docker, export the same TTS_* variables before scripts/serve; there are also
+# service itself. Without Docker, export the same TTS_* variables before scripts/serve; there also are
 # {fixed}, which compose sets itself.
 # Written by scripts/gen_docs.py from app/settings.py: edit that.
 

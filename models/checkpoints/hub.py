@@ -164,11 +164,14 @@ def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -
             )
         )
     except HfHubHTTPError as error:
-        raise refused(where, error.response.status_code) from error
+        told = refused(where, error.response.status_code)
+        raise told from error
     except LocalEntryNotFoundError as error:  # the hub was asked, and did not tell
-        raise _unanswered(where, error.__cause__ or error) from error
+        told = _unanswered(where, error.__cause__ or error)
+        raise told from error
     except httpx2.HTTPError as error:
-        raise _unanswered(where, error) from error
+        told = _unanswered(where, error)
+        raise told from error
     except OSError as error:
         raise DownloadError(f"{constants.HF_HUB_CACHE}: {error.strerror or error}") from error
 
