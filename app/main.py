@@ -79,6 +79,7 @@ def create_engine(settings: Settings) -> SpeechEngine:
         stall_timeout_s=settings.stall_timeout_s,
         slots=settings.slots,
         unload_after_s=settings.unload_after_s,
+        check_golden=settings.check_golden,
     )
 
 

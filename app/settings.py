@@ -123,6 +123,11 @@ class Settings(BaseSettings):
         description="Rows that draw together; a request takes one, or two if it is guided, and"
         " more for best_of and beams.",
     )
+    check_golden: bool = Field(
+        False,
+        description="Speak the model's 20 golden requests at the start, whose codes are stored with"
+        " it, and tell in GET /health whether they are the same here.",
+    )
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."
     )

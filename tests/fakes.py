@@ -21,7 +21,7 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.speaking import ModelInfo, Plan, Replay
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.voices import Voices
 from models.voice import BuiltinVoices
 
@@ -89,6 +89,9 @@ class FakeSpeaking:
 
     def close(self) -> None:
         pass
+
+    def check_golden(self) -> GoldenResult | None:
+        return GoldenResult(2, 1)
 
     def check_deterministic(self) -> bool:
         return True

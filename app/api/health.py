@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request
 from app.api.answers import NOT_READY, error_answers
 from app.api.routes import EngineDep
 from app.api.schemas import Health, Ready
+from app.engine.speaking import GoldenResult
 
 health_router = APIRouter(tags=["health"])
 
@@ -27,8 +28,13 @@ async def health(engine: EngineDep) -> Health:
         slots=status.slots,
         used_slots=status.used_slots,
         deterministic=status.deterministic,
+        golden=_told(status.golden),
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
+
+
+def _told(golden: GoldenResult | None) -> str | None:
+    return golden and f"{golden.spoken - golden.different}/{golden.spoken}"
 
 
 @health_router.head("/ready", include_in_schema=False)

@@ -270,6 +270,10 @@ class Health(BaseModel):
         description="Whether a request among others had the codes that it has alone, as tried when"
         " the model was loaded; null before."
     )
+    golden: str | None = Field(
+        description="How many golden requests had the codes that are stored with the model, as in"
+        " 20/20; null where TTS_CHECK_GOLDEN is off or the model has none."
+    )
     heartbeat_age_s: float = Field(description="Seconds since a worker of the engine last moved.")
 
 

@@ -52,6 +52,7 @@ class SpeechEngine:
         stall_timeout_s: float = 30.0,
         slots: int = DEFAULT_SLOTS,
         unload_after_s: float = 0.0,
+        check_golden: bool = False,
     ) -> None:
         """Make an engine that does nothing before `start`.
 
@@ -62,6 +63,7 @@ class SpeechEngine:
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
             slots: Rows of the batch that draws level 0; a job states how many it takes.
             unload_after_s: After how long without a job the model leaves its device; 0: never.
+            check_golden: Whether the model's golden requests are spoken before all others.
         """
         self.metrics = EngineMetrics()
         self._load = load
@@ -69,6 +71,8 @@ class SpeechEngine:
         self._slots, self._unload_after_s = slots, unload_after_s
         self._speaking: Speaking | None = None
         self._deterministic: bool | None = None
+        self._check_golden = check_golden
+        self._golden: GoldenResult | None = None
         self._state: State = "new"
         self._error: str | None = None
         self._accounts = Accounts(self.metrics)
@@ -100,6 +104,7 @@ class SpeechEngine:
             slots=self._slots,
             used_slots=self._slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
             deterministic=self._deterministic,
+            golden=self._golden,
         )
 
     @property
@@ -336,6 +341,14 @@ class SpeechEngine:
         self._deterministic = speaking.check_deterministic()
         if not self._deterministic:
             log.warning("a job among others does not have the codes that it has alone")
+        if self._check_golden:
+            self._golden = speaking.check_golden()
+            if self._golden is not None and self._golden.different:
+                log.warning(
+                    "%d of %d golden requests have other codes on this machine than those stored",
+                    self._golden.different,
+                    self._golden.spoken,
+                )
         self._speaking = speaking
         self._queue.free_rows = self._slots
         self._scheduler.beat_s = self._voicer.beat_s = monotonic()

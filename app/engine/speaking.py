@@ -72,6 +72,14 @@ class Replay:
     result: SpeechResult
 
 
+@dataclass(frozen=True, slots=True)
+class GoldenResult:
+    """How many golden requests were spoken, and how many gave other codes than those stored."""
+
+    spoken: int
+    different: int
+
+
 class Drawing(Protocol):
     """Level 0 of a job; `app.engine.drawing.Drawing` is one."""
 
@@ -150,6 +158,9 @@ class Speaking(Protocol):
 
     def close(self) -> None:
         """Let go of what it needs; nothing is asked of it any more."""
+
+    def check_golden(self) -> GoldenResult | None:
+        """Speak the model's golden requests; None where it has none for the weights in use."""
 
     def check_deterministic(self) -> bool:
         """Return whether a job alone has the codes that it has among others; before all jobs."""

@@ -17,13 +17,14 @@ import torch
 from torch import nn
 
 from app.engine.batch import JobBatch
+from app.engine.golden import GoldenError, compare, read_golden
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
 from app.engine.loading import choose_device, load_speech, weights_of
 from app.engine.planner import Planner
 from app.engine.playback import Playback
 from app.engine.residence import Residence
 from app.engine.sounding import Sounding
-from app.engine.speaking import ModelInfo, Plan, Replay
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
 from app.engine.voice import LocalVoice
 from app.engine.voice_process import VoiceProcess
@@ -258,6 +259,23 @@ class Synthesizer:
                     yield from sounding.push(drawn)
                 if drawing.error is not None:
                     raise drawing.error
+
+    def check_golden(self) -> GoldenResult | None:
+        """Compare the codes of the model's golden requests with those stored with it.
+
+        Returns:
+            None where no codes are stored, or those of other weights than the ones in use.
+
+        Raises:
+            CheckpointError: The file of requests is damaged.
+        """
+        try:
+            requests = read_golden(self._speech.folder)
+        except GoldenError as error:
+            raise CheckpointError(str(error)) from error
+        if not requests or self.info.weights != "int8":
+            return None
+        return compare(self, requests)
 
     def check_deterministic(self) -> bool:
         """Return whether a job alone has the codes that it has among others; warms up, too.

@@ -19,6 +19,7 @@ CHECKS = (
     "device",
     "espeak",
     "model",
+    "golden",
     "formats",
     "presets",
     "keys",
