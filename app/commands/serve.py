@@ -4,7 +4,9 @@ import logging
 
 from app import logs
 from app.commands.checks import check_port, check_there, check_voices
+from app.commands.device_checks import driver_version
 from app.commands.errors import CommandError, CommandFailed
+from app.engine.voice_start import start
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -26,16 +28,21 @@ class Serve(Settings):
         log.info(
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
+        started = start() if self.voice_process and self._on_cpu() else None
         from app.api.keys import KeyringError
-        from app.main import create_app
+        from app.main import create_app, create_engine
         from app.server import serve
 
         try:
-            app = create_app(self)
+            app = create_app(self, create_engine(self, started))
         except KeyringError as error:
             raise CommandError(str(error)) from error
         if not serve(app, self):
             raise CommandFailed
+
+    def _on_cpu(self) -> bool:
+        """Tell, before torch is there to ask, whether the model runs on a CPU for certain."""
+        return self.device == "cpu" or (self.device == "auto" and driver_version() is None)
 
     def _check(self) -> None:
         """Find out before anything is loaded what would stop it, and tell what would disappoint.

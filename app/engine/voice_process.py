@@ -10,7 +10,6 @@ It ends when its pipe does. One that was killed is started again, and nobody hea
 
 import atexit
 import logging
-import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,7 +23,7 @@ from app.engine.errors import WorkerLost
 from app.engine.job import Samples
 from app.engine.piece import Piece
 from app.engine.voice_messages import Begin, Decode, Drop, End, Next, Push
-from app.engine.voice_server import serve as serve_voice
+from app.engine.voice_start import VoiceStart, start
 from models.checkpoints import SpeechModel
 
 log = logging.getLogger(__name__)
@@ -37,28 +36,32 @@ class VoiceProcess:
         generation: How often it was started.
     """
 
-    def __init__(self, load: Callable[[], SpeechModel]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], SpeechModel],
+        started: VoiceStart | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
         """Start the process, which makes itself ready and waits for `load`.
 
         Args:
             load: Gives the model, in the process; to be pickled.
+            started: The process, if it was started before; None starts one.
+            at_once: Whether it loads now already, and not when `ready` is called: nothing is to be
+                downloaded, which one of the two should do.
         """
         self._load, self._keys, self.generation = load, count(), 0
-        self._start()
+        self._start(started)
+        if at_once:
+            with suppress(WorkerLost):  # found out by `ready`
+                self.send(load)
+                self._asked = True
 
-    def _start(self) -> None:
+    def _start(self, started: VoiceStart | None = None) -> None:
         self.generation += 1
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=serve_voice, args=(theirs,), name="speech-voice", daemon=True
-        )
-        self._process.start()
-        theirs.close()  # so that the pipe ends with the process
-        # It is deaf to SIGTERM, which may be for all of a service while it still drains; who ends
-        # without `close` would wait for it for ever.
-        atexit.register(self._process.kill)
-        self._loaded = self._lost = False
+        self._process, self._pipe = started or start()
+        self._asked = self._loaded = self._lost = False
 
     @property
     def pid(self) -> int | None:
@@ -76,7 +79,10 @@ class VoiceProcess:
             self.close()
             self._start()
         if not self._loaded:
-            self.ask(self._load)
+            if not self._asked:
+                self.send(self._load)
+            self._asked = True
+            self._answer()
             self._loaded = True
 
     def begin(self, piece: Piece) -> "RemoteVoicing":
@@ -188,6 +194,9 @@ class VoiceProcess:
             WorkerLost: The process is gone.
         """
         self.send(message)
+        return self._answer()
+
+    def _answer(self) -> Any:
         answer = self.receive()
         if isinstance(answer, BaseException):
             raise answer
