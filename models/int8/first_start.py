@@ -6,6 +6,7 @@ from typing import Any
 
 from numba.core import event
 
+_event: Any = event  # numba has no types
 log = logging.getLogger(__name__)
 
 
@@ -27,7 +28,7 @@ class _Compilations(event.Listener):
 @cache
 def _compilations() -> _Compilations:
     listener = _Compilations()
-    event.register("numba:compile", listener)
+    _event.register("numba:compile", listener)
     return listener
 
 

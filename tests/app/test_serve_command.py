@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from app.settings import BUILTIN_MODEL
@@ -52,18 +54,39 @@ def ready(running: subprocess.Popen[str], url: str) -> bool:
         return False
 
 
+def until_ready(running: subprocess.Popen[str], url: str) -> None:
+    """Wait as long as it takes, on a busy machine too; pytest ends what hangs."""
+    while not ready(running, url):
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_ends_with_the_status_that_the_docs_tell(
     toy: Path, sent: signal.Signals, status: int
 ) -> None:
     with serving(toy) as (running, url):
-        until(lambda: ready(running, url))
+        until_ready(running, url)
         running.send_signal(sent)
         _, log = running.communicate(timeout=60)
     assert running.returncode == status, log
     assert "Traceback" not in log
     assert "loading the model" in log
     assert "ready: " in log
+
+
+def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service(
+    toy: Path,
+) -> None:
+    with serving(toy, TTS_VOICE_PROCESS="1", TTS_DEVICE="cpu") as (running, url):
+        until_ready(running, url)
+        body = {"input": "Hello.", "max_duration_s": 0.4}
+        assert httpx.post(f"{url}/tts", json=body, timeout=60).content[:4] == b"RIFF"
+        children = {child.pid for child in psutil.Process(running.pid).children(recursive=True)}
+        assert children
+        running.send_signal(signal.SIGTERM)
+        _, log = running.communicate(timeout=60)
+    assert running.returncode == 0, log
+    until(lambda: not any(map(psutil.pid_exists, children)))
 
 
 def ended(**variables: str) -> tuple[int, list[str]]:
@@ -104,7 +127,7 @@ def test_a_folder_of_voices_that_cannot_be_written_is_told_at_the_start(
 ) -> None:
     (tmp_path / "in the way").write_text("a file")
     with serving(toy, TTS_VOICES=str(tmp_path / "in the way" / "voices")) as (running, url):
-        until(lambda: ready(running, url))
+        until_ready(running, url)
         running.send_signal(signal.SIGTERM)
         _, log = running.communicate(timeout=60)
     assert "WARNING app.commands.serve [-]: voices cannot be uploaded: " in log

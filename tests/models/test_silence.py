@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.codec import Codec
 from app.settings import BUILTIN_MODEL
 from models.checkpoints.builtin import load_codec
+from models.codec import Codec
 from models.silence import SHIPPED, known_silence, silent_codes, store_silence
 from tests.toy.make_toy import CODEC
 
