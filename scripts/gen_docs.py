@@ -42,8 +42,8 @@ A preset names only what differs from the defaults.
 
 ENV_HEAD = """\
 # Copy to .env and uncomment what you change. docker compose reads it; lines with TTS_ are for the
-# service itself. Without Docker, export the same TTS_* variables before scripts/serve; there also are
-# {fixed}, which compose sets itself.
+# service itself. Without Docker, export the same TTS_* variables before scripts/serve; there are
+# also {fixed}, which compose sets itself.
 # Written by scripts/gen_docs.py from app/settings.py: edit that.
 
 # --- docker compose -------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ ENV_HEAD = """\
 # Tag of the image; with docker-compose.cpu.yml that is CPU_TAG.
 # TAG=cuda
 # CPU_TAG=cpu
-# Index of PyTorch's wheels, beside the usual one, when the image is built; empty is the CUDA build. See the Dockerfile.
+# Index of PyTorch's wheels, beside the usual one, for the image; empty is the CUDA build.
 # TORCH_INDEX_URL=
 # Of the hub that models come from: a token, for models that ask for one, and a mirror; and proxies.
 # HF_TOKEN=

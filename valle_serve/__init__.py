@@ -22,7 +22,7 @@ def main() -> int:
 
 
 def create_app() -> Any:
-    """Return the ASGI application, for a host of its own: ``uvicorn --factory valle_serve:create_app``.
+    """Return the ASGI application, for ``uvicorn --factory valle_serve:create_app`` and others.
 
     Raises:
         PresetError: The files of presets are not valid.

@@ -49,12 +49,15 @@ def test_it_speaks_outside_of_the_repository(wheel: Path, tmp_path: Path) -> Non
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, timeout=250)
     here = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    program = str(place / "bin" / "valle-serve")
     look = "import importlib.util as u; print([n for n in ('app', 'models') if u.find_spec(n)])"
     empty = tmp_path / "empty"
     empty.mkdir()
-    seen = subprocess.run([python, "-c", look], cwd=empty, env=here, capture_output=True, text=True)
+    seen = subprocess.run(
+        [str(python), "-c", look], cwd=empty, env=here, capture_output=True, text=True
+    )
     assert seen.stdout.strip() == "[]"
-    command = [place / "bin" / "valle-serve", "speak", "Hello.", "-o", "a.wav"]
+    command = [program, "speak", "Hello.", "-o", "a.wav"]
     said = subprocess.run(
         [*command, "--max-duration-s", "0.3"],
         cwd=empty,

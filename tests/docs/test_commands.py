@@ -70,11 +70,11 @@ BY_OTHER_TESTS = {
 """What a command begins with, and what runs it or what it calls."""
 
 NOT_HERE = {
-    "docker ": "there is no Docker engine here; tests/deploy and tests/docs/test_host_pages.py read them",
-    "TTS_MODEL=ecker/vall-e ": "it fetches hundreds of megabytes; tests/models/checkpoints has a hub of its own",
-    "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; `convert` is run, and its folder loaded, by tests",
+    "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
+    "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
+    "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; test_sources.py loads such",
     "TTS_PRESETS=calibrated.json scripts/serve": "scripts/serve installs first",
-    "valle-serve models download": "it fetches; tests/app/commands/test_models.py does so from a hub of its own",
+    "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
     "benchmarks/gpu.sh": "there is no GPU",

@@ -138,9 +138,9 @@ def test_a_replay_goes_on_where_its_process_was_killed(remote):
 
 def test_what_ends_the_process_twice_is_not_tried_for_ever(remote):
     plan = remote.plan(SpeechJob("id", "One.", SamplingParams(seed=1, ban_tokens=(512,))))
+    speech = remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)
     with pytest.raises(WorkerLost):
-        for _ in remote.speak(plan, queue_s=0.0, on_progress=lambda _: True):
-            killed(remote)
+        [killed(remote) for _ in speech]
     remote.ready_voice()
     assert speak(remote)
 
