@@ -33,18 +33,22 @@ from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
 from app.engine.shares import Places
 from app.engine.synthesis import Synthesizer
+from app.engine.voice_start import VoiceStart
 from app.preset_files import read_presets
 from app.settings import Settings
 from app.voice_store import VoiceStore
 from samplers.presets import Presets
 
 
-def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
+def load_synthesizer(
+    settings: Settings, presets: Presets, voice_start: VoiceStart | None = None
+) -> Synthesizer:
     """Load the model that the settings name, in the thread that will speak.
 
     Args:
         settings: Which model, and how it runs.
         presets: Those that a request may name.
+        voice_start: The process that will make the sound, if it was started before.
 
     Raises:
         CheckpointError: The model is missing, damaged or not what its description says.
@@ -62,6 +66,7 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         cache=settings.cache,
         offline=settings.offline,
         voice_process=settings.voice_process,
+        voice_start=voice_start,
     )
 
 
@@ -70,15 +75,19 @@ def voice_store(settings: Settings) -> VoiceStore:
     return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
-def create_engine(settings: Settings) -> SpeechEngine:
+def create_engine(settings: Settings, voice_start: VoiceStart | None = None) -> SpeechEngine:
     """Return an engine that will load the model that the settings name.
+
+    Args:
+        settings: Which model, and how it runs.
+        voice_start: As for `load_synthesizer`.
 
     Raises:
         PresetError: The files of presets are not valid.
     """
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
-        lambda: load_synthesizer(settings, presets),
+        lambda: load_synthesizer(settings, presets, voice_start),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,

@@ -5,7 +5,7 @@ the shape of a model is read from its checkpoint.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
@@ -28,6 +28,11 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port_file: str = Field(
+        "",
+        description="File that the port is written to once it is listened on, for probes and for"
+        " port 0; empty: none.",
+    )
     model: str = Field(
         str(BUILTIN_MODEL),
         min_length=1,
@@ -35,10 +40,13 @@ class Settings(BaseSettings):
         " default the built-in voice.",
     )
     cache: str = Field(
-        "~/.cache/valle-serve", min_length=1, description="Folder of models that were downloaded."
+        "~/.cache/valle-serve",
+        min_length=1,
+        description="Folder of codecs that were downloaded and converted; models lie in the hub's"
+        " own cache, HF_HOME.",
     )
     offline: bool = Field(
-        False, description="Download nothing: a model must be here or in the cache."
+        False, description="Download nothing: a model must be here or in the caches."
     )
     voices: str = Field(
         "~/.cache/valle-serve/voices",
@@ -230,9 +238,17 @@ def unknown_variables(names: Iterable[str]) -> list[str]:
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
-            near = get_close_matches(
-                name.upper().removeprefix(_PREFIX), settings, n=1, cutoff=_CLOSE
-            )
-            hint = f", did you mean {_PREFIX}{near[0]}?" if near else ""
-            sentences.append(f"{name} is not a setting{hint}")
+            sentences.append(f"{name} is not a setting{_hint(name.upper(), known)}")
     return sentences
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Return what may have been meant by an unknown variable; empty if nothing is like it."""
+    from samplers.params import SamplingParams
+
+    knob = name.removeprefix(_PREFIX).lower()
+    if knob in SamplingParams.model_fields:
+        return f": {knob} is a knob of each request; a preset of TTS_PRESETS may set it for all"
+    names = sorted(one.removeprefix(_PREFIX) for one in known)
+    near = get_close_matches(name.removeprefix(_PREFIX), names, n=1, cutoff=_CLOSE)
+    return f", did you mean {_PREFIX}{near[0]}?" if near else ""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyloudnorm
 import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from models.loudness import loudness_lufs
 from models.mp3 import Mp3Error, Mp3TooLong, looks_like_mp3, read_mp3
 
 MIN_S, MAX_S = 1.0, 30.0
@@ -218,7 +218,7 @@ def _levelled(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]
     """
     # Measured at a common height: the gate of ITU-R BS.1770 would leave quiet speech out.
     samples = samples / np.abs(samples).max()
-    lufs = float(pyloudnorm.Meter(rate_hz).integrated_loudness(samples))
+    lufs = loudness_lufs(samples, rate_hz)
     if not np.isfinite(lufs):
         raise RecordingError("it is silent but for some clicks")
     return samples * min(10 ** ((LEVEL_LUFS - lufs) / 20), _PEAK)

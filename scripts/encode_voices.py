@@ -1,4 +1,4 @@
-"""Store the codes of the built-in voices beside their audio, so that they are the same everywhere.
+"""Store the codes of the built-in voices and of silence, so that they are the same everywhere.
 
 Run it once after a new codec or voice: ``python -m scripts.encode_voices``.
 """
@@ -8,6 +8,7 @@ import torch
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import open_speech_model
 from models.shipped_codes import SUFFIX, codec_digest, write_codes
+from models.silence import store_silence
 from models.voice import BuiltinVoices, PromptCodes
 
 
@@ -22,6 +23,7 @@ def main() -> None:
         codes = prompts.encode(voice)[:max_frames]
         write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
         print(f"{voice.name}: {len(codes)} frames")
+    print(f"silence: {store_silence(speech.codec, BUILTIN_MODEL)} codes")
 
 
 if __name__ == "__main__":

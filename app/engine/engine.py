@@ -95,6 +95,7 @@ class SpeechEngine:
         self._moving = threading.Lock()  # held where the state changes
         self._texts = TextReader(self._queue, self._accounts, self._forecast, slots=slots)
         self._worker: threading.Thread | None = None
+        self._on_failed: Callable[[], None] = lambda: None
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
 
@@ -160,6 +161,10 @@ class SpeechEngine:
         """Start the worker, which loads the model; `status` tells when it is ready."""
         self._worker = threading.Thread(target=self._work, name="speech-draw", daemon=True)
         self._worker.start()
+
+    def when_failed(self, told: Callable[[], None]) -> None:
+        """Have somebody told, in a worker, that only a restart of the process helps."""
+        self._on_failed = told
 
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Take a job, at once. Must be called on an event loop.
@@ -310,6 +315,7 @@ class SpeechEngine:
         self._error = why
         self._enter("failed")
         self._close()
+        self._on_failed()
 
     def _work(self) -> None:
         """Load, and then draw until stopped, with another thread that makes the sound."""
@@ -318,8 +324,9 @@ class SpeechEngine:
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
-            self._fail(str(error) or type(error).__name__)
-            log.error("the model cannot be used: %s", self._error, exc_info=not expected)
+            why = str(error) or type(error).__name__
+            log.error("the model cannot be used: %s", why, exc_info=not expected)
+            self._fail(why)
             return
         if speaking is None:
             return
@@ -354,6 +361,7 @@ class SpeechEngine:
     def _load_and_warm_up(self) -> Speaking | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
         self._enter("loading")
+        log.info("loading the model")
         started_s = monotonic()
         speaking = self._load()
         self._enter("warming")

@@ -30,12 +30,13 @@ from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
 from app.engine.voice import LocalVoice
 from app.engine.voice_process import VoiceProcess
+from app.engine.voice_start import VoiceStart
 from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.prefix_cache import PrefixCache
-from models.silence import silent_codes
+from models.silence import known_silence
 from models.streams import SideStream
 from models.text import FrontEnd
 from models.voice import MAX_AUDIO_S, BuiltinVoices
@@ -109,7 +110,7 @@ class Synthesizer:
         if isinstance(speech.decoder, nn.Module):
             weights.append(speech.decoder)
         self._residence = Residence(weights, device, torch.device("cpu"))
-        self._silent = silent_codes(speech.codec)
+        self._silent = known_silence(speech.codec, speech.folder)
         self.info = ModelInfo(
             speech.name,
             speech.sha256,
@@ -143,6 +144,7 @@ class Synthesizer:
         cache: str | Path = CACHE,
         offline: bool = False,
         voice_process: bool = False,
+        voice_start: VoiceStart | None = None,
     ) -> Self:
         """Load a model, in the thread that will speak.
 
@@ -156,9 +158,10 @@ class Synthesizer:
             max_audio_s: What would last longer is refused; see `app.engine.duration`.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
-            cache: Folder of what was downloaded.
+            cache: Folder of codecs that were downloaded and converted.
             offline: Whether the network is out of bounds.
             voice_process: Whether a process of its own makes the sound, on a CPU.
+            voice_start: That process, if it was started before.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
@@ -177,7 +180,9 @@ class Synthesizer:
         )
         voice: VoiceProcess | None = None
         if voice_process and place.type == "cpu":
-            voice = VoiceProcess(load)  # it starts while this one loads
+            # It starts, and loads what is here, while this one does.
+            at_once = (Path(model) / "codec.json").is_file()
+            voice = VoiceProcess(load, voice_start, at_once=at_once)
         try:
             speech = load()  # first, so that what must be downloaded is so once
             return cls(

@@ -107,7 +107,8 @@ def test_a_published_model_that_was_changed_is_found_out(
 ) -> None:
     pinned = HubFile("some/model", "0" * 40, "fp32.sft", sha256="1" * 64)
     monkeypatch.setitem(PINNED, "some/model", pinned)
-    here = pinned.local(tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    here = pinned.local()
     here.parent.mkdir(parents=True)
     shutil.copy(make_public(tmp_path / "public", "ar+nar"), here)
     _, told = diagnosed(capsys, "--model", "some/model", "--offline")
