@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from tests.app.api.live_client import live
 from tests.app.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 
+T = TypeVar("T")
 PAUSES = "a [pause:10s]" * 75
 CHUNK_S = 10.0
 LONG = "Hello."  # a chunk a character: 60 s of sound; at a quarter of the speed 240 s
@@ -30,8 +32,8 @@ class Counting(Workshop):
     steps = 0
     longest_s = 0.0
 
-    async def run(self, who, work: Callable):
-        def timed():
+    async def run(self, who: str, work: Callable[[], T]) -> T:
+        def timed() -> T:
             self.steps += 1
             began_s = time.thread_time()
             result = work()
