@@ -28,6 +28,9 @@ from app.websockets import BoundedWebSocket
 
 log = logging.getLogger(__name__)
 
+_MOST_HEAD_BYTES = 2 * MAX_HEAD_BYTES
+"""Of a head that comes in parts, which h11 refuses with a plain 400 before it can be told more."""
+
 _CUT_AFTER_S = 2  # for what is no work, once that is done
 _TICKS_A_LOOK = 50
 _STUCK = 1  # exit status

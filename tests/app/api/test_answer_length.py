@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+<<<<<<< HEAD
 from typing import Any
+=======
+from typing import TypeVar
+>>>>>>> attack
 
 import httpx
 import pytest
@@ -20,6 +24,7 @@ from tests.app.api.live_client import live
 from tests.app.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 
+T = TypeVar("T")
 PAUSES = "a [pause:10s]" * 75
 CHUNK_S = 10.0
 LONG = "Hello."  # a chunk a character: 60 s of sound; at a quarter of the speed 240 s
@@ -31,8 +36,13 @@ class Counting(Workshop):
     steps = 0
     longest_s = 0.0
 
+<<<<<<< HEAD
     async def run(self, who, work: Callable[[], Any]):
         def timed():
+=======
+    async def run(self, who: str, work: Callable[[], T]) -> T:
+        def timed() -> T:
+>>>>>>> attack
             self.steps += 1
             began_s = time.thread_time()
             result = work()
