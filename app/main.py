@@ -14,20 +14,24 @@ from app.api import errors
 from app.api.access import AccessLog
 from app.api.admission import Admission
 from app.api.bodies import BodyLimits
-from app.api.document import Service
+from app.api.document import Service, operation_id
 from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
 from app.api.health import health_router
+from app.api.hosts import Hosts
 from app.api.http_metrics import HttpMetrics
 from app.api.keys import Keyring
-from app.api.live import LiveSessions, live_router
+from app.api.live import live_router
 from app.api.metrics import metrics_router
 from app.api.origins import CrossOrigin, Origins
 from app.api.recent import RecentSpeeches
+from app.api.reports import ReportWriter
 from app.api.request_id import RequestIdMiddleware
 from app.api.routes import list_router
 from app.api.speech import speech_router
-from app.api.voices import UploadPlaces, voices_router
+from app.api.voices import MAX_UPLOADS, voices_router
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
+from app.engine.shares import Places
 from app.engine.synthesis import Synthesizer
 from app.engine.voice_start import VoiceStart
 from app.preset_files import read_presets
@@ -56,6 +60,7 @@ def load_synthesizer(
         decoder=settings.decoder,
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
+        max_audio_s=settings.max_audio_s,
         presets=presets,
         uploads=voice_store(settings),
         cache=settings.cache,
@@ -101,7 +106,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
     Raises:
         PresetError: The files of presets are not valid.
-        KeyringError: The keys cannot be read.
+        KeyringError: The keys cannot be read, or there are none where they are asked for.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
@@ -115,18 +120,23 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
+            app.state.workshop.close()
 
     app = Service(
         title="valle-serve",
         version=version("valle-serve"),
         description="Speech from text, with every knob of the sampler in the request.",
         lifespan=lifespan,
+        generate_unique_id_function=operation_id,
+        redirect_slashes=False,  # it would redirect to whatever host the client has named
     )
     app.state.engine = engine
     app.state.settings = settings
-    app.state.live_sessions = LiveSessions(settings.max_sessions)
-    app.state.uploads = UploadPlaces()
+    app.state.live_sessions = Places(settings.max_sessions)
+    app.state.uploads = Places(MAX_UPLOADS)
+    app.state.workshop = Workshop()
     app.state.voice_store = voice_store(settings)
+    app.state.reports = ReportWriter()
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)
     guard(app, settings, keyring)
@@ -149,7 +159,7 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     )
     state.http_metrics = metrics = HttpMetrics()
     metrics.working.set_function(lambda: admission.working)
-    metrics.sessions.set_function(lambda: state.live_sessions.open)
+    metrics.sessions.set_function(lambda: state.live_sessions.taken)
     origins = Origins(settings.origins)
     app.add_middleware(
         BodyLimits,
@@ -160,6 +170,7 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     app.add_middleware(
         Gate,
         keyring=keyring,
+        hosts=Hosts(settings.host, settings.allowed_hosts),
         origins=origins,
         admission=admission,
         open_metrics=settings.metrics == "open",

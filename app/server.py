@@ -19,9 +19,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.admission import Admission
+from app.api.heads import MAX_HEAD_BYTES
 from app.connections import bounded
 from app.engine.engine import SpeechEngine
+from app.garbage import exempt_once_loaded
 from app.settings import Settings
+from app.websockets import BoundedWebSocket
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ def serve(app: FastAPI, settings: Settings) -> bool:
     """
     if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
         log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
+    exempt_once_loaded(app.state.engine)
     admission: Admission = app.state.admission
     engine: SpeechEngine = app.state.engine
     server = DrainingServer(
@@ -88,6 +92,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         http=bounded(settings.header_timeout_s, settings.max_connections),
+        ws=BoundedWebSocket,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws_max_size=settings.max_body_bytes,
         timeout_graceful_shutdown=_CUT_AFTER_S,
     )

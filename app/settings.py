@@ -17,6 +17,7 @@ BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
 """The folder of the voice that comes with the project."""
 
 _PREFIX = "TTS_"
+_CLOSE = 0.75  # of 1, by difflib, the prefix left out, which all names share
 _OF_TESTS = frozenset({"TTS_GOLDEN"})  # where golden files lie; read by tests alone
 
 
@@ -77,6 +78,13 @@ class Settings(BaseSettings):
     max_text_chars: int = Field(
         4096, ge=10, description="Longest text of a request, in characters; longer is refused."
     )
+    max_audio_s: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Longest speech of a request in seconds, its pauses and a slow speed counted;"
+        " what would last longer is refused.",
+    )
     max_body_bytes: int = Field(
         262_144, ge=1024, description="Largest request body; larger is refused."
     )
@@ -117,11 +125,11 @@ class Settings(BaseSettings):
         " next request; 0: never.",
     )
     slots: int = Field(
-        16,
+        20,
         ge=1,
         le=256,
         description="Rows that draw together; a request takes one, or two if it is guided, and"
-        " more for best_of and beams.",
+        " more for best_of and beams. A fifth of them is kept for others than who has the rest.",
     )
     check_golden: bool = Field(
         False,
@@ -159,6 +167,12 @@ class Settings(BaseSettings):
         "",
         description="Pages that may use this service beside this host's: https://a.example, or"
         " several with commas; * is every page.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Names that the service may be called by beside localhost, this machine's own"
+        " and any address, where nobody is asked for a key: gpuhost, or several with commas;"
+        " *.a.example is whatever ends so, * is any.",
     )
     api_keys: SecretStr = Field(
         SecretStr(""),
@@ -201,7 +215,7 @@ class Settings(BaseSettings):
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether there are keys, or may be."""
+        """Whether keys are configured; then there is one, or `app.api.keys` refuses to start."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
     @model_validator(mode="after")
@@ -219,20 +233,21 @@ class Settings(BaseSettings):
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
     """Return a sentence for each `TTS_*` name that is no setting, with the likeliest one meant."""
-    known = {_PREFIX + field.upper() for field in Settings.model_fields} | _OF_TESTS
+    settings = sorted(field.upper() for field in Settings.model_fields)
+    known = {_PREFIX + field for field in settings} | _OF_TESTS
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
-            sentences.append(f"{name} is not a setting{_hint(name.upper(), known)}")
+            sentences.append(f"{name} is not a setting{_hint(name.upper(), settings)}")
     return sentences
 
 
-def _hint(name: str, known: Collection[str]) -> str:
+def _hint(name: str, settings: Collection[str]) -> str:
     """Return what may have been meant by an unknown variable; empty if nothing is like it."""
     from samplers.params import SamplingParams
 
     knob = name.removeprefix(_PREFIX).lower()
     if knob in SamplingParams.model_fields:
         return f": {knob} is a knob of each request; a preset of TTS_PRESETS may set it for all"
-    near = get_close_matches(name, sorted(known), n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    near = get_close_matches(name.removeprefix(_PREFIX), settings, n=1, cutoff=_CLOSE)
+    return f", did you mean {_PREFIX}{near[0]}?" if near else ""

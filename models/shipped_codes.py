@@ -1,8 +1,8 @@
 """The codes of a voice that ships with a model, stored beside its audio.
 
-An encoder of floats rounds differently on different processors, and one code that falls to the other
-side changes all that is spoken after it. Codes that were computed once are the same everywhere.
-They belong to one codec and are told by its digest; under another codec the audio is encoded.
+An encoder of floats rounds differently on different processors, and one code that falls to the
+other side changes all that is spoken after it. Codes that were computed once are the same
+everywhere. They belong to one codec, named by its digest; under another the audio is encoded.
 """
 
 from hashlib import sha256

@@ -202,7 +202,11 @@ class PromptCodes:
         return self._codec.encode(torch.from_numpy(samples).to(self._device))
 
     def _shipped(self, voice: Voice) -> Tensor | None:
-        """Return codes that came with the voice, if they are this codec's."""
+        """Return codes that came with the voice, if they are this codec's.
+
+        Raises:
+            VoiceError: Their file is damaged.
+        """
         if voice.codes is None or not isinstance(self._codec, nn.Module):
             return None
         if self._digest is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from app.engine.capacity import Capacity
 from app.engine.demand import rows_needed
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
@@ -88,6 +89,9 @@ class FakeSpeaking:
             self.unloaded += 1
 
     def close(self) -> None:
+        pass
+
+    def measure(self, capacity: Capacity) -> None:
         pass
 
     def check_golden(self) -> GoldenResult | None:

@@ -10,6 +10,7 @@ _CHECKS = {
     "espeak": checks.check_espeak,
     "model": checks.check_model,
     "golden": speech_checks.check_golden,
+    "streams": speech_checks.check_streams,
     "formats": checks.check_formats,
     "presets": checks.check_presets,
     "keys": checks.check_keys,

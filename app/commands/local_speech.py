@@ -126,7 +126,7 @@ class LocalSpeech:
 
     def _account(self, reading: "Reading") -> None:
         """Write what `trace` asks for beside the file."""
-        from app.api.recent import report_json
+        from app.api.reports import report_json
 
         command = self._command
         if command.trace and command.target is not None:

@@ -20,6 +20,26 @@ def _loaded(settings: Settings) -> "Synthesizer":
     return load_synthesizer(here, read_presets(settings.presets or None))
 
 
+def check_streams(settings: Settings) -> str:
+    """Speak for about a second and tell how many listeners this machine serves at once.
+
+    Raises:
+        Doubt: Not even one.
+    """
+    from app.engine.capacity import Capacity
+
+    model, capacity = _loaded(settings), Capacity()
+    model.check_deterministic()  # what is slow once only is done here
+    model.measure(capacity)
+    if capacity.streams is None:
+        raise Doubt("nothing could be measured: the model gave no sound")
+    told = f"{capacity.speed:.1f} s of sound a second"
+    if not capacity.streams:
+        raise Doubt(f"{told}: a stream that is heard while it is made will have gaps")
+    listeners = "listener" if capacity.streams == 1 else "listeners"
+    return f"{told}, so {capacity.streams} {listeners} at once without a gap; more wait"
+
+
 def check_golden(settings: Settings) -> str:
     """Speak the model's golden requests and compare their codes with those stored with it.
 

@@ -18,12 +18,13 @@ from time import monotonic
 from typing import Self
 
 from app.engine.accounts import Accounts
+from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
 from app.engine.scheduler import Scheduler
-from app.engine.speaking import ModelInfo, Replay, Speaking
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.supervisor import Supervisor
 from app.engine.text_reader import TextReader
@@ -33,7 +34,10 @@ from app.engine.voices import Voices
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SLOTS = 16
+USUAL_S = 5.0
+"""Seconds of speech of a job that nothing is known of."""
+
+DEFAULT_SLOTS = 20
 
 
 class SpeechEngine:
@@ -77,13 +81,19 @@ class SpeechEngine:
         self._error: str | None = None
         self._accounts = Accounts(self.metrics)
         self._queue = TicketQueue(max_queue)
+        self._capacity = Capacity()
         self._voicer = Voicer(
-            self._accounts, on_end=self._queue.done, stall_timeout_s=stall_timeout_s
+            self._accounts,
+            self._capacity,
+            on_end=self._queue.done,
+            stall_timeout_s=stall_timeout_s,
         )
-        self._scheduler = Scheduler(self._queue, self._voicer, self.metrics, slots=slots)
+        self._scheduler = Scheduler(
+            self._queue, self._voicer, self._capacity, self.metrics, slots=slots
+        )
         self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
-        self._texts = TextReader(self._queue, self._accounts, slots=slots)
+        self._texts = TextReader(self._queue, self._accounts, self._forecast, slots=slots)
         self._worker: threading.Thread | None = None
         self._on_failed: Callable[[], None] = lambda: None
         self.metrics.queued.set_function(lambda: len(self._queue))
@@ -105,7 +115,24 @@ class SpeechEngine:
             used_slots=self._slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
             deterministic=self._deterministic,
             golden=self._golden,
+            streams=self._capacity.streams,
+            first_audio_s=self._first_audio_s() if state == "ready" else None,
         )
+
+    def _forecast(self, ticket: Ticket, plan: Plan) -> None:
+        """Note on a ticket how long it will likely be, and when its first sound comes."""
+        phonemes = sum(len(utterance.phonemes) for utterance in plan.utterances)
+        pauses_s = sum(utterance.pause_after_s or 0.0 for utterance in plan.utterances)
+        playback = ticket.playback
+        playback.expected_s = self._capacity.speech_s(phonemes) + pauses_s
+        waited_s = monotonic() - playback.submitted_s
+        playback.expected_first_s = waited_s + self._first_audio_s(playback.expected_s)
+
+    def _first_audio_s(self, speech_s: float = USUAL_S) -> float:
+        """Return the seconds until the first sound of a job that lines up now."""
+        ahead_s = [one.playback.expected_s for one in self._queue.waiting]
+        hold_s = self._voicer.hold_s(speech_s) / min(1.0, self._capacity.speed)
+        return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s + hold_s
 
     @property
     def finished(self) -> Counter[FinishReason]:
@@ -151,16 +178,17 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket, speaking = self._admit(job.id), self._loaded()
+        ticket, speaking = self._admit(job.id, job.asker), self._loaded()
         self._texts.read(speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
-    def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
-        """Make a speech's sound once more, from its codes; it takes its turn like any job.
+    def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
+        """Make a speech's sound once more, from its codes; it takes no rows, and waits for none.
 
         Args:
             job_id: Of this replay.
             result: What the loaded model once spoke.
+            asker: Who asks.
 
         Returns:
             As `submit`; the same samples.
@@ -169,7 +197,7 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket = self._admit(job_id)
+        ticket = self._admit(job_id, asker)
         self._queue.line_up(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
@@ -237,7 +265,7 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _admit(self, job_id: str) -> Ticket:
+    def _admit(self, job_id: str, asker: str) -> Ticket:
         """Give a job a place in the queue.
 
         Raises:
@@ -245,12 +273,12 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
-            wait_s = self._accounts.job_s * waiting / max(1, len(self._queue.running))
+            wait_s = self._first_audio_s()
             raise EngineBusy(
-                f"{waiting} requests are waiting, as many as may",
+                f"{waiting} requests are waiting, and no more may, or no more of yours",
                 retry_after_s=max(1, min(60, math.ceil(wait_s))),
             )
         return ticket
@@ -341,6 +369,7 @@ class SpeechEngine:
         self._deterministic = speaking.check_deterministic()
         if not self._deterministic:
             log.warning("a job among others does not have the codes that it has alone")
+        speaking.measure(self._capacity)
         if self._check_golden:
             self._golden = speaking.check_golden()
             if self._golden is not None and self._golden.different:

@@ -70,6 +70,13 @@ def weights_of(model: Valle) -> str:
     return str(model.separator.dtype).removeprefix("torch.")
 
 
+def batching_of(model: Valle, device: torch.device) -> str:
+    """Return in words how few rows are computed, measuring it if need be; empty on a GPU."""
+    if device.type != "cpu":
+        return ""
+    return "in integers" if is_quantized(model) else str(model.transformer.batching)
+
+
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
     """Return the device to use; `auto` is the GPU if there is one."""
     if wanted == "auto":

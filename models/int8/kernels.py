@@ -5,8 +5,9 @@ which cost more than the sums; numba compiles each of these functions into one l
 the interpreter's lock.
 
 A row is computed alone, and every operation is rounded as it is written here, so its bits are the
-same among any other rows and on any processor. Scales and rounding are those of `models.int8.linear`. Arrays are C-contiguous
-numpy, which shares its memory with torch. A row that has a NaN stays NaN in the float arrays.
+same among any other rows and on any processor. Scales and rounding are those of
+`models.int8.linear`. Arrays are C-contiguous numpy, which shares its memory with torch. A row that
+has a NaN stays NaN in the float arrays.
 """
 
 import math

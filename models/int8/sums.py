@@ -51,7 +51,7 @@ def _sum_of_whole_vectors(_: Any, row: Any) -> Any:
 @kernel
 def sum_row(row: Floats) -> np.float32:
     """Return the sum of a contiguous ``row`` ``[D]``; the same bits wherever it is computed."""
-    total = _sum_of_whole_vectors(row)
+    total: np.float32 = _sum_of_whole_vectors(row)  # type: ignore[call-arg]  # numba gives the context
     for d in range(len(row) // LANES * LANES, len(row)):
         total += row[d]
     return total

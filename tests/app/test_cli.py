@@ -217,3 +217,18 @@ def test_serve_answers_and_ends_when_it_is_told_to(toy):
     assert process.returncode in {0, -15}
     assert "ready: " in log
     assert "Hello" not in log  # what people say is not written down
+
+
+@pytest.mark.parametrize("setting", ["keys", "file"])
+def test_keys_that_are_configured_and_none_stop_the_service(monkeypatch, tmp_path, capsys, setting):
+    """It would else serve everybody, on every interface."""
+    monkeypatch.setenv("TTS_HOST", "0.0.0.0")
+    if setting == "keys":
+        monkeypatch.setenv("TTS_API_KEYS", " , ")
+    else:
+        (tmp_path / "keys").write_text("# nobody yet\n")
+        monkeypatch.setenv("TTS_API_KEYS_FILE", str(tmp_path / "keys"))
+    for command in (["serve"], ["doctor"]):
+        assert main(command) == (2 if command == ["serve"] else 1)
+        told = capsys.readouterr()
+        assert "no key" in told.out + told.err

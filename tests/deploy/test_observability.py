@@ -122,7 +122,10 @@ def test_prometheus_asks_the_service_at_its_port_for_a_route_that_exists() -> No
     host, _, port = target.partition(":")
     assert host in compose(*FILES)["services"]
     assert port == last("EXPOSE")
-    told = TestClient(create_app(Settings())).get(job.get("metrics_path", "/metrics"))
+    names = compose(*FILES)["services"]["tts"]["environment"]["TTS_ALLOWED_HOSTS"]
+    settings = Settings(allowed_hosts=names.partition("${")[0])
+    client = TestClient(create_app(settings), base_url=f"http://{target}")
+    told = client.get(job.get("metrics_path", "/metrics"))
     assert told.status_code == 200
 
 

@@ -20,6 +20,7 @@ CHECKS = (
     "espeak",
     "model",
     "golden",
+    "streams",
     "formats",
     "presets",
     "keys",
@@ -126,8 +127,7 @@ def test_a_folder_that_runs_no_programs_is_named_as_what_stops_espeak(tmp_path: 
         text=True,
     )
     assert told.returncode == 1
-    (line,) = [line for line in told.stdout.splitlines() if "espeak" in line]
-    assert line.startswith("FAIL ")
+    (line,) = [one for one in told.stdout.splitlines() if one.startswith("FAIL  espeak:")]
     assert f"{tmp_path} must allow programs" in line
 
 

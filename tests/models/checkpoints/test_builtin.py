@@ -91,6 +91,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: set_config(f, "lm.json", causal_size=2), "causal_size: Extra inputs",
     ),
     "no JSON": (lambda f: (f / "codec.json").write_text("{"), "codec.json: the whole: Invalid"),
+    "no rate": (lambda f: set_config(f, "codec.json", sample_rate_hz=0), "sample_rate_hz: "),
+    "no ratios": (lambda f: set_config(f, "codec.json", ratios=[]), "ratios: "),
+    "a ratio of nothing": (lambda f: set_config(f, "codec.json", ratios=[8, 0]), "ratios.1: "),
+    "a gain beyond every sound": (lambda f: set_config(f, "codec.json", gain=1e39), "gain: "),
+    "a width that is text": (lambda f: set_config(f, "lm.json", width="16"), "width: .*integer"),
+    "a number that is true": (lambda f: set_config(f, "codec.json", levels=True), "levels: "),
     "codec and model of different books": (
         lambda f: set_config(f, "codec.json", levels=7), "codebooks|levels",
     ),

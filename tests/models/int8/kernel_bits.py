@@ -18,7 +18,7 @@ CONFIG = ModelConfig(
 
 @torch.inference_mode()
 def computed() -> bytes:
-    """Return the bytes of logits of prefixes and steps of slots of many lengths, both activations."""
+    """Return the bytes of logits after prefixes and steps of many lengths, both activations."""
     generator = torch.Generator().manual_seed(0)
     parts = []
     for activation in ("gelu", "silu"):
