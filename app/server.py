@@ -96,7 +96,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         server_header=False,
         http=bounded(settings.header_timeout_s, settings.max_connections),
         ws=BoundedWebSocket,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         ws_max_size=settings.max_body_bytes,
         timeout_graceful_shutdown=_CUT_AFTER_S,
     )

@@ -5,9 +5,8 @@ from starlette.types import Scope
 
 from app.api.errors import error_response
 
-MAX_HEAD_BYTES = 49_152
-"""Of the line of a request and its headers; the 9,800 headers that fit take 13 ms of the event
-loop. h11 alone looks only at a head that comes in parts."""
+MAX_HEAD_BYTES = 16_384
+"""Of the line of a request and its headers; the 3,300 headers that fit take 5 ms of the loop."""
 
 _CLOSING = {"Connection": "close"}
 _AROUND = 4  # ": " and the end of a line

@@ -7,11 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-<<<<<<< HEAD
-from typing import Any
-=======
 from typing import TypeVar
->>>>>>> attack
 
 import httpx
 import pytest
@@ -36,13 +32,8 @@ class Counting(Workshop):
     steps = 0
     longest_s = 0.0
 
-<<<<<<< HEAD
-    async def run(self, who, work: Callable[[], Any]):
-        def timed():
-=======
     async def run(self, who: str, work: Callable[[], T]) -> T:
         def timed() -> T:
->>>>>>> attack
             self.steps += 1
             began_s = time.thread_time()
             result = work()
