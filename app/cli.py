@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     from pydantic import BaseModel, Field, ValidationError, create_model
-    from pydantic_settings import CliApp, SettingsError
+    from pydantic_settings import CliApp, CliSubCommand, SettingsError
 
     from app.commands.errors import MISUSED, CommandError
     from app.commands.help import speak_help
