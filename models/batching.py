@@ -75,18 +75,26 @@ WAYS: Final = (
 
 
 @torch.inference_mode()
-def measure(layers: Sequence[tuple[Rows, int]], ways: Sequence[Batching] = WAYS) -> Batching:
+def measure(
+    layers: Sequence[tuple[Rows, int]],
+    dtype: torch.dtype = torch.float32,
+    ways: Sequence[Batching] = WAYS,
+) -> Batching:
     """Return the first way in which a row of every layer has the same bits in every batch.
 
     Args:
         layers: What maps rows, each with the width ``D`` of its rows.
+        dtype: Of the rows.
         ways: What is tried, in this order.
 
     Returns:
         The way; row by row, and not `invariant`, where none is.
     """
     generator = torch.Generator().manual_seed(0)
-    tried = [(rows, torch.randn(COUNTS[-1], width, generator=generator)) for rows, width in layers]
+    tried = [
+        (rows, torch.randn(COUNTS[-1], width, generator=generator).to(dtype))
+        for rows, width in layers
+    ]
     for way in ways:
         if all(is_invariant(way, rows, x) for rows, x in tried):
             return way

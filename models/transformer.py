@@ -120,7 +120,7 @@ class Transformer(nn.Module):
                     (block.attention.out, width),
                     (lambda x: block.feed_forward(block.feed_forward_norm(x)), width),
                 ]
-                self._batching = measure(layers)
+                self._batching = measure(layers, self.norm.weight.dtype)
         return self._batching
 
     def extend(

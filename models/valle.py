@@ -217,7 +217,9 @@ class Valle(nn.Module):
         if level or self.transformer.in_integers or self.separator.device.type != "cpu":
             return AS_THEY_COME
         if self._level_0_batching is None:
-            self._level_0_batching = measure([(self.heads[0], self.config.width)])
+            self._level_0_batching = measure(
+                [(self.heads[0], self.config.width)], self.separator.dtype
+            )
         return self._level_0_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import open_speech_model
+from models.checkpoints.sums import write_sums
 from models.shipped_codes import SUFFIX, codec_digest, write_codes
 from models.silence import store_silence
 from models.voice import BuiltinVoices, PromptCodes
@@ -24,6 +25,7 @@ def main() -> None:
         write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
         print(f"{voice.name}: {len(codes)} frames")
     print(f"silence: {store_silence(speech.codec, BUILTIN_MODEL)} codes")
+    write_sums(sorted(BUILTIN_MODEL.glob("*.safetensors")))
 
 
 if __name__ == "__main__":

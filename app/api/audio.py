@@ -1,11 +1,9 @@
 """Samples to containers."""
 
 import struct
-from io import BytesIO
 from typing import Final
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
 from app.engine.job import Samples
@@ -13,6 +11,7 @@ from app.engine.job import Samples
 _SAMPLE_BYTES: Final = 2
 _FULL_SCALE: Final = 2**15
 _UNKNOWN: Final = 0xFFFFFFFF
+_HEAD_BYTES: Final = 44
 
 
 def pcm(samples: Samples) -> bytes:
@@ -20,18 +19,23 @@ def pcm(samples: Samples) -> bytes:
     return int16(samples).astype("<i2").tobytes()
 
 
-def wav_header(sample_rate_hz: int) -> bytes:
-    """Return the head of a mono WAV of 16 bits whose length is not known yet.
+def wav_header(sample_rate_hz: int, data_bytes: int | None = None) -> bytes:
+    """Return the head of a mono WAV of 16 bits; `pcm` follows.
 
-    Both lengths are 0xFFFFFFFF, which players take for "until the stream ends". `pcm` follows.
+    Args:
+        sample_rate_hz: Samples in a second.
+        data_bytes: Of what follows. None where that is not known yet: both lengths are then
+            0xFFFFFFFF, which players take for "until the stream ends".
     """
-    form = struct.pack("<4sI4s", b"RIFF", _UNKNOWN, b"WAVE")
+    data = _UNKNOWN if data_bytes is None else data_bytes
+    whole = _UNKNOWN if data_bytes is None else data_bytes + _HEAD_BYTES - 8
+    form = struct.pack("<4sI4s", b"RIFF", whole, b"WAVE")
     rate_bytes = sample_rate_hz * _SAMPLE_BYTES
     bits = 8 * _SAMPLE_BYTES
     shape = struct.pack(
         "<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate_hz, rate_bytes, _SAMPLE_BYTES, bits
     )
-    return form + shape + struct.pack("<4sI", b"data", _UNKNOWN)
+    return form + shape + struct.pack("<4sI", b"data", data)
 
 
 class WavFile:
@@ -39,20 +43,18 @@ class WavFile:
 
     def __init__(self, sample_rate_hz: int) -> None:
         """Begin with no sound."""
-        self._bytes = BytesIO()
-        self._file = soundfile.SoundFile(
-            self._bytes, "w", sample_rate_hz, 1, subtype="PCM_16", format="WAV"
-        )
+        self._rate_hz = sample_rate_hz
+        self._parts: list[bytes] = []
 
     def push(self, samples: Samples) -> bytes:
         """Take samples ``[N]`` in [-1, 1], clipped outside; nothing is given before the end."""
-        self._file.write(int16(samples))
+        self._parts.append(pcm(samples))
         return b""
 
     def close(self) -> bytes:
         """Return the file."""
-        self._file.close()
-        return self._bytes.getvalue()
+        head = wav_header(self._rate_hz, sum(map(len, self._parts)))
+        return b"".join([head, *self._parts])
 
 
 def int16(samples: Samples) -> NDArray[np.int16]:

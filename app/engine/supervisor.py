@@ -44,7 +44,9 @@ class Supervisor:
                 log.critical("the %s worker broke, and starts again", name, exc_info=error)
                 lose(GenerationFailed("the engine broke amid the speech; try again"))
                 if not self._may_restart():
-                    self._on_hopeless(f"the {name} worker breaks again and again: {error!r}")
+                    why = f"the {name} worker breaks again and again: {error!r}"
+                    log.critical("%s", why)
+                    self._on_hopeless(why)
                     return
             else:
                 return

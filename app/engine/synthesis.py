@@ -46,12 +46,8 @@ from samplers.presets import PRESETS, Presets
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
 
-_CHECK_TEXTS = ("Hello.", "One, two, three.", "Good morning.")
+_CHECK_TEXTS = ("One, two, three.", "Hello.", "Good morning.")
 _CHECK_S = 0.3
-_MEASURED_TEXT = (
-    "The birch canoe slid on the smooth planks, and the boy was there when the sun rose; a rod is"
-    " used to catch pink salmon, and the source of the huge river is the clear spring."
-)
 _MEASURED_S = 1.0
 
 
@@ -83,7 +79,7 @@ class Synthesizer:
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
-        self._speech, self._device, self._max_text_chars = speech, device, max_text_chars
+        self._speech, self._device = speech, device
         config = speech.model.config
         try:
             self._front_end = FrontEnd(config)
@@ -285,18 +281,19 @@ class Synthesizer:
         Both stages take turns in this thread, so where they share a processor, as under a quota,
         each is as slow as it will be.
         """
-        plan = self.plan(
-            SpeechJob("measure", _MEASURED_TEXT[: self._max_text_chars], SamplingParams(seed=0))
-        )
-        rate_hz = self.info.frame_rate_hz
+        plan = self.plan(SpeechJob("measure", _CHECK_TEXTS[0], SamplingParams(seed=0)))
         began_s = monotonic()
-        playback = Playback(began_s)
+        while monotonic() - began_s < _MEASURED_S:
+            self._measure_once(plan, capacity)
+
+    def _measure_once(self, plan: Plan, capacity: Capacity) -> None:
+        rate_hz, playback = self.info.frame_rate_hz, Playback(monotonic())
         with (
             closing(self.batch(plan.rows)) as batch,
             closing(self.sounding(plan, playback)) as sounding,
         ):
             drawing = batch.begin(plan)
-            while not drawing.over and monotonic() - began_s < _MEASURED_S:
+            while not drawing.over:
                 started_s, frames = perf_counter(), drawing.frames
                 batch.step([drawing])
                 drawn_s = (drawing.frames - frames) / rate_hz

@@ -73,13 +73,13 @@ def test_a_head_that_comes_at_once_is_no_larger_than_one_that_comes_in_parts(cli
     size = (MAX_HEAD_BYTES + 11_000) // many
     headers = b"".join(b"X-%d: %s\r\n" % (number, b"a" * size) for number in range(many))
     content = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + b"\r\n"
-    assert len(content) > 76_000
+    assert len(content) > MAX_HEAD_BYTES + 10_000
     answers = sent(client, content + NEXT)
     assert [status for status, _ in answers] in ([431], [400])  # 400: it came in parts after all
 
 
 def test_a_head_of_most_of_that_is_taken(client) -> None:
-    headers = {f"x-{number}": "a" * 1000 for number in range(60)}
+    headers = {f"x-{number}": "a" * 1000 for number in range(15)}
     assert client.get("/v1/models", headers=headers).status_code == 200
 
 

@@ -105,6 +105,8 @@ def test_health_and_readiness(toy_server):
     assert health.status_code == 200
     body = health.json()
     assert 0 <= body.pop("heartbeat_age_s") < 60
+    assert body.pop("streams") >= 0
+    assert body.pop("first_audio_s") > 0
     assert body == {
         "status": "ok",
         "state": "ready",
@@ -117,6 +119,8 @@ def test_health_and_readiness(toy_server):
         "slots": 20,
         "used_slots": 0,
         "deterministic": True,
+        "golden": None,
+        "batching": "in integers",
     }
     assert toy_server.head("/ready").status_code == toy_server.head("/health").status_code == 200
     assert toy_server.get("/ready").json() == {"status": "ready", "model": "toy"}
