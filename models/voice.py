@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from models.config import CodecConfig
+from models.codec import CodecShape
 
 MAX_AUDIO_S = 12.0
 DEFAULT = "default"
@@ -138,10 +138,10 @@ def _read_voice(audio: Path) -> Voice:
 
 
 class Encoder(Protocol):
-    """What this module needs of a codec; `models.codec.Codec` is one."""
+    """What this module needs of a codec; every `models.codec.Codec` is one."""
 
     @property
-    def config(self) -> CodecConfig:
+    def config(self) -> CodecShape:
         """Its shape."""
 
     def encode(self, samples: Tensor) -> Tensor:

@@ -2,11 +2,11 @@
 
     python -m training.chorus --rounds 14
 
-A *round* is one shard in which every voice to be shipped says ten sentences, every other named voice
-one, and some of the mixtures one: the corpus is balanced whenever it is stopped, and grows with
-more rounds without changing those it has. Two shards come
-before all rounds and never reach training: the first has sentences that the same speakers say
-nowhere else, the second has speakers that are heard nowhere else.
+A *round* is one shard in which every voice to be shipped says ten sentences, every other named
+voice one, and some of the mixtures one: the corpus is balanced whenever it is stopped, and grows
+with more rounds without changing those it has. Two shards come before all rounds and never reach
+training: the first has sentences that the voices to be shipped say nowhere else, the second has
+speakers that are heard nowhere else.
 
 No sentence is said twice, here or by the one-voice corpus: that takes sentences from the front of
 the list, this one from its end.

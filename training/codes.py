@@ -2,8 +2,9 @@
 
     python -m training.codes
 
-Needs the codec in `weights/` (see `training.export`). One file a shard, kept if it is there; codes
-of another codec lie in another folder, named after its weights.
+Needs the codec in `weights/next` (see `training.export`). One file a shard, kept if it is there;
+codes of another codec lie in another folder, named after what makes codes in it: its decoder may
+still be trained.
 """
 
 import argparse
@@ -18,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_codec
+from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize_many
-from training.cache import cache_folder
+from training.cache import NEXT_MODEL, cache_folder
 from training.data import SAMPLE_RATE_HZ, Corpus
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
@@ -30,7 +31,8 @@ from training.data import SAMPLE_RATE_HZ, Corpus
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
-SOURCES = ("speech", "kokoro")  # folders of corpora: `training.data`, `training.chorus`
+SOURCES = ("speech", "kokoro", "bent")
+"""Folders of corpora: `training.data`, `training.chorus`, `training.bends`."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 
@@ -55,17 +57,17 @@ class CodedUtterance:
         return len(self.phonemes) + len(self.codes) + 8
 
 
-def _code_shard(task: tuple[Path, str, int]) -> None:
-    cache, source, number = task
+def _code_shard(task: tuple[Path, Path, str, int]) -> None:
+    cache, folder, source, number = task
     torch.set_num_threads(1)
-    corpus, codec = Corpus(cache, source), load_codec(BUILTIN_MODEL)
+    corpus, codec = Corpus(cache, source), load_codec(NEXT_MODEL)
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
     phonemes = phonemize_many([utterance.text for utterance in utterances])
     codes = [
         codec.encode(torch.from_numpy(trimmed(corpus.samples(utterance)))).numpy().astype(np.int16)
         for utterance in utterances
     ]
-    path = _path(cache, source, number)
+    path = folder / source / f"{number:04d}.npz"
     partial = path.with_suffix(".partial.npz")
     np.savez(
         partial,
@@ -90,19 +92,21 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def codes_folder(cache: Path) -> Path:
-    """Return where the codes of the codec in `weights/` lie."""
-    digest = hashlib.sha256((BUILTIN_MODEL / "codec.safetensors").read_bytes()).hexdigest()
-    return cache / "codes" / digest[:12]
+    """Return where the codes of the codec in `weights/next` lie."""
+    tensors = read_tensors([NEXT_MODEL / "codec.safetensors"])
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        if not name.startswith("decoder."):
+            digest.update(tensors[name].half().numpy().tobytes())
+    return cache / "codes" / digest.hexdigest()[:12]
 
 
-def _path(cache: Path, source: str, number: int) -> Path:
-    return codes_folder(cache) / source / f"{number:04d}.npz"
 
 
 def load_codes(
     cache: Path,
 ) -> dict[str, tuple[list[CodedUtterance], list[CodedUtterance]]]:
-    """Return the utterances to train on and those kept out, by corpus.
+    """Return the utterances to train on and those kept out, by corpus; shards not coded are missing.
 
     Raises:
         FileNotFoundError: Nothing has been coded yet.
@@ -138,17 +142,19 @@ def main() -> None:
     """Encode and phonemise every shard that has not been."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--shards", type=int, help="of each corpus at most; None: all")
     args = parser.parse_args()
     cache = cache_folder()
+    folder = codes_folder(cache)
     tasks = [
-        (cache, source, number)
+        (cache, folder, source, number)
         for source in SOURCES
         if (cache / source).is_dir()
-        for number in Corpus(cache, source).shards
-        if not _path(cache, source, number).exists()
+        for number in Corpus(cache, source).shards[: args.shards]
+        if not (folder / source / f"{number:04d}.npz").exists()
     ]
     for source in SOURCES:
-        (codes_folder(cache) / source).mkdir(parents=True, exist_ok=True)
+        (folder / source).mkdir(parents=True, exist_ok=True)
     with Pool(args.workers) as pool:
         for _ in tqdm(pool.imap_unordered(_code_shard, tasks), total=len(tasks), unit="shard"):
             pass

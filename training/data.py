@@ -1,7 +1,7 @@
 """Make the corpus: English sentences, and a teacher reading them.
 
-Sentences come from the example phrases and definitions of WordNet (Debian's ``wordnet-base``) and from Debian's
-``fortunes``; the teacher is ``hibari-tts`` (Apache-2.0, one American voice, 24 kHz). Everything is
+Sentences come from the example phrases and definitions of WordNet (Debian's ``wordnet-base``) and
+from Debian's ``fortunes``; the teacher is ``hibari-tts`` (Apache-2.0, one American voice, 24 kHz). Everything is
 written to shards under the cache folder; a shard that exists is kept, so the command can be
 stopped and started again, and the same seed gives the same corpus.
 
