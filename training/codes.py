@@ -91,9 +91,9 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return samples[max(0, start) : end]
 
 
-def codes_folder(cache: Path) -> Path:
-    """Return where the codes of the codec in `weights/next` lie."""
-    tensors = read_tensors([NEXT_MODEL / "codec.safetensors"])
+def codes_folder(cache: Path, model: Path = NEXT_MODEL) -> Path:
+    """Return where the codes of a model's codec lie, by default of that in `weights/next`."""
+    tensors = read_tensors([model / "codec.safetensors"])
     digest = hashlib.sha256()
     for name in sorted(tensors):
         if not name.startswith("decoder."):
@@ -101,12 +101,10 @@ def codes_folder(cache: Path) -> Path:
     return cache / "codes" / digest.hexdigest()[:12]
 
 
-
-
 def load_codes(
     cache: Path,
 ) -> dict[str, tuple[list[CodedUtterance], list[CodedUtterance]]]:
-    """Return the utterances to train on and those kept out, by corpus; shards not coded are missing.
+    """Return the utterances to train on and those kept out, by corpus, of coded shards.
 
     Raises:
         FileNotFoundError: Nothing has been coded yet.

@@ -1,9 +1,9 @@
 """Make the corpus: English sentences, and a teacher reading them.
 
 Sentences come from the example phrases and definitions of WordNet (Debian's ``wordnet-base``) and
-from Debian's ``fortunes``; the teacher is ``hibari-tts`` (Apache-2.0, one American voice, 24 kHz). Everything is
-written to shards under the cache folder; a shard that exists is kept, so the command can be
-stopped and started again, and the same seed gives the same corpus.
+from Debian's ``fortunes``; the teacher is ``hibari-tts`` (Apache-2.0, one American voice, 24 kHz).
+Everything is written to shards under the cache folder; a shard that exists is kept, so the command
+can be stopped and started again, and the same seed gives the same corpus.
 
     python -m training.data --hours 12
 
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -61,7 +61,7 @@ class Utterance:
 def sentences(seed: int = 0) -> list[str]:
     """Return every distinct usable sentence of the sources, in an order given by ``seed``.
 
-    Sentences as people say them, a tenth of all, come first and last, every second one a clause of
+    Sentences as people say them, a third of all, come first and last, every second one a clause of
     a definition; the middle of the list is definitions alone.
 
     Raises:
@@ -74,12 +74,17 @@ def sentences(seed: int = 0) -> list[str]:
     order.shuffle(spoken)
     order.shuffle(clauses)
     first = len(spoken) - len(spoken) // 10
-    last = len(spoken) - first
+    middle = max(first, len(clauses) - (len(spoken) - first))
     return [
-        *chain.from_iterable(zip(spoken[:first], clauses[:first], strict=True)),
-        *clauses[first:-last],
-        *chain.from_iterable(zip(spoken[first:], clauses[-last:], strict=True)),
+        *_alternating(spoken[:first], clauses[:first]),
+        *clauses[first:middle],
+        *_alternating(spoken[first:], clauses[middle:]),
     ]
+
+
+def _alternating(one: list[str], other: list[str]) -> Iterator[str]:
+    pairs = chain.from_iterable(zip_longest(one, other))
+    return (text for text in pairs if text is not None)
 
 
 def _wordnet_glosses() -> Iterator[str]:

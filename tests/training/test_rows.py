@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 
 from training.codes import CodedUtterance
-from training.lm import Prompts
+from training.rows import Prompts
 
 FRAMES = 30
 
@@ -20,7 +20,12 @@ def utterances() -> list[CodedUtterance]:
 
 @pytest.fixture
 def prompts(utterances) -> Prompts:
-    return Prompts(utterances, np.random.default_rng(0))
+    return Prompts(utterances)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
 
 
 def first_code(prompt: NDArray[np.int16] | None) -> int:
@@ -28,23 +33,25 @@ def first_code(prompt: NDArray[np.int16] | None) -> int:
     return int(prompt[0, 0])
 
 
-def test_a_prompt_is_of_the_same_speaker_and_never_of_the_utterance_itself(utterances, prompts):
-    heard = {first_code(prompts.draw(utterances[1], 10)) for _ in range(100)}
+def test_a_prompt_is_of_the_same_speaker_and_never_of_the_utterance_itself(
+    utterances, prompts, random
+):
+    heard = {first_code(prompts.draw(utterances[1], 10, random)) for _ in range(100)}
     assert heard == {0, 2}
 
 
-def test_a_prompt_is_as_long_as_asked_for_or_as_its_utterance(utterances, prompts):
-    assert prompts.draw(utterances[3], 10).shape == (10, 8)
-    assert prompts.draw(utterances[3], 100).shape == (FRAMES, 8)
+def test_a_prompt_is_as_long_as_asked_for_or_as_its_utterance(utterances, prompts, random):
+    assert prompts.draw(utterances[3], 10, random).shape == (10, 8)
+    assert prompts.draw(utterances[3], 100, random).shape == (FRAMES, 8)
 
 
-def test_prompts_start_anywhere_in_an_utterance():
+def test_prompts_start_anywhere_in_an_utterance(random):
     counting = np.repeat(np.arange(FRAMES, dtype=np.int16)[:, None], 8, 1)
     pair = [CodedUtterance("x", "x", counting, "a") for _ in range(2)]
-    prompts = Prompts(pair, np.random.default_rng(0))
-    starts = {first_code(prompts.draw(pair[0], 10)) for _ in range(500)}
+    prompts = Prompts(pair)
+    starts = {first_code(prompts.draw(pair[0], 10, random)) for _ in range(500)}
     assert starts == set(range(FRAMES - 10 + 1))
 
 
-def test_who_spoke_once_has_no_prompt(utterances, prompts):
-    assert prompts.draw(utterances[5], 10) is None
+def test_who_spoke_once_has_no_prompt(utterances, prompts, random):
+    assert prompts.draw(utterances[5], 10, random) is None
