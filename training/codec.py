@@ -89,12 +89,9 @@ class CodecTrainer:
         rows: list[dict[str, float]] = []
         began = time.monotonic()
         while self.step < self.steps:
-            if self.step == OPEN_STEPS:
-                self.start_quantising()
             rows.append(self.train_step())
-            self.step += 1
             if self.step % LOG_EVERY == 0:
-                row = {name: float(np.mean([row[name] for row in rows])) for name in rows[-1]}
+                row = {name: _mean(rows, name) for name in rows[-1]}
                 row["frames_per_s"] = len(rows) * BATCH * CLIP_FRAMES / (time.monotonic() - began)
                 if self.step % VALIDATE_EVERY == 0:
                     row |= self.validate()
@@ -116,6 +113,8 @@ class CodecTrainer:
 
     def train_step(self) -> dict[str, float]:
         """Make one step of the present stage; return its losses by name."""
+        if self.step == OPEN_STEPS:
+            self.start_quantising()
         settled = self.step >= self.settled_from
         encoder, decoder = self.optimizer.param_groups
         encoder["lr"], decoder["lr"] = 0.0, self._rate(self.steps)
@@ -130,6 +129,7 @@ class CodecTrainer:
             latent = self.codec.quantizer.decode(codes[:, : self._draw_levels()])
             latent = latent.view(BATCH, CLIP_FRAMES, -1)
         elif self.step >= OPEN_STEPS:
+            self.quantizer.reseed(self.seed, self.step)
             flat, commitment = self.quantizer.quantise(latent.flatten(0, 1), self._draw_levels())
             latent, losses["commitment"] = flat.view_as(latent), COMMITMENT_WEIGHT * commitment
         made = self._sound(latent)
@@ -147,6 +147,7 @@ class CodecTrainer:
             torch._foreach_lerp_(
                 list(self.average.values()), list(self.codec.decoder.parameters()), 1 - decay
             )
+        self.step += 1
         return {name: value.item() for name, value in losses.items()}
 
     def _pull(
@@ -267,6 +268,11 @@ class CodecTrainer:
         self.codec.load_state_dict(codec.state_dict())
         self.average = {k: v.detach().clone() for k, v in self.codec.decoder.named_parameters()}
         self.step = self.settled_from
+
+
+def _mean(rows: list[dict[str, float]], name: str) -> float:
+    """Return the mean of a loss over the steps that have it: a stage may just have begun."""
+    return float(np.mean([row[name] for row in rows if name in row]))
 
 
 def exported(path: Path) -> SpectralCodec:

@@ -104,7 +104,7 @@ class Trainer:
             ),
             torch.optim.AdamW(others, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.01),
         ]
-        self.step = 0
+        self.step, self.positions = 0, 0
 
     @property
     def progress(self) -> float:
@@ -113,26 +113,23 @@ class Trainer:
 
     def run(self, log: Path, checkpoint: Path) -> None:
         """Train until the budget is spent."""
-        began, positions = time.monotonic(), 0
+        began, positions_before = time.monotonic(), self.positions
         losses: dict[int, list[tuple[float, float]]] = {}
         while self.step < self.steps:
-            rows = self._draw_rows(np.random.default_rng([self.seed, self.step]))
-            positions += sum(row.positions for row in rows)
-            for level, values in self.train_step(rows).items():
+            for level, values in self.train_step().items():
                 losses.setdefault(level, []).append(values)
-            self.step += 1
             if self.step % LOG_EVERY == 0:
-                a_second = positions / (time.monotonic() - began)
+                a_second = (self.positions - positions_before) / (time.monotonic() - began)
                 self._log(log, "train", losses, a_second)
                 self._log(log, "val", self.validate(), a_second)
-                losses, began, positions = {}, time.monotonic(), 0
+                losses, began, positions_before = {}, time.monotonic(), self.positions
             if self.step % SAVE_EVERY == 0:
                 self.save(checkpoint)
         self.save(checkpoint)
 
-    def train_step(self, rows: list[Row]) -> dict[int, tuple[float, float]]:
+    def train_step(self) -> dict[int, tuple[float, float]]:
         """Make one step; return loss in nats and accuracy by level."""
-        random = np.random.default_rng([self.seed, self.step, 1])
+        rows, random = self._draw_rows(self._random(0)), self._random(1)
         rate = self._rate()
         for optimizer, full in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
@@ -150,12 +147,17 @@ class Trainer:
             torch._foreach_lerp_(
                 list(self.average.values()), list(self.model.parameters()), 1 - decay
             )
+        self.step += 1
+        self.positions += sum(row.positions for row in rows)
         return by_level
 
     def _rate(self) -> float:
         warm = min(1.0, (self.step + 1) / WARM_STEPS)
         falling = max(0.0, (self.progress - HOLD_SHARE) / (1 - HOLD_SHARE))
         return warm * 0.5 * (1 + math.cos(math.pi * falling))
+
+    def _random(self, use: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.step, use])
 
     def _in_fastest_type(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32)
@@ -165,12 +167,13 @@ class Trainer:
         share = CURRICULUM_START + (1 - CURRICULUM_START) * self.progress / CURRICULUM_SHARE
         share = 1.0 if self.warm_started else min(1.0, share)
         utterances = self.pools[str(random.choice(list(self.pools), p=self.pool_shares))]
-        pool = max(64, int(len(utterances) * share))
+        pool = min(len(utterances), max(64, int(len(utterances) * share)))
         centre = int(random.integers(0, pool))
         longest = utterances[centre].positions + (PROMPT_FRAMES_MIN + CONFIG.max_prompt_frames) // 2
         count = int(np.clip(POSITIONS // longest, 2, 64))
-        first = int(np.clip(centre - 4 * count, 0, pool - 8 * count))
-        near = random.choice(np.arange(max(0, first), pool)[: 8 * count], count, replace=False)
+        first = int(np.clip(centre - 4 * count, 0, max(0, pool - 8 * count)))
+        alike = np.arange(first, min(pool, first + 8 * count))
+        near = random.choice(alike, min(count, len(alike)), replace=False)
         frames = int(random.integers(PROMPT_FRAMES_MIN, CONFIG.max_prompt_frames + 1))
         return [self._task(utterances[index], frames, random) for index in near]
 
@@ -229,6 +232,7 @@ class Trainer:
             "average": self.average,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
+            "positions": self.positions,
             "warm_started": self.warm_started,
         }
         torch.save(state, partial)
@@ -241,7 +245,7 @@ class Trainer:
         self.average = saved["average"]
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
-        self.step = saved["step"]
+        self.step, self.positions = saved["step"], saved["positions"]
         self.warm_started = saved["warm_started"]
 
     def warm_start(self, folder: Path) -> None:

@@ -22,7 +22,12 @@ class QuantizerTrainer:
         self.books = quantizer.codebooks
         self.sizes = torch.ones(self.books.shape[:2], device=self.books.device)
         self.sums = self.books.clone()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator()
+        self.reseed(seed, 0)
+
+    def reseed(self, seed: int, step: int) -> None:
+        """Make what is drawn for dead codes follow from these two numbers alone."""
+        self.generator.manual_seed((seed << 32) + step)
 
     @torch.no_grad()
     def start(self, latent: Tensor, batch_frames: int) -> list[float]:

@@ -89,7 +89,7 @@ def test_gain_scales_the_input_and_unscales_the_output(codec: SpectralCodec) -> 
 
 
 def test_windows_add_up_to_what_they_were_cut_from(codec: SpectralCodec) -> None:
-    """Hann windows, cut and joined: squared they sum to 3/2, but where the first ones are missing."""
+    """Squared Hann windows sum to 3/2, but at the beginning, where the first ones are missing."""
     samples = torch.randn(1, 20 * 320 + 960)
     pieces = samples.unfold(-1, 1280, 320) * codec.window * codec.window
     joined = codec._overlap(pieces, None)
