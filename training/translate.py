@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from models.codec import Codec
 from models.valle import Valle
 
-# Frame t of the spectral codec is centred two frames later than its first sample; EnCodec's causal
-# encoder has heard that when its frame t + 1 ends.
-DELAY_FRAMES = 1
+# How many frames later EnCodec's causal encoder tells what the spectral codec's frame, which hears
+# what follows it, tells: measured, by how much of the old vectors the new codes explain (0 frames
+# 9 %, 1 11 %, 2 16 %, 3 20 %, 4 16 %, 5 12 %).
+DELAY_FRAMES = 3
 
 
 @dataclass(frozen=True)
