@@ -187,7 +187,7 @@ class SpectralCodec(nn.Module):
     def _overlap(self, frames: Tensor, state: State | None) -> Tensor:
         """Add windows ``[B, T, window]``, ``hop`` apart; return the certain ones."""
         count, hop = frames.shape[1], self.config.hop
-        parts = frames.unflatten(-1, (-1, hop))  # [B, T, window / hop, hop]
+        parts = frames.view(len(frames), count, -1, hop)  # [B, T, window / hop, hop]
         reach = parts.shape[2]
         total = frames.new_zeros(len(frames), count + reach - 1, hop)
         for part in range(reach):

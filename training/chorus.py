@@ -141,6 +141,7 @@ def main() -> None:
     """Speak rounds until there are as many as asked for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=14)
+    parser.add_argument("--first", type=int, default=0, help="shard; 8: shards 0 to 7 are coded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
@@ -151,7 +152,7 @@ def main() -> None:
     tasks = [
         (folder, number, lines, args.threads)
         for number, lines in enumerate(islice(shards, HELD_OUT_SHARDS + args.rounds))
-        if not shard_paths(folder, number)[1].exists()
+        if number >= args.first and not shard_paths(folder, number)[1].exists()
     ]
     with multiprocessing.Pool(args.workers) as pool, tqdm(total=len(tasks), unit="shard") as bar:
         seconds = 0.0

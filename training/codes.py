@@ -5,6 +5,9 @@
 Needs the codec in `weights/next` (see `training.export`). One file a shard, kept if it is there;
 codes of another codec lie in another folder, named after what makes codes in it: its decoder may
 still be trained.
+
+The slow teacher's codes are worth keeping where the cache is lost: `--keep` writes them beside the
+codec, where they are found as if they were in the cache.
 """
 
 import argparse
@@ -24,14 +27,15 @@ from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize_many
 from training.cache import NEXT_MODEL, cache_folder
-from training.data import SAMPLE_RATE_HZ, Corpus
+from training.data import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
 # for the first, a model would learn to draw both: only this much is kept.
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
-SOURCES = ("speech", "kokoro", "bent")
+SLOW = "kokoro"
+SOURCES = ("speech", SLOW, "bent")
 """Folders of corpora: `training.data`, `training.chorus`, `training.bends`."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
@@ -45,6 +49,7 @@ class CodedUtterance:
     phonemes: str
     codes: NDArray[np.int16]
     speaker: str
+    part: Part = "train"
 
     @cached_property
     def phoneme_ids(self) -> list[int]:
@@ -76,6 +81,7 @@ def _code_shard(task: tuple[Path, Path, str, int]) -> None:
         text=np.array([utterance.text for utterance in utterances]),
         phonemes=np.array(phonemes),
         speaker=np.array([utterance.speaker for utterance in utterances]),
+        part=np.array([utterance.part for utterance in utterances]),
     )
     partial.rename(path)
 
@@ -111,27 +117,51 @@ def load_codes(
     """
     found = {}
     for source in SOURCES:
-        paths = sorted((codes_folder(cache) / source).glob("????.npz"))
+        paths = _shard_files(cache, source)
         if not paths:
             continue
-        held_out = Corpus(cache, source).held_out_shards
-        train: list[CodedUtterance] = []
-        validation: list[CodedUtterance] = []
-        for path in paths:
-            (validation if int(path.stem) in held_out else train).extend(_read_shard(path))
-        found[source] = (train, validation)
+        shards = [_read_shard(path) for path in paths]
+        held_out = [shard[0].part != "train" for shard in shards]
+        if not any(held_out):  # one voice: the last are kept out
+            held_out[-HELD_OUT_SHARDS:] = [True] * HELD_OUT_SHARDS
+        found[source] = (
+            [one for shard, out in zip(shards, held_out, strict=True) if not out for one in shard],
+            [one for shard, out in zip(shards, held_out, strict=True) if out for one in shard],
+        )
     if not found:
         raise FileNotFoundError(f"no codes in {codes_folder(cache)}: run python -m training.codes")
     return found
+
+
+def _shard_files(cache: Path, source: str) -> list[Path]:
+    """Return the coded shards of a corpus in order, those kept beside the codec among them."""
+    files = {path.name: path for path in (NEXT_MODEL / "codes" / source).glob("????.npz")}
+    files |= {path.name: path for path in (codes_folder(cache) / source).glob("????.npz")}
+    return [files[name] for name in sorted(files)]
+
+
+def keep(cache: Path) -> None:
+    """Write the codes of the slow teacher's speech beside the codec, compressed."""
+    folder = NEXT_MODEL / "codes" / SLOW
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in _shard_files(cache, SLOW):
+        with np.load(path) as shard:
+            arrays = dict(shard)
+        np.savez_compressed(folder / path.name, allow_pickle=False, **arrays)
 
 
 def _read_shard(path: Path) -> list[CodedUtterance]:
     shard = np.load(path)
     pieces = np.split(shard["codes"], np.cumsum(shard["frames"])[:-1])
     return [
-        CodedUtterance(str(text), str(phonemes), codes, str(speaker))
-        for text, phonemes, codes, speaker in zip(
-            shard["text"], shard["phonemes"], pieces, shard["speaker"], strict=True
+        CodedUtterance(str(text), str(phonemes), codes, str(speaker), part)
+        for text, phonemes, codes, speaker, part in zip(
+            shard["text"],
+            shard["phonemes"],
+            pieces,
+            shard["speaker"],
+            shard["part"].tolist(),
+            strict=True,
         )
     ]
 
@@ -141,8 +171,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--shards", type=int, help="of each corpus at most; None: all")
+    parser.add_argument("--keep", action="store_true", help="beside the codec, the slow teacher's")
     args = parser.parse_args()
     cache = cache_folder()
+    if args.keep:
+        keep(cache)
+        return
     folder = codes_folder(cache)
     tasks = [
         (cache, folder, source, number)

@@ -58,7 +58,7 @@ CONFIG = ModelConfig(
 POSITIONS = 3600  # of a batch, padding included
 SHARES = {"speech": 0.65, "kokoro": 0.2, "bent": 0.15}  # of the rows, by corpus
 # The words hang on level 0, and more on the coarse levels than on the finest.
-AR_SHARE = 0.62
+AR_SHARE = 0.42
 NAR_SHARES = (0.48, 0.3, 0.22)
 ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.1
 PROMPT_FRAMES_MIN = 50
