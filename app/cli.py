@@ -1,4 +1,4 @@
-"""The command line; each command is a file of `app.commands`.
+"""The command line; each command is a file of `app.commands`, imported when it is asked for.
 
 Every flag comes from a declaration elsewhere: `serve` has the settings, `speak` the request with
 all its sampling knobs. torch is imported where work begins, so that `--help` is quick.
@@ -6,47 +6,48 @@ all its sampling knobs. torch is imported where work begins, so that `--help` is
 
 import os
 import sys
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
-from pydantic_settings import CliApp, CliSubCommand, SettingsError
-
-from app.commands.bench import Bench
-from app.commands.calibrate import Calibrate
-from app.commands.doctor import Doctor
-from app.commands.errors import MISUSED, CommandError
-from app.commands.keys import Keys
-from app.commands.models import Models
-from app.commands.serve import Serve
-from app.commands.speak import Speak
-from app.commands.voices import VoicesCommand
-from app.preset_files import PresetError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+_ABOUT: Final = "Speech from text, with every knob of the sampler in the request."
 
-class ValleServe(BaseModel):
-    """Speech from text, with every knob of the sampler in the request."""
 
-    serve: CliSubCommand[Serve] = Field(description="Serve speech over HTTP.")
-    speak: CliSubCommand[Speak] = Field(description="Speak a text into a file or a pipe.")
-    bench: CliSubCommand[Bench] = Field(description="Measure how fast this machine speaks.")
-    calibrate: CliSubCommand[Calibrate] = Field(
-        description="Measure the model's uncertainty and write a preset that fits it."
-    )
-    models: CliSubCommand[Models] = Field(
-        description="Look at checkpoints, fetch and convert them."
-    )
-    voices: CliSubCommand[VoicesCommand] = Field(
-        description="Add, list and delete uploaded voices."
-    )
-    keys: CliSubCommand[Keys] = Field(description="Make keys for those who may use a service.")
-    doctor: CliSubCommand[Doctor] = Field(description="Check that this machine can speak.")
+class Command(NamedTuple):
+    """Where a command is declared, and what it does."""
 
-    def cli_cmd(self) -> None:
-        """Run the command that was chosen."""
-        CliApp.run_subcommand(self, cli_exit_on_error=False)
+    module: str
+    name: str
+    description: str
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "serve": Command("app.commands.serve", "Serve", "Serve speech over HTTP."),
+    "speak": Command("app.commands.speak", "Speak", "Speak a text into a file or a pipe."),
+    "bench": Command("app.commands.bench", "Bench", "Measure how fast this machine speaks."),
+    "calibrate": Command(
+        "app.commands.calibrate",
+        "Calibrate",
+        "Measure the model's uncertainty and write a preset that fits it.",
+    ),
+    "models": Command(
+        "app.commands.models", "Models", "Look at checkpoints, fetch and convert them."
+    ),
+    "voices": Command(
+        "app.commands.voices", "VoicesCommand", "Add, list and delete uploaded voices."
+    ),
+    "keys": Command("app.commands.keys", "Keys", "Make keys for those who may use a service."),
+    "doctor": Command("app.commands.doctor", "Doctor", "Check that this machine can speak."),
+    "warm": Command("app.commands.warm", "Warm", "Compile what a CPU needs, once, and keep it."),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,12 +72,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    from pydantic import BaseModel, Field, ValidationError, create_model
+    from pydantic_settings import CliApp, CliSubCommand, SettingsError
+
+    from app.commands.errors import MISUSED, CommandError
+    from app.commands.help import speak_help
+    from app.preset_files import PresetError
+
+    if not arguments or arguments[0] not in COMMANDS:
+        if arguments and arguments[0].startswith("-"):
+            _overview().parse_args(arguments)  # help and version end here
+        wrong = f"invalid choice: {arguments[0]!r}" if arguments else "a subcommand is required"
+        _complain(f"{wrong}; choose one of {', '.join(COMMANDS)}")
+        return MISUSED
+
+    class Program(BaseModel):
+        __doc__ = _ABOUT
+        model_config = {"cli_prog_name": "valle-serve"}  # type: ignore[typeddict-unknown-key]
+
+        def cli_cmd(self) -> None:
+            CliApp.run_subcommand(self, cli_exit_on_error=False)
+
+    # The parser of all commands together takes a second to make, that of one some milliseconds.
+    module, name, description = COMMANDS[arguments[0]]
+    command = getattr(import_module(module), name)
+    field = (CliSubCommand[command], Field(description=description))
+    program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]
     try:
-        CliApp.run(ValleServe, cli_args=arguments, cli_exit_on_error=False)
+        if arguments[0] == "speak" and (told := speak_help(arguments[1:])) is not None:
+            print(told)
+            return 0
+        CliApp.run(program, cli_args=arguments, cli_exit_on_error=False)
     except ValidationError as error:
         _complain(*_sentences(error))
     except CommandError as error:
-        _complain(str(error))
+        if str(error):
+            _complain(str(error))
         return error.status
     except (SettingsError, PresetError) as error:
         _complain(str(error).removeprefix("error parsing CLI: ").strip())
@@ -87,7 +118,23 @@ def _run(arguments: list[str]) -> int:
     return MISUSED
 
 
-def _sentences(error: ValidationError) -> list[str]:
+def _overview() -> ArgumentParser:
+    """Return the parser of what is no command."""
+    parser = ArgumentParser(
+        "valle-serve",
+        description=_ABOUT,
+        epilog="`valle-serve COMMAND --help` names the flags of a command.",
+        allow_abbrev=False,
+    )
+    number = version("valle-serve")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {number}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.description, description=SUPPRESS)
+    return parser
+
+
+def _sentences(error: "ValidationError") -> list[str]:
     """Return `field: message` for each problem, without the command's name before the field."""
     sentences = []
     for problem in error.errors():

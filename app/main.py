@@ -14,33 +14,41 @@ from app.api import errors
 from app.api.access import AccessLog
 from app.api.admission import Admission
 from app.api.bodies import BodyLimits
-from app.api.document import Service
+from app.api.document import Service, operation_id
 from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
 from app.api.health import health_router
+from app.api.hosts import Hosts
 from app.api.http_metrics import HttpMetrics
 from app.api.keys import Keyring
-from app.api.live import LiveSessions, live_router
+from app.api.live import live_router
 from app.api.metrics import metrics_router
 from app.api.origins import CrossOrigin, Origins
 from app.api.recent import RecentSpeeches
+from app.api.reports import ReportWriter
 from app.api.request_id import RequestIdMiddleware
 from app.api.routes import list_router
 from app.api.speech import speech_router
-from app.api.voices import UploadPlaces, voices_router
+from app.api.voices import MAX_UPLOADS, voices_router
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
+from app.engine.shares import Places
 from app.engine.synthesis import Synthesizer
+from app.engine.voice_start import VoiceStart
 from app.preset_files import read_presets
 from app.settings import Settings
 from app.voice_store import VoiceStore
 from samplers.presets import Presets
 
 
-def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
+def load_synthesizer(
+    settings: Settings, presets: Presets, voice_start: VoiceStart | None = None
+) -> Synthesizer:
     """Load the model that the settings name, in the thread that will speak.
 
     Args:
         settings: Which model, and how it runs.
         presets: Those that a request may name.
+        voice_start: The process that will make the sound, if it was started before.
 
     Raises:
         CheckpointError: The model is missing, damaged or not what its description says.
@@ -52,11 +60,13 @@ def load_synthesizer(settings: Settings, presets: Presets) -> Synthesizer:
         decoder=settings.decoder,
         threads=settings.threads,
         max_text_chars=settings.max_text_chars,
+        max_audio_s=settings.max_audio_s,
         presets=presets,
         uploads=voice_store(settings),
         cache=settings.cache,
         offline=settings.offline,
         voice_process=settings.voice_process,
+        voice_start=voice_start,
     )
 
 
@@ -65,20 +75,25 @@ def voice_store(settings: Settings) -> VoiceStore:
     return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
-def create_engine(settings: Settings) -> SpeechEngine:
+def create_engine(settings: Settings, voice_start: VoiceStart | None = None) -> SpeechEngine:
     """Return an engine that will load the model that the settings name.
+
+    Args:
+        settings: Which model, and how it runs.
+        voice_start: As for `load_synthesizer`.
 
     Raises:
         PresetError: The files of presets are not valid.
     """
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
-        lambda: load_synthesizer(settings, presets),
+        lambda: load_synthesizer(settings, presets, voice_start),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
         slots=settings.slots,
         unload_after_s=settings.unload_after_s,
+        check_golden=settings.check_golden,
     )
 
 
@@ -91,7 +106,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
     Raises:
         PresetError: The files of presets are not valid.
-        KeyringError: The keys cannot be read.
+        KeyringError: The keys cannot be read, or there are none where they are asked for.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
@@ -105,18 +120,23 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
+            app.state.workshop.close()
 
     app = Service(
         title="valle-serve",
         version=version("valle-serve"),
         description="Speech from text, with every knob of the sampler in the request.",
         lifespan=lifespan,
+        generate_unique_id_function=operation_id,
+        redirect_slashes=False,  # it would redirect to whatever host the client has named
     )
     app.state.engine = engine
     app.state.settings = settings
-    app.state.live_sessions = LiveSessions(settings.max_sessions)
-    app.state.uploads = UploadPlaces()
+    app.state.live_sessions = Places(settings.max_sessions)
+    app.state.uploads = Places(MAX_UPLOADS)
+    app.state.workshop = Workshop()
     app.state.voice_store = voice_store(settings)
+    app.state.reports = ReportWriter()
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)
     guard(app, settings, keyring)
@@ -139,7 +159,7 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     )
     state.http_metrics = metrics = HttpMetrics()
     metrics.working.set_function(lambda: admission.working)
-    metrics.sessions.set_function(lambda: state.live_sessions.open)
+    metrics.sessions.set_function(lambda: state.live_sessions.taken)
     origins = Origins(settings.origins)
     app.add_middleware(
         BodyLimits,
@@ -150,6 +170,7 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     app.add_middleware(
         Gate,
         keyring=keyring,
+        hosts=Hosts(settings.host, settings.allowed_hosts),
         origins=origins,
         admission=admission,
         open_metrics=settings.metrics == "open",

@@ -5,7 +5,7 @@ the shape of a model is read from its checkpoint.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
@@ -17,6 +17,7 @@ BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
 """The folder of the voice that comes with the project."""
 
 _PREFIX = "TTS_"
+_CLOSE = 0.75  # of 1, by difflib, the prefix left out, which all names share
 _OF_TESTS = frozenset({"TTS_GOLDEN"})  # where golden files lie; read by tests alone
 
 
@@ -27,6 +28,11 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port_file: str = Field(
+        "",
+        description="File that the port is written to once it is listened on, for probes and for"
+        " port 0; empty: none.",
+    )
     model: str = Field(
         str(BUILTIN_MODEL),
         min_length=1,
@@ -34,10 +40,13 @@ class Settings(BaseSettings):
         " default the built-in voice.",
     )
     cache: str = Field(
-        "~/.cache/valle-serve", min_length=1, description="Folder of models that were downloaded."
+        "~/.cache/valle-serve",
+        min_length=1,
+        description="Folder of codecs that were downloaded and converted; models lie in the hub's"
+        " own cache, HF_HOME.",
     )
     offline: bool = Field(
-        False, description="Download nothing: a model must be here or in the cache."
+        False, description="Download nothing: a model must be here or in the caches."
     )
     voices: str = Field(
         "~/.cache/valle-serve/voices",
@@ -68,6 +77,13 @@ class Settings(BaseSettings):
     )
     max_text_chars: int = Field(
         4096, ge=10, description="Longest text of a request, in characters; longer is refused."
+    )
+    max_audio_s: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Longest speech of a request in seconds, its pauses and a slow speed counted;"
+        " what would last longer is refused.",
     )
     max_body_bytes: int = Field(
         262_144, ge=1024, description="Largest request body; larger is refused."
@@ -109,11 +125,16 @@ class Settings(BaseSettings):
         " next request; 0: never.",
     )
     slots: int = Field(
-        16,
+        20,
         ge=1,
         le=256,
         description="Rows that draw together; a request takes one, or two if it is guided, and"
-        " more for best_of and beams.",
+        " more for best_of and beams. A fifth of them is kept for others than who has the rest.",
+    )
+    check_golden: bool = Field(
+        False,
+        description="Speak the model's 20 golden requests at the start, whose codes are stored with"
+        " it, and tell in GET /health whether they are the same here.",
     )
     max_queue: int = Field(
         16, ge=0, description="Requests that may wait; one more is told to come back later."
@@ -146,6 +167,12 @@ class Settings(BaseSettings):
         "",
         description="Pages that may use this service beside this host's: https://a.example, or"
         " several with commas; * is every page.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Names that the service may be called by beside localhost, this machine's own"
+        " and any address, where nobody is asked for a key: gpuhost, or several with commas;"
+        " *.a.example is whatever ends so, * is any.",
     )
     api_keys: SecretStr = Field(
         SecretStr(""),
@@ -188,7 +215,7 @@ class Settings(BaseSettings):
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether there are keys, or may be."""
+        """Whether keys are configured; then there is one, or `app.api.keys` refuses to start."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
     @model_validator(mode="after")
@@ -206,11 +233,22 @@ class Settings(BaseSettings):
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
     """Return a sentence for each `TTS_*` name that is no setting, with the likeliest one meant."""
-    known = {_PREFIX + field.upper() for field in Settings.model_fields} | _OF_TESTS
+    settings = sorted(field.upper() for field in Settings.model_fields)
+    known = {_PREFIX + field for field in settings} | _OF_TESTS
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
-            near = get_close_matches(name.upper(), sorted(known), n=1)
-            hint = f", did you mean {near[0]}?" if near else ""
-            sentences.append(f"{name} is not a setting{hint}")
+            sentences.append(f"{name} is not a setting{_hint(name.upper(), known)}")
     return sentences
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Return what may have been meant by an unknown variable; empty if nothing is like it."""
+    from samplers.params import SamplingParams
+
+    knob = name.removeprefix(_PREFIX).lower()
+    if knob in SamplingParams.model_fields:
+        return f": {knob} is a knob of each request; a preset of TTS_PRESETS may set it for all"
+    names = sorted(one.removeprefix(_PREFIX) for one in known)
+    near = get_close_matches(name.removeprefix(_PREFIX), names, n=1, cutoff=_CLOSE)
+    return f", did you mean {_PREFIX}{near[0]}?" if near else ""

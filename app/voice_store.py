@@ -40,6 +40,10 @@ class StoreFull(Exception):
     """The owner has as many voices as may be."""
 
 
+class CardDamaged(Exception):
+    """There is a voice of that name, but nothing can be read of it."""
+
+
 class StoredCard(VoiceCard):
     """What the JSON file of an uploaded voice says."""
 
@@ -77,12 +81,24 @@ class VoiceStore:
         return sum(1 for _ in self._folder.glob("*/*.json"))
 
     def of(self, owner: str) -> list[Voice]:
-        """Return an owner's voices, by name."""
-        names = sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
-        return [voice for name in names if (voice := self.find(name, owner)) is not None]
+        """Return an owner's voices, by name; those whose cards are damaged are left out."""
+        voices = (self._find_sound(name, owner) for name in self._names_of(owner))
+        return [voice for voice in voices if voice is not None]
+
+    def damaged(self, owner: str) -> list[str]:
+        """Return the names of an owner's voices whose cards are damaged: they can be deleted."""
+        return [name for name in self._names_of(owner) if self._is_damaged(name, owner)]
+
+    def has(self, name: str, owner: str) -> bool:
+        """Tell whether a name is taken, be the voice damaged or not."""
+        return bool(_NAME.fullmatch(name)) and (self._folder_of(owner) / f"{name}.json").exists()
 
     def find(self, name: str, owner: str) -> Voice | None:
-        """Return an owner's voice, or None if there is none of that name that can be read."""
+        """Return an owner's voice, or None if there is none of that name that can be read.
+
+        Raises:
+            CardDamaged: Its card says nothing that can be understood.
+        """
         if not _NAME.fullmatch(name):
             return None
         path = self._folder_of(owner) / f"{name}.json"
@@ -95,8 +111,24 @@ class VoiceStore:
             return None
         except ValidationError as error:
             log.warning("%s is no voice: %s", path, error.errors()[0]["msg"])
-            return None
+            raise CardDamaged(name) from error
         return self._voice(name, owner, card)
+
+    def _names_of(self, owner: str) -> list[str]:
+        return sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
+
+    def _find_sound(self, name: str, owner: str) -> Voice | None:
+        try:
+            return self.find(name, owner)
+        except CardDamaged:
+            return None
+
+    def _is_damaged(self, name: str, owner: str) -> bool:
+        try:
+            self.find(name, owner)
+        except CardDamaged:
+            return True
+        return False
 
     def opened(self, voice: Voice) -> Voice | None:
         """Return a voice that stays usable when it is deleted; None if it has been."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -23,10 +23,11 @@ class NotServed(RuntimeError):
 
 
 @contextmanager
-def served(**settings: str | float) -> Iterator[str]:
+def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[str]:
     """Serve with settings; give the address once it is ready.
 
     Args:
+        prefix: Words before the command, which run it in some way.
         settings: Of `app.settings`, by name. Where they say nothing the environment holds.
 
     Raises:
@@ -35,7 +36,7 @@ def served(**settings: str | float) -> Iterator[str]:
     chosen = {"port": 0, "log_level": "warning"} | settings
     environment = os.environ | {f"TTS_{k.upper()}": str(v) for k, v in chosen.items()}
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.observed"],
+        [*prefix, sys.executable, "-m", "benchmarks.observed"],
         cwd=_ROOT,
         env=environment,
         stdout=subprocess.PIPE,

@@ -40,4 +40,6 @@ async def main(first: str, second: str, address: str = "ws://127.0.0.1:8000") ->
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in {3, 4}:
+        sys.exit(__doc__)
     asyncio.run(main(*sys.argv[1:]))

@@ -34,11 +34,14 @@ async def main(out: str, address: str = "ws://127.0.0.1:8000") -> None:
                 elif (event := json.loads(message))["type"] == "error":
                     sys.exit(event["error"]["message"])
                 elif event["type"] == "response.done":
-                    first_s = event["first_audio_s"] or 0.0  # null: no sound came
-                    print(f"{event['audio_s']:.2f} s, first after {first_s:.3f} s")
+                    print(
+                        f"{event['audio_s']:.2f} s, first after {event['first_audio_s'] or 0:.3f} s"
+                    )
                     break
         await writing
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in {2, 3}:
+        sys.exit(__doc__)
     asyncio.run(main(*sys.argv[1:]))

@@ -4,7 +4,7 @@ Both are frozen and refuse unknown fields; neither ever reads the environment.
 """
 
 from math import prod
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -30,8 +30,8 @@ class ModelConfig(_Shape):
     kv_heads: int = Field(gt=0, description="Key and value heads; divides heads.")
     ffn: int = Field(gt=0, description="Hidden width of the gated feed-forward.")
     activation: Literal["gelu", "silu"] = "gelu"
-    rope_theta: float = 10_000.0
-    norm_eps: float = 1e-6
+    rope_theta: float = Field(10_000.0, gt=0, allow_inf_nan=False)
+    norm_eps: float = Field(1e-6, gt=0, allow_inf_nan=False)
 
     levels: int = Field(8, gt=0, description="K, the RVQ levels; 0 is autoregressive.")
     codes: int = Field(1024, gt=0, description="V, codes a level; the stop token is this number.")
@@ -115,17 +115,21 @@ class CodecConfig(_Shape):
     """A codec of EnCodec's architecture: SEANet, an LSTM, residual vector quantisation."""
 
     architecture: Literal["encodec"] = "encodec"
-    sample_rate_hz: int = 24_000
-    ratios: tuple[int, ...] = Field((8, 5, 4, 2), description="Upsampling factors, decoder order.")
-    filters: int = 32
-    dimension: int = Field(128, description="Width of the latent that is quantised.")
-    lstm_layers: int = 2
-    levels: int = 8
-    codes: int = 1024
+    sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
+    ratios: tuple[Annotated[int, Field(gt=0, le=64)], ...] = Field(
+        (8, 5, 4, 2), min_length=1, description="Upsampling factors, decoder order."
+    )
+    filters: int = Field(32, gt=0)
+    dimension: int = Field(128, gt=0, description="Width of the latent that is quantised.")
+    lstm_layers: int = Field(2, ge=0)
+    levels: int = Field(8, gt=0)
+    codes: int = Field(1024, gt=0)
     pad_mode: Literal["reflect", "constant"] = Field(
         "reflect", description="Padding before the first sample; constant is zeros."
     )
-    gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
+    gain: float = Field(
+        1.0, ge=1e-3, le=1e3, description="Speech is multiplied by this before encoding."
+    )
 
     @property
     def hop(self) -> int:
@@ -145,7 +149,7 @@ class SpectralCodecConfig(_Shape):
     """
 
     architecture: Literal["spectral"] = "spectral"
-    sample_rate_hz: int = 24_000
+    sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
     hop: int = Field(320, gt=0, description="Samples in a frame.")
     window: int = Field(1280, description="Samples of a frame's spectrum; a multiple of hop.")
     bands: int = Field(100, gt=0, description="Mel bands that the encoder hears.")

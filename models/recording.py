@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyloudnorm
 import soundfile
 import soxr
 from numpy.typing import NDArray
+
+from models.loudness import loudness_lufs
+from models.mp3 import Mp3Error, Mp3TooLong, looks_like_mp3, read_mp3
 
 MIN_S, MAX_S = 1.0, 30.0
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
@@ -30,9 +32,9 @@ _FORMATS = {
     "WAV": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
     "WAVEX": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
     "FLAC": {"PCM_S8", "PCM_16", "PCM_24"},
-    "MP3": {"MPEG_LAYER_III"},
     "OGG": {"VORBIS", "OPUS"},
 }
+_TOO_LONG = f"it is longer than {MAX_S:g} s"
 _NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus)"
 
 Samples = NDArray[np.float32]
@@ -99,11 +101,16 @@ def _unpack(content: bytes) -> tuple[NDArray[np.float64], int]:
     Raises:
         RecordingError: It is not such a file, or what it says of itself cannot be taken.
     """
+    if looks_like_mp3(content):
+        return _unpack_mp3(content)
     if not _looks_known(content):
         raise RecordingError(_NO_FORMAT)
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            _check_header(file)
+            _check_form(file)
+            _check_header(file.channels, file.samplerate)
+            if file.frames > MAX_S * file.samplerate:
+                _check_length(file.frames / file.samplerate)
             rate_hz = int(file.samplerate)
             # One more than may be: the length in the header may be missing or a lie.
             samples = file.read(round(MAX_S * rate_hz) + 1, dtype="float32", always_2d=True)
@@ -113,29 +120,51 @@ def _unpack(content: bytes) -> tuple[NDArray[np.float64], int]:
     return samples.mean(axis=1, dtype=np.float64), rate_hz
 
 
+def _unpack_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
+    """Return samples ``[N]`` of an MP3 file and their rate.
+
+    Raises:
+        RecordingError: As `_unpack`.
+    """
+    try:
+        samples, rate_hz = read_mp3(content, MAX_S)
+    except Mp3TooLong as error:
+        raise RecordingError(_TOO_LONG) from error
+    except Mp3Error as error:
+        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
+    _check_header(samples.shape[1], rate_hz)
+    _check_length(len(samples) / rate_hz)
+    return samples.mean(axis=1, dtype=np.float64), rate_hz
+
+
 def _looks_known(content: bytes) -> bool:
     """Tell from its first bytes whether to let the decoders, of which there are many, see it."""
     wav = content[:4] == b"RIFF" and content[8:12] == b"WAVE"
-    mp3 = content[:3] == b"ID3" or (content[:1] == b"\xff" and content[1:2] >= b"\xe0")
-    return wav or mp3 or content[:4] in {b"fLaC", b"OggS"}
+    return wav or content[:4] in {b"fLaC", b"OggS"}
 
 
-def _check_header(file: soundfile.SoundFile) -> None:
+def _check_form(file: soundfile.SoundFile) -> None:
+    """Refuse a form that is not read.
+
+    Raises:
+        RecordingError: It is one.
+    """
+    if file.subtype not in _FORMATS.get(file.format, ()):
+        raise RecordingError(f"{file.format} with {file.subtype} is not read; {_NO_FORMAT}")
+
+
+def _check_header(channels: int, rate_hz: int) -> None:
     """Refuse what is too much before any of it is unpacked.
 
     Raises:
         RecordingError: It is.
     """
-    if file.subtype not in _FORMATS.get(file.format, ()):
-        raise RecordingError(f"{file.format} with {file.subtype} is not read; {_NO_FORMAT}")
-    if file.channels > _MAX_CHANNELS:
-        raise RecordingError(f"it has {file.channels} channels; at most {_MAX_CHANNELS} are taken")
-    if not MIN_RATE_HZ <= file.samplerate <= MAX_RATE_HZ:
+    if channels > _MAX_CHANNELS:
+        raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are taken")
+    if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
         raise RecordingError(
-            f"its rate is {file.samplerate} Hz; {MIN_RATE_HZ:,} to {MAX_RATE_HZ:,} Hz are taken"
+            f"its rate is {rate_hz} Hz; {MIN_RATE_HZ:,} to {MAX_RATE_HZ:,} Hz are taken"
         )
-    if file.frames > MAX_S * file.samplerate:
-        _check_length(file.frames / file.samplerate)
 
 
 def _check_length(audio_s: float, what: str = "") -> None:
@@ -145,7 +174,7 @@ def _check_length(audio_s: float, what: str = "") -> None:
         RecordingError: It is.
     """
     if audio_s > MAX_S:
-        raise RecordingError(f"it is longer than {MAX_S:g} s")
+        raise RecordingError(_TOO_LONG)
     if audio_s < MIN_S:
         raise RecordingError(f"it has {audio_s:.2f} s{what}; at least {MIN_S:g} s is needed")
 
@@ -189,7 +218,7 @@ def _levelled(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]
     """
     # Measured at a common height: the gate of ITU-R BS.1770 would leave quiet speech out.
     samples = samples / np.abs(samples).max()
-    lufs = float(pyloudnorm.Meter(rate_hz).integrated_loudness(samples))
+    lufs = loudness_lufs(samples, rate_hz)
     if not np.isfinite(lufs):
         raise RecordingError("it is silent but for some clicks")
     return samples * min(10 ** ((LEVEL_LUFS - lufs) / 20), _PEAK)

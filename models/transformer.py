@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import look
+from models.batching import AS_THEY_COME, Batching, Rows, measure
 from models.block import Block, RmsNorm
 from models.cache import KVCache
 from models.config import ModelConfig
 from models.fixed_step import FixedStep, storable
 from models.int8.stack import Int8Stack
-from models.padding import pad_rows
 from models.slots import Slots
 from models.step_graphs import StepGraphs
 from samplers.entropix import AttentionStatistics
@@ -46,6 +46,7 @@ class Transformer(nn.Module):
         self.norm = RmsNorm(config.width, config.norm_eps)
         self._graphs: StepGraphs | None = None
         self._integers: Int8Stack | None = None
+        self._batching: Batching | None = None
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.arange(MAX_POSITIONS, dtype=torch.float64)[:, None] * frequencies
@@ -101,6 +102,26 @@ class Transformer(nn.Module):
     def in_integers(self) -> bool:
         """Whether `use_integers` was called."""
         return self._integers is not None
+
+    @property
+    def batching(self) -> Batching:
+        """How few rows are computed, in floats on a CPU; measured when it is first needed.
+
+        With as many threads as are set then: another number may round otherwise.
+        """
+        if self._batching is None:
+            if self.in_integers or self.norm.weight.device.type != "cpu":
+                self._batching = AS_THEY_COME  # integers are exact; a GPU promises no bits
+            else:
+                block = self.blocks[0]
+                width = block.attention.heads * block.attention.head_dim
+                layers: list[tuple[Rows, int]] = [
+                    (lambda x: block.attention.qkv(block.attention_norm(x)), width),
+                    (block.attention.out, width),
+                    (lambda x: block.feed_forward(block.feed_forward_norm(x)), width),
+                ]
+                self._batching = measure(layers)
+        return self._batching
 
     def extend(
         self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None = None
@@ -215,8 +236,21 @@ class Transformer(nn.Module):
             stepped = graphs.step(x, positions, slots)
             if stepped is not None:
                 return stepped
-        count = len(x)
-        x = pad_rows(x, self.blocks[0].attention.qkv)
+        parts = [
+            self._step_together(x[part], positions[part], cache, slots[part])
+            for part in self.batching.blocks(len(x))
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        hidden, queries = zip(*parts, strict=True)
+        return torch.cat(hidden), torch.cat(queries)
+
+    def _step_together(
+        self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """As `_step`, for rows that are computed together."""
+        count, batching = len(x), self.batching
+        x = batching.pad(x)
         places, queries = cache.grow(slots), x
         turns = self.turns[positions]
         for number, block in enumerate(self.blocks):
@@ -224,9 +258,9 @@ class Transformer(nn.Module):
             queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
             cache.put(number, places, keys, values)
             attended = attention.attend_alone(queries, [cache.rows(number, slot) for slot in slots])
-            x = x + attention.out(pad_rows(attended, attention.out))
+            x = x + attention.out(batching.pad(attended))
             x = x + block.feed_forward(block.feed_forward_norm(x))
-        return self.norm(x[:count]), queries
+        return self.norm(x[:count]), queries[:count]
 
 
 def _of_floats(cache: Slots) -> KVCache:

@@ -19,10 +19,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from models.batching import AS_THEY_COME, Batching, measure
 from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.int8.cache import Int8Cache
-from models.padding import pad_rows
 from models.slots import Slots
 from models.transformer import Transformer
 
@@ -79,6 +79,7 @@ class Valle(nn.Module):
         self.heads = nn.ModuleList(
             nn.Linear(width, codes + (level == 0)) for level in range(levels)
         )
+        self._level_0_batching: Batching | None = None
         if config.masked_level_0:
             self.masked_response = nn.Embedding(codes + 1, width)  # the last row is the mask
             self.masked_head = nn.Linear(width, codes)
@@ -208,8 +209,16 @@ class Valle(nn.Module):
         """
         head = self.heads[level]
         if hidden.ndim == 2:
-            return head(pad_rows(hidden, head))[: len(hidden)].float()
+            return self._head_batching(level).run(head, hidden).float()
         return head(hidden).float()
+
+    def _head_batching(self, level: int) -> Batching:
+        """Return how few rows go through the head of level 0, whose rows come from many jobs."""
+        if level or self.transformer.in_integers or self.separator.device.type != "cpu":
+            return AS_THEY_COME
+        if self._level_0_batching is None:
+            self._level_0_batching = measure([(self.heads[0], self.config.width)])
+        return self._level_0_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
         """Predict every frame of level 0 from those before it, in one pass, with no cache.

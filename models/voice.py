@@ -16,9 +16,10 @@ import soundfile
 import soxr
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.codec import CodecShape
+from models.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
 
 MAX_AUDIO_S = 12.0
 DEFAULT = "default"
@@ -66,6 +67,7 @@ class Voice(VoiceCard):
         created_at: When it was uploaded, in seconds since 1970.
         audio_s: How long it is, where that is known.
         speech_lufs: How loud the model speaks as it, where that was measured.
+        codes: File of its codes, where they ship with the audio: see `models.shipped_codes`.
     """
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -76,6 +78,7 @@ class Voice(VoiceCard):
     created_at: int = 0
     audio_s: float | None = None
     speech_lufs: float | None = None
+    codes: Path | None = None
 
     @property
     def key(self) -> str:
@@ -130,7 +133,9 @@ def _read_voice(audio: Path) -> Voice:
     try:
         said = card.read_bytes() if card.exists() else b"{}"
         fields = BuiltinCard.model_validate_json(said)
-        return Voice(name=audio.stem, audio=audio, **fields.model_dump())
+        codes = audio.with_suffix(SUFFIX)
+        shipped = codes if codes.exists() else None
+        return Voice(name=audio.stem, audio=audio, codes=shipped, **fields.model_dump())
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
@@ -163,6 +168,7 @@ class PromptCodes:
         self._device = device
         self._max_frames = max_frames
         self._kept: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
+        self._digest: str | None = None  # of the codec, once a voice brings codes
 
     def of(self, voice: Voice) -> Tensor | None:
         """Return the voice's codes ``[T, K]`` int64, or None where the model takes no prompt.
@@ -174,14 +180,42 @@ class PromptCodes:
             return None
         key = (voice.owner, voice.key)
         if key not in self._kept:
-            source = voice.audio if voice.recording is None else io.BytesIO(voice.recording)
-            samples = read_mono(source, self._codec.config.sample_rate_hz)
-            codes = self._codec.encode(torch.from_numpy(samples).to(self._device))
+            codes = self._shipped(voice)
+            if codes is None:
+                codes = self.encode(voice)
             self._kept[key] = codes[: self._max_frames]
             if len(self._kept) > _CACHED_VOICES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def encode(self, voice: Voice) -> Tensor:
+        """Return the codes ``[T, K]`` int64 of all of a voice's audio.
+
+        Raises:
+            VoiceError: The voice has no audio, or it cannot be read.
+        """
+        if voice.audio is None:
+            raise VoiceError(f"{voice.name} has no audio")
+        source = voice.audio if voice.recording is None else io.BytesIO(voice.recording)
+        samples = read_mono(source, self._codec.config.sample_rate_hz)
+        return self._codec.encode(torch.from_numpy(samples).to(self._device))
+
+    def _shipped(self, voice: Voice) -> Tensor | None:
+        """Return codes that came with the voice, if they are this codec's.
+
+        Raises:
+            VoiceError: Their file is damaged.
+        """
+        if voice.codes is None or not isinstance(self._codec, nn.Module):
+            return None
+        if self._digest is None:
+            self._digest = codec_digest(self._codec)
+        try:
+            codes = read_codes(voice.codes, self._digest)
+        except ShippedCodesError as error:
+            raise VoiceError(str(error)) from error
+        return None if codes is None else codes.to(self._device)
 
 
 def read_mono(

@@ -12,7 +12,7 @@ at which the knob does nothing), `step` (of a slider) and, where there is no upp
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -27,12 +27,17 @@ from samplers.presets import AUTO, PRESETS, Presets, look_up
 PenaltyMode = Literal["signed", "additive", "raw"]
 NarDecision = Literal["likeliest", "mean"]
 
+MOST_CODES = 4096
+"""How many codes a knob may name: more than any codebook has."""
+
+_EACH_STEP = Field(max_length=len(get_args(StepName)), fail_fast=True)
+
 
 class BannedSequence(Knobs):
     """Codes that must not follow one another."""
 
     codes: tuple[int, ...] = Field(
-        min_length=1, max_length=75, description="The sequence, first code first."
+        min_length=1, max_length=75, fail_fast=True, description="The sequence, first code first."
     )
     strength: float = Field(
         default=100.0,
@@ -48,7 +53,7 @@ class _Flat(Knobs):
     preset: str = knob(
         AUTO,
         "Named set of knobs to start from; `auto` is the one named in the loaded model's card.",
-        group="request",
+        group="request", max_length=100,
     )
     seed: int | None = knob(
         None,
@@ -68,16 +73,16 @@ class _Flat(Knobs):
     )
     logit_bias: dict[int, float] = knob(
         {}, "Code id to a value added to its logit; -100 as good as bans it.",
-        group="bans", off={}, unit="nats",
+        group="bans", off={}, unit="nats", max_length=MOST_CODES,
     )
     ban_tokens: tuple[int, ...] = knob(
         (), "Code ids that are never drawn; ids outside the codebook have no effect.",
-        group="bans", off=[],
+        group="bans", off=[], max_length=MOST_CODES, fail_fast=True,
     )
     ban_sequences: tuple[BannedSequence, ...] = knob(
         (), "Sequences of codes whose last code is punished when the others were just drawn; with "
         "backtrack, one that was completed all the same is taken back to its first code.",
-        group="bans", off=[], max_length=64,
+        group="bans", off=[], max_length=64, fail_fast=True,
     )
     min_frames: int = knob(
         0, "Speech cannot end before this many frames.",
@@ -147,7 +152,7 @@ class _Flat(Knobs):
     )
     dry_sequence_breakers: tuple[int, ...] = knob(
         (), "DRY: codes (silence, say) that end a sequence and are never punished.",
-        group="dry", off=[],
+        group="dry", off=[], max_length=MOST_CODES, fail_fast=True,
     )
     no_repeat_ngram_size: int = knob(
         0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
@@ -278,7 +283,7 @@ class _Flat(Knobs):
         True, "RAS: the second draw excludes the code of the first, which breaks loops for sure.",
         group="ras", off=False,
     )
-    sampler_order: OrderName | tuple[StepName, ...] = knob(
+    sampler_order: OrderName | Annotated[tuple[StepName, ...], _EACH_STEP] = knob(
         "canonical", "Order of the steps: a name, or a list; a step left out is off.",
         group="order", off="canonical",
     )
@@ -342,7 +347,7 @@ class _Flat(Knobs):
     )
     nar_level_temperatures: tuple[float, ...] = knob(
         (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
-        group="nar", off=[], max_length=32,
+        group="nar", off=[], max_length=32, fail_fast=True,
     )
     nar_top_k: int = knob(
         0, "As top_k, for the finer levels.",

@@ -15,7 +15,8 @@ from samplers.params import SamplingParams
 from samplers.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
-FIXED_IN_CONTAINER = {"host", "port"}
+FIXED_IN_CONTAINER = {"host", "port", "port_file", "cache", "voices"}
+"""What docker-compose.yml sets: another value would lead out of the volumes, or to nobody."""
 MANY = 2**32  # an upper bound from here on is the machine's, not the reader's
 
 Schema = dict[str, Any]
@@ -41,7 +42,8 @@ A preset names only what differs from the defaults.
 
 ENV_HEAD = """\
 # Copy to .env and uncomment what you change. docker compose reads it; lines with TTS_ are for the
-# service itself. Without Docker, export the same TTS_* variables before scripts/serve.
+# service itself. Without Docker, export the same TTS_* variables before scripts/serve; there are
+# also {fixed}, which compose sets itself.
 # Written by scripts/gen_docs.py from app/settings.py: edit that.
 
 # --- docker compose -------------------------------------------------------------------------------
@@ -49,10 +51,17 @@ ENV_HEAD = """\
 # BIND=127.0.0.1
 # Port of the host.
 # PORT=8000
-# Tag of the image: cuda, or cpu with docker-compose.cpu.yml.
+# Tag of the image; with docker-compose.cpu.yml that is CPU_TAG.
 # TAG=cuda
-# Index of PyTorch's wheels when the image is built; empty is the CUDA build. See the Dockerfile.
+# CPU_TAG=cpu
+# Index of PyTorch's wheels, beside the usual one, for the image; empty is the CUDA build.
 # TORCH_INDEX_URL=
+# Of the hub that models come from: a token, for models that ask for one, and a mirror; and proxies.
+# HF_TOKEN=
+# HF_ENDPOINT=
+# HTTP_PROXY=
+# HTTPS_PROXY=
+# NO_PROXY=
 # Ports of the host, and of it alone, that docker-compose.observability.yml shows.
 # PROMETHEUS_PORT=9090
 # GRAFANA_PORT=3000
@@ -125,7 +134,8 @@ def _value(value: object) -> str:
 
 
 def _env() -> Iterator[str]:
-    yield ENV_HEAD
+    fixed = [f"TTS_{name.upper()}" for name in Settings.model_fields if name in FIXED_IN_CONTAINER]
+    yield ENV_HEAD.format(fixed=", ".join(fixed))
     for name, field in Settings.model_fields.items():
         if name in FIXED_IN_CONTAINER:
             continue

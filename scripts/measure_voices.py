@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from app.api.loudness import loudness_lufs
 from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
 from app.main import create_engine
 from app.settings import BUILTIN_MODEL, Settings
+from models.loudness import loudness_lufs
 
 SENTENCES = Path(__file__).resolve().parents[1] / "app" / "calibration_sentences.txt"
 SPOKEN = 10

@@ -3,12 +3,28 @@
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
+from hypothesis import settings
+
+# A loaded machine is no failure: no example has a deadline, in any test.
+settings.register_profile("valle-serve", deadline=None)
+settings.load_profile("valle-serve")
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}
 """Where the golden data lies, which is no setting of the service, and what `_one_process` sets."""
+
+
+WORKER_BYTES = 3 * 1024**3
+"""Memory that a process of the tests may need."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes the tests are run in: one a core, where memory allows."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, int(psutil.virtual_memory().available) // WORKER_BYTES))
 
 
 @pytest.fixture(autouse=True, scope="session")

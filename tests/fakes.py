@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from app.engine.capacity import Capacity
 from app.engine.demand import rows_needed
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
@@ -21,7 +22,7 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.speaking import ModelInfo, Plan, Replay
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.voices import Voices
 from models.voice import BuiltinVoices
 
@@ -89,6 +90,12 @@ class FakeSpeaking:
 
     def close(self) -> None:
         pass
+
+    def measure(self, capacity: Capacity) -> None:
+        pass
+
+    def check_golden(self) -> GoldenResult | None:
+        return GoldenResult(2, 1)
 
     def check_deterministic(self) -> bool:
         return True

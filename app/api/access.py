@@ -12,6 +12,10 @@ from app.api.http_metrics import HttpMetrics
 log = logging.getLogger(__name__)
 
 _LONGEST_PATH = 200
+_ASKED_BY_MACHINES = frozenset({"/health", "/ready", "/metrics"})
+"""Some times a minute, for ever: lines at info would drown all others. Their failures are told."""
+
+_FAILED = 400
 _SWITCHED = 101  # a WebSocket that was opened
 _BROKEN = 500
 
@@ -53,9 +57,13 @@ class AccessLog:
             "client": connection.client.host if connection.client else "",
             "client_request_id": connection.state.client_id,
         }
+        route = getattr(scope.get("route"), "path", None)
+        self._metrics.count(method, route, status, seconds)
+        quiet = route in _ASKED_BY_MACHINES and status < _FAILED
         known = "".join(f", {name} {value}" for name, value in who.items() if value)
         cut = "" if answer.whole else " and cut"
-        log.info(
+        log.log(
+            logging.DEBUG if quiet else logging.INFO,
             "%s %s %d in %.1f ms, %d bytes%s%s",
             *(method, path, status, milliseconds, answer.bytes, cut, known),
             extra={
@@ -68,8 +76,6 @@ class AccessLog:
                 **who,
             },
         )
-        route = getattr(scope.get("route"), "path", None)
-        self._metrics.count(method, route, status, seconds)
 
 
 class _Answer:

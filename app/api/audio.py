@@ -34,16 +34,25 @@ def wav_header(sample_rate_hz: int) -> bytes:
     return form + shape + struct.pack("<4sI", b"data", _UNKNOWN)
 
 
-def wav(samples: Samples, sample_rate_hz: int) -> bytes:
-    """Return a WAV file of 16 bits.
+class WavFile:
+    """A WAV file of 16 bits, mono, whose head tells its length; whole once it is closed."""
 
-    Args:
-        samples: ``[N]`` in [-1, 1]; what lies outside is clipped.
-        sample_rate_hz: Samples in a second.
-    """
-    file = BytesIO()
-    soundfile.write(file, int16(samples), sample_rate_hz, format="WAV", subtype="PCM_16")
-    return file.getvalue()
+    def __init__(self, sample_rate_hz: int) -> None:
+        """Begin with no sound."""
+        self._bytes = BytesIO()
+        self._file = soundfile.SoundFile(
+            self._bytes, "w", sample_rate_hz, 1, subtype="PCM_16", format="WAV"
+        )
+
+    def push(self, samples: Samples) -> bytes:
+        """Take samples ``[N]`` in [-1, 1], clipped outside; nothing is given before the end."""
+        self._file.write(int16(samples))
+        return b""
+
+    def close(self) -> bytes:
+        """Return the file."""
+        self._file.close()
+        return self._bytes.getvalue()
 
 
 def int16(samples: Samples) -> NDArray[np.int16]:

@@ -6,7 +6,18 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+PATIENCE_S = 5.0
+"""How long a body may take beyond what the least rate gives it, a pause included."""
+
+LEAST_BYTES_A_S = 1024
+"""Slower is no network, but somebody who holds a place."""
+
 _CLOSING = {"Connection": "close"}  # the rest of the body is not read
+
+
+def media_type(headers: Headers) -> str:
+    """Return what a body is said to be, as it is compared: lower case, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class BodyLimits:
@@ -31,8 +42,7 @@ class BodyLimits:
         """Pass a request on."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            upload = kind == "multipart/form-data"
+            upload = media_type(headers) == "multipart/form-data"
             limit_bytes = self._max_upload_bytes if upload else self._max_body_bytes
             receive = _Body(receive, headers, limit_bytes, self._timeout_s)
         await self._app(scope, receive, send)
@@ -48,7 +58,7 @@ class _Body:
         self._limit_bytes, self._timeout_s = limit_bytes, timeout_s
         said = headers.get("content-length", "")
         self._said_bytes = int(said) if said.isdecimal() else 0
-        self._ends_s = asyncio.get_running_loop().time() + timeout_s
+        self._began_s = asyncio.get_running_loop().time()
         self._bytes = 0
         self._whole = False
 
@@ -61,11 +71,14 @@ class _Body:
         if self._whole:
             return await self._receive()
         self._check(self._said_bytes)
+        may_take_s = PATIENCE_S + self._bytes / LEAST_BYTES_A_S
         try:
-            async with asyncio.timeout_at(self._ends_s):
+            async with asyncio.timeout_at(self._began_s + min(may_take_s, self._timeout_s)):
                 message = await self._receive()
         except TimeoutError:
             text = f"the body took longer than {self._timeout_s:g} s"
+            if may_take_s < self._timeout_s:
+                text = f"the body came slower than {LEAST_BYTES_A_S} bytes a second"
             raise HTTPException(408, text, _CLOSING) from None
         self._bytes += len(message.get("body", b""))
         self._check(self._bytes)

@@ -32,11 +32,13 @@ def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = Fals
     Args:
         form: What it is to be.
         sample_rate_hz: Samples in a second; mono.
-        whole: Whether a compressed one comes as a whole when it is closed, its head telling its
-            length where the format has a place for it.
+        whole: Whether it comes as a whole when it is closed, its head telling its length where
+            the format has a place for it; what has no head comes as it is pushed.
     """
     if form in _CODINGS:
         return Encoder(_CODINGS[form], sample_rate_hz, whole=whole)
+    if form == "wav" and whole:
+        return audio.WavFile(sample_rate_hz)
     return _Plain(audio.wav_header(sample_rate_hz) if form == "wav" else b"")
 
 
@@ -48,12 +50,8 @@ def contained(samples: Samples, form: AudioFormat, sample_rate_hz: int) -> bytes
         form: What it is to be.
         sample_rate_hz: Samples in a second; mono.
     """
-    if form == "wav":
-        return audio.wav(samples, sample_rate_hz)
-    if form == "pcm":
-        return audio.pcm(samples)
-    encoder = open_container(form, sample_rate_hz, whole=True)
-    return encoder.push(samples) + encoder.close()
+    file = open_container(form, sample_rate_hz, whole=True)
+    return file.push(samples) + file.close()
 
 
 class _Plain:

@@ -1,5 +1,7 @@
 """How a speech is delivered: how loud and how fast. Codes and words are settled before."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -74,12 +76,48 @@ def delivered(
         speed: 1 is as it was spoken.
         loudness_lufs: None is as it was spoken.
     """
+    if speed == 1 and loudness_lufs is None:
+        return samples
+    steps = delivered_in_steps(
+        iter([samples]), sample_rate_hz, speed=speed, loudness_lufs=loudness_lufs
+    )
+    return np.concatenate(list(steps))
+
+
+def delivered_in_steps(
+    portions: Iterator[Samples],
+    sample_rate_hz: int,
+    *,
+    speed: float,
+    loudness_lufs: float | None,
+) -> Iterator[Samples]:
+    """Yield a whole speech as it is delivered, a portion at a time, often an empty one.
+
+    Args:
+        portions: As they were spoken; the next is asked for once the one before is done with.
+        sample_rate_hz: Samples in a second.
+        speed: 1 is as it was spoken.
+        loudness_lufs: None is as it was spoken.
+    """
     if speed != 1:
-        samples = _last(Tempo(speed, sample_rate_hz), samples)
-    if loudness_lufs is not None:
-        gain = gain_db(samples, sample_rate_hz, loudness_lufs) or 0.0
-        samples = _last(Limiter(sample_rate_hz), amplified(samples, gain))
-    return samples
+        portions = _through(Tempo(speed, sample_rate_hz), portions)
+    if loudness_lufs is None:
+        yield from portions
+        return
+    held: deque[Samples] = deque()
+    for portion in portions:
+        held.append(portion)
+        yield portion[:0]
+    nothing = np.zeros(0, np.float32)
+    gain = gain_db(np.concatenate([nothing, *held]), sample_rate_hz, loudness_lufs) or 0.0
+    louder = (amplified(held.popleft(), gain) for _ in range(len(held)))
+    yield from _through(Limiter(sample_rate_hz), louder)
+
+
+def _through(stage: _Stage, portions: Iterator[Samples]) -> Iterator[Samples]:
+    for portion in portions:
+        yield stage.push(portion)
+    yield stage.close()
 
 
 def _last(stage: _Stage, samples: Samples) -> Samples:

@@ -3,12 +3,14 @@
 The only place where exceptions become HTTP.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import count
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
@@ -54,6 +56,13 @@ CLIENT_CLOSED = 499
 """For the access log; nobody reads it. nginx's word for a client that left."""
 
 _SHOWN_CHARS = 100
+_CLOSE = 0.75  # of 1, by difflib: a slip of the keys, not another word that shares some letters
+_SHOWN_PROBLEMS = 8
+_PROBLEM_CHARS = 400
+_MOST_PROBLEMS = 1000
+_MESSAGE_CHARS = 2000
+_GUESSED = 4
+"""How many misspelt fields are told what they may mean: to find that takes a millisecond each."""
 
 
 def error_response(
@@ -83,7 +92,12 @@ def error_detail(
     kind: Literal["invalid_request_error", "server_error"] = (
         "invalid_request_error" if status < 500 else "server_error"
     )
-    return ErrorDetail(message=message, type=kind, param=param, code=code)
+    return ErrorDetail(
+        message=_shown(message, _MESSAGE_CHARS),
+        type=kind,
+        param=param and _shown(param),
+        code=code,
+    )
 
 
 def speech_error_detail(error: SpeechError) -> ErrorDetail:
@@ -101,8 +115,25 @@ def speech_error_status(error: SpeechError) -> int:
 def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetail:
     """Return what is wrong with something that pydantic refused."""
     first = problems[0]
-    message = "; ".join(map(_sentence, problems))
+    guesses = count()
+    sentences = [
+        _shown(_sentence(one, guesses), _PROBLEM_CHARS) for one in problems[:_SHOWN_PROBLEMS]
+    ]
+    if len(problems) > _SHOWN_PROBLEMS:
+        sentences.append(f"and {len(problems) - _SHOWN_PROBLEMS} more")
+    message = "; ".join(sentences)
     return error_detail(422, message, param=_field(first) or None, code=first["type"])
+
+
+def problems_of(error: ValidationError) -> list[dict[str, Any]]:
+    """Return what pydantic found, without what was sent: it may be large.
+
+    Raises:
+        InvalidRequest: It is too much to be told one by one; that would take as long.
+    """
+    if (count := error.error_count()) > _MOST_PROBLEMS:
+        raise InvalidRequest(f"{count} of its values are wrong, too many to name")
+    return [*map(dict, error.errors(include_url=False, include_context=False, include_input=False))]
 
 
 def install(app: FastAPI) -> None:
@@ -153,15 +184,23 @@ def _field(problem: Mapping[str, Any]) -> str:
     return _shown(".".join(map(str, place)))
 
 
-def _sentence(problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with one field."""
+def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
+    """Return what is wrong with one field.
+
+    Args:
+        problem: As pydantic tells it.
+        guesses: Counts those that are told what they may mean.
+    """
     field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
-        near = get_close_matches(field, SpeechRequest.model_fields, n=1)
+        near = []
+        if len(field) <= _SHOWN_CHARS and next(guesses) < _GUESSED:
+            alike = [name for name in SpeechRequest.model_fields if name[0] == field[:1]]
+            near = get_close_matches(field, alike, n=1, cutoff=_CLOSE)
         message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
     return f"{field}: {message}" if field else message
 
 
-def _shown(text: str) -> str:
-    """Return what a caller sent, shortened."""
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
+def _shown(text: str, most: int = _SHOWN_CHARS) -> str:
+    """Return what may have come from a caller, shortened."""
+    return text if len(text) <= most else text[:most] + "..."

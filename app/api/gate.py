@@ -1,4 +1,4 @@
-"""The door: from an allowed page, with a key, not too often; for HTTP and WebSockets alike.
+"""The door: by a known name, from an allowed page, with a key, not too often; HTTP and WebSockets.
 
 What is not named here needs a key, so that a route which is added later is not open by accident.
 """
@@ -13,7 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.admission import Admission
 from app.api.answers import error_answers
+from app.api.askers import asker
 from app.api.errors import error_response, speech_error_response
+from app.api.heads import head_refusal
+from app.api.hosts import Hosts, unknown_host
 from app.api.keys import Keyring, sent_key
 from app.api.origins import Origins, foreign_origin
 from app.api.request_id import HEADER
@@ -26,11 +29,13 @@ _DOCUMENTS = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.js
 _METRICS = "/metrics"
 
 GATE_ANSWERS = error_answers(
+    _400="The head tells two lengths of the body.",
     _401="No key, or one that is not known here.",
-    _403="A page of another origin asks.",
+    _403="A page of another origin asks, or the service is called by a name that is not its own.",
     _408="The body came too slowly.",
     _422="A header is wrong; `param` names it.",
     _429="Too often, or too much at once; come back in Retry-After seconds.",
+    _431="The head is too large.",
 )
 """What any route but the probes may answer besides its own."""
 
@@ -48,6 +53,7 @@ class Gate:
         app: ASGIApp,
         *,
         keyring: Keyring,
+        hosts: Hosts,
         origins: Origins,
         admission: Admission,
         open_metrics: bool = False,
@@ -57,12 +63,14 @@ class Gate:
         Args:
             app: What is behind.
             keyring: The keys that may be used.
+            hosts: The names that it may be called by where there are none.
             origins: The pages that may use it.
             admission: Who may do how much.
             open_metrics: Whether `/metrics` needs no key.
         """
         self._app = app
-        self._keyring, self._origins, self._admission = keyring, origins, admission
+        self._keyring, self._hosts = keyring, hosts
+        self._origins, self._admission = origins, admission
         self._open = PROBES | _DOCUMENTS | ({_METRICS} if open_metrics else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,12 +85,17 @@ class Gate:
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
         """Return why somebody may not come in; who may and works is at work in ``work``."""
+        if (bad := head_refusal(connection.scope)) is not None:
+            return bad
         if not self._origins.allow(connection):
             return foreign_origin()
         if connection.state.client_id is None:
             message = f"{HEADER}: up to 200 of A-Z a-z 0-9 . _ : / + = @ -"
             return error_response(422, message, param=HEADER, code="invalid_value")
-        if connection.scope["path"] in self._open:
+        path = connection.scope["path"]
+        if not self._keyring and path not in PROBES and not self._hosts.allow(connection):
+            return unknown_host(connection)
+        if path in self._open:
             return None
         if self._keyring:
             key = sent_key(connection)
@@ -98,12 +111,6 @@ class Gate:
         except SpeechError as error:
             return speech_error_response(error)
         return None
-
-
-def asker(connection: HTTPConnection) -> str:
-    """Return who is counted: an owner, or an address where nobody is asked for a key."""
-    client = connection.client
-    return str(connection.state.owner) or (client.host if client else "")
 
 
 def _works(scope: Scope) -> bool:

@@ -5,13 +5,14 @@ from fastapi import APIRouter, Request
 from app.api.answers import NOT_READY, error_answers
 from app.api.routes import EngineDep
 from app.api.schemas import Health, Ready
+from app.engine.speaking import GoldenResult
 
 health_router = APIRouter(tags=["health"])
 
 
 @health_router.head("/health", include_in_schema=False)
 @health_router.get("/health", responses=error_answers(_503="Restart me; the message says why."))
-async def health(engine: EngineDep) -> Health:
+async def get_health(engine: EngineDep) -> Health:
     """Tell whether the process is alive; 503 if a restart is the only help."""
     engine.check_healthy()
     status = engine.status
@@ -27,13 +28,21 @@ async def health(engine: EngineDep) -> Health:
         slots=status.slots,
         used_slots=status.used_slots,
         deterministic=status.deterministic,
+        batching=info.batching if info else None,
+        streams=status.streams,
+        first_audio_s=None if status.first_audio_s is None else round(status.first_audio_s, 3),
+        golden=_told(status.golden),
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
 
 
+def _told(golden: GoldenResult | None) -> str | None:
+    return f"{golden.spoken - golden.different}/{golden.spoken}" if golden else None
+
+
 @health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
-async def ready(request: Request, engine: EngineDep) -> Ready:
+async def get_ready(request: Request, engine: EngineDep) -> Ready:
     """Tell whether requests are taken; 503 with what it waits for."""
     request.app.state.admission.check_open()
     engine.check_ready()

@@ -1,18 +1,20 @@
 """What the engine gave of a speech before anything of it is sent."""
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from contextlib import aclosing
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from fastapi import Request, Response
 
 from app.api.answers import result_headers
 from app.api.formats import MEDIA_TYPES
-from app.api.rendering import Manner, rendered
+from app.api.rendering import Manner, rendered_in_steps
 from app.api.streaming import disconnected
+from app.api.workshop import Workshop
 from app.engine.job import AudioChunk, SpeechResult
 from app.engine.ticket import SpeechStream
 
@@ -67,16 +69,26 @@ async def opening(stream: SpeechStream, came_s: float) -> Heard:
     return Heard(chunks, monotonic() - came_s)
 
 
-async def whole_response(heard: Heard, manner: Manner) -> Response:
-    """Return the answer that is a whole speech."""
-    rate_hz = heard.chunks[0].sample_rate_hz
-    samples = np.concatenate([chunk.samples for chunk in heard.chunks])
-    if manner.instant:
-        sound, audio_s = rendered(samples, rate_hz, manner)
-    else:
-        sound, audio_s = await asyncio.to_thread(rendered, samples, rate_hz, manner)
-    headers = result_headers(heard.result, rate_hz, audio_s, heard.first_audio_s)
-    return Response(sound, media_type=MEDIA_TYPES[manner.form], headers=headers)
+async def whole_response(heard: Heard, manner: Manner, workshop: Workshop, who: str) -> Response:
+    """Return the answer that is a whole speech, rendered step by step; cancelled, it stops.
+
+    Args:
+        heard: The speech; its samples are let go of as they are rendered.
+        manner: How it is to sound.
+        workshop: Where it is rendered.
+        who: Whose it is.
+    """
+    rate_hz, result = heard.chunks[0].sample_rate_hz, heard.result
+    chunks = deque(chunk.samples for chunk in heard.chunks)
+    heard.chunks.clear()
+    steps = rendered_in_steps((chunks.popleft() for _ in range(len(chunks))), rate_hz, manner)
+    parts: list[bytes] = []
+    samples = 0
+    while (step := await workshop.run(who, partial(next, steps, None))) is not None:
+        parts.append(step[0])
+        samples += step[1]
+    headers = result_headers(result, rate_hz, samples / rate_hz, heard.first_audio_s)
+    return Response(b"".join(parts), media_type=MEDIA_TYPES[manner.form], headers=headers)
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

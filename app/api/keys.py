@@ -55,10 +55,14 @@ class Keyring:
         """Return the keys of the environment and of the file that the settings name.
 
         Raises:
-            KeyringError: They cannot be read.
+            KeyringError: They cannot be read; or keys are asked for, and there are none, so that
+                nobody could come in, and an empty keyring would let everybody in.
         """
         plain = settings.api_keys.get_secret_value()
-        return cls([*_of_environment(plain), *_of_file(settings.api_keys_file)])
+        ring = cls([*_of_environment(plain), *_of_file(settings.api_keys_file)])
+        if settings.asks_for_keys and not ring:
+            raise KeyringError(_no_key(settings))
+        return ring
 
     def __bool__(self) -> bool:
         return bool(self._owners)
@@ -70,6 +74,16 @@ class Keyring:
             if hmac.compare_digest(known, digest):
                 found = owner
         return found
+
+
+def _no_key(settings: Settings) -> str:
+    """Return what to do where keys are asked for and there are none."""
+    if path := settings.api_keys_file:
+        return (
+            f"api_keys_file: {path} holds no key; `valle-serve keys new NAME` writes a line for it."
+            " Leave the setting out to ask nobody for a key"
+        )
+    return "api_keys: there is no key in it; leave the setting out to ask nobody for one"
 
 
 def new_key() -> str:

@@ -4,22 +4,16 @@ from fastapi import APIRouter, WebSocket
 from starlette.responses import JSONResponse
 
 from app.api.admission import Admission
+from app.api.askers import asker
 from app.api.errors import error_response, speech_error_response
 from app.api.live_session import LiveSession
 from app.api.messages import PROTOCOL
 from app.engine.engine import SpeechEngine
 from app.engine.errors import SpeechError
+from app.engine.shares import Places
 from app.settings import Settings
 
 live_router = APIRouter()
-
-
-class LiveSessions:
-    """How many are open; touched on the event loop alone."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.open = 0
 
 
 @live_router.websocket("/v1/audio/speech/stream")
@@ -27,24 +21,19 @@ async def live_speech(websocket: WebSocket) -> None:
     """Speak a text while it is being written."""
     state = websocket.app.state
     settings: Settings = state.settings
-    sessions: LiveSessions = state.live_sessions
+    sessions: Places = state.live_sessions
     refusal = _refusal(websocket, state.engine, sessions)
     if refusal is not None:
         await websocket.send_denial_response(refusal)
         return
-    sessions.open += 1
-    try:
+    with sessions.held(asker(websocket)):
         offered = PROTOCOL in websocket.scope["subprotocols"]
         await websocket.accept(PROTOCOL if offered else None)
         admission: Admission = state.admission
         await LiveSession(websocket, state.engine, state.recent, admission, settings).run()
-    finally:
-        sessions.open -= 1
 
 
-def _refusal(
-    websocket: WebSocket, engine: SpeechEngine, sessions: LiveSessions
-) -> JSONResponse | None:
+def _refusal(websocket: WebSocket, engine: SpeechEngine, sessions: Places) -> JSONResponse | None:
     """Return why a client may open no session, as the answer to its handshake."""
     offered = websocket.scope["subprotocols"]
     if offered and PROTOCOL not in offered:
@@ -55,8 +44,8 @@ def _refusal(
         engine.check_ready()
     except SpeechError as error:
         return speech_error_response(error)
-    if sessions.open >= sessions.limit:
-        message = f"{sessions.open} sessions are open already"
+    if not sessions.free(asker(websocket)):
+        message = f"{sessions.taken} sessions are open, and no more may, or no more of yours"
         headers = {"Retry-After": "5"}
         return error_response(503, message, code="too_many_sessions", headers=headers)
     return None

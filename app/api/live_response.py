@@ -21,9 +21,11 @@ from app.api.messages import (
     ResponseStarted,
     ResponseTrace,
 )
-from app.api.recent import Failure, RecentSpeeches, utterance_report
-from app.api.rendering import Manner
+from app.api.recent import Failure, RecentSpeeches
+from app.api.rendering import Manner, in_portions
+from app.api.reports import ReportWriter, blank_report, utterance_pieces
 from app.api.schemas import Usage
+from app.api.workshop import Workshop
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
@@ -39,6 +41,7 @@ class LiveResponse:
     Attributes:
         speaking: Done when nothing is left to send; raises ClientGone.
         ending: Whether `response.done` is sent, or about to be.
+        active_s: When it last took text to speak or sent sound, by the monotonic clock.
     """
 
     def __init__(
@@ -47,9 +50,12 @@ class LiveResponse:
         job: SpeechJob,
         speech: GrowingSpeech,
         recent: RecentSpeeches,
+        reports: ReportWriter,
         *,
         sample_rate_hz: int,
         voices: Voices,
+        workshop: Workshop,
+        who: str,
     ) -> None:
         """Begin; `close` must be called.
 
@@ -58,17 +64,23 @@ class LiveResponse:
             job: What was asked for, without its text.
             speech: The speech of ``job``.
             recent: Where what becomes of it is kept.
+            reports: Writes traces.
             sample_rate_hz: Of its sound.
             voices: Those of the model.
+            workshop: Where its sound is shaped.
+            who: Whose it is.
         """
         self._rate_hz, self._voices = sample_rate_hz, voices
+        self._workshop, self._who = workshop, who
         self._delivery: Delivery | None = None  # until it is known who speaks
         self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
+        self._reports = reports
         self._sequence = self._utterances = self._audio_bytes = 0
         self._audio_s = 0.0
         self._text_at_s: float | None = None
         self._first_audio_s: float | None = None
         self.ending = False
+        self.active_s = monotonic()
         self.speaking = asyncio.create_task(self._speak())
 
     @property
@@ -93,7 +105,9 @@ class LiveResponse:
                 f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
             )
         if isinstance(message, InputTextAppend):
-            self._speech.append(message.text)
+            await self._speech.append(message.text)
+            if message.text.strip():
+                self.active_s = monotonic()
         elif isinstance(message, InputTextFlush):
             self._speech.flush()
         else:
@@ -162,7 +176,8 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
-        await self._send_sound(self._delivery, partial(self._delivery.push, chunk.samples))
+        for portion in in_portions(chunk.samples, self._rate_hz):
+            await self._send_sound(self._delivery, partial(self._delivery.push, portion))
         if chunk.result is not None and self._job.trace:
             await self._send_traces(chunk.result)
 
@@ -181,11 +196,12 @@ class LiveResponse:
         Raises:
             ClientGone: They cannot be sent.
         """
-        samples = shape() if delivery.plain else await asyncio.to_thread(shape)
+        samples = shape() if delivery.plain else await self._workshop.run(self._who, shape)
         if not len(samples):
             return
         sound = audio.pcm(samples)
         await self._socket.sound(sound)
+        self.active_s = monotonic()
         if self._first_audio_s is None and self._text_at_s is not None:
             self._first_audio_s = monotonic() - self._text_at_s
         self._audio_bytes += len(sound)
@@ -193,11 +209,12 @@ class LiveResponse:
 
     async def _send_traces(self, result: SpeechResult) -> None:
         for spoken in result.utterances:
-            # Seconds of a trace are a second's worth of JSON: not on the event loop.
-            report = await asyncio.to_thread(utterance_report, spoken)
-            trace = ResponseTrace(**dict(report), response_id=self.id, utterance=self._utterances)
+            blank = blank_report(
+                spoken, ResponseTrace, response_id=self.id, utterance=self._utterances
+            )
+            pieces = self._reports.write(utterance_pieces(blank, spoken))
             self._utterances += 1
-            await self._socket.message(trace)
+            await self._socket.text("".join([piece async for piece in pieces]))
 
     async def _end(self, broken: SpeechError | None, result: SpeechResult | None = None) -> None:
         """Keep what became of it and say so: a result, what broke it, or that it was cancelled.

@@ -9,12 +9,18 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket
 
 from app.api.admission import Admission
-from app.api.errors import error_detail, speech_error_detail, validation_error_detail
-from app.api.gate import asker
+from app.api.askers import asker
+from app.api.errors import (
+    error_detail,
+    problems_of,
+    speech_error_detail,
+    validation_error_detail,
+)
 from app.api.live_response import LiveResponse
 from app.api.live_socket import ClientGone, LiveSocket
 from app.api.messages import (
     CLIENT_MESSAGE,
+    CLIENT_MESSAGE_TYPES,
     AudioFormat,
     ClientMessage,
     ErrorMessage,
@@ -26,10 +32,12 @@ from app.api.messages import (
     SessionLimits,
 )
 from app.api.model_names import check_model
+from app.api.nulls import without_nulls
 from app.api.recent import RecentSpeeches
 from app.api.schemas import ErrorDetail
+from app.api.shape import check_shape
 from app.engine.engine import SpeechEngine
-from app.engine.errors import SpeechError
+from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.growing import GrowingSpeech
 from app.settings import Settings
 
@@ -110,16 +118,17 @@ class LiveSession:
         waiting: set[asyncio.Task[str | bytes | None] | asyncio.Task[None]] = {receiving}
         if self._response is not None:
             waiting.add(self._response.speaking)
-        left_s = max(0.0, self._active_s + self._settings.idle_timeout_s - monotonic())
-        done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        if not done and not self._speaks():
-            await self._error(error_detail(422, "the session was idle", code="idle_timeout"))
-            await self._socket.close(_IDLE_CLOSE, "idle")
-            return False
-        self._active_s = monotonic()
+        await asyncio.wait(
+            waiting, timeout=max(0.0, self._idle_left_s), return_when=asyncio.FIRST_COMPLETED
+        )
         if self._response is not None and self._response.speaking.done():
             await self._response.speaking
             self._response = None
+            self._active_s = monotonic()
+        if self._idle_left_s <= 0:
+            await self._error(error_detail(422, "the session was idle", code="idle_timeout"))
+            await self._socket.close(_IDLE_CLOSE, "idle")
+            return False
         if receiving.done():
             message = receiving.result()
             if message is None:
@@ -127,8 +136,15 @@ class LiveSession:
             await self._take(message)
         return True
 
-    def _speaks(self) -> bool:
-        return self._response is not None and not self._response.waits_for_text
+    @property
+    def _idle_left_s(self) -> float:
+        """How long the session may still be idle: what is refused, and says nothing, counts not."""
+        limit_s, active_s = self._settings.idle_timeout_s, self._active_s
+        if self._response is not None:
+            if not self._response.waits_for_text:
+                return limit_s
+            active_s = max(active_s, self._response.active_s)
+        return active_s + limit_s - monotonic()
 
     async def _take(self, raw: str | bytes) -> None:
         """See to a message; what is wrong with it is said, and the session goes on.
@@ -145,8 +161,10 @@ class LiveSession:
             await self._error(error_detail(413, text, code="body_too_large"))
             return
         try:
-            message = CLIENT_MESSAGE.validate_json(raw, strict=True)
-        except ValidationError as error:
+            check_shape(raw)
+            sent = without_nulls(raw, {"response.create": ResponseCreate})
+            message = CLIENT_MESSAGE.validate_json(sent, strict=True)
+        except (InvalidRequest, ValidationError) as error:
             await self._error(_told(error))
             return
         sequence = message.sequence if isinstance(message, InputText) else None
@@ -194,7 +212,7 @@ class LiveSession:
         await self._admission.count(who)
         with ExitStack() as work:
             work.enter_context(self._admission.work(who))
-            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner)
+            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner, who)
             await self._socket.message(ResponseCreated(response_id=job.id))
             speech = GrowingSpeech(
                 self._engine,
@@ -207,11 +225,15 @@ class LiveSession:
                 job,
                 speech,
                 self._recent,
+                self._websocket.app.state.reports,
                 sample_rate_hz=self._engine.info.sample_rate_hz,
                 voices=self._engine.voices,
+                workshop=self._websocket.app.state.workshop,
+                who=who,
             )
             at_work = work.pop_all()
         self._response.speaking.add_done_callback(lambda _: at_work.close())
+        self._active_s = monotonic()
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
         """Tell what was refused.
@@ -225,19 +247,17 @@ class LiveSession:
         )
 
 
-def _told(error: ValidationError) -> ErrorDetail:
+def _told(error: InvalidRequest | ValidationError) -> ErrorDetail:
     """Return what is wrong with a message; the name of its type is no part of a field's name."""
-    problems = []
-    for problem in error.errors(include_url=False, include_input=False):
-        problems.append({**problem, "loc": problem["loc"][1:]})
-        if problem["type"] in {"union_tag_invalid", "union_tag_not_found"}:
-            kinds = ", ".join(sorted(_kinds()))
-            return error_detail(
-                422, f"type: must be one of {kinds}", param="type", code=problem["type"]
-            )
-    return validation_error_detail(problems)
-
-
-def _kinds() -> list[str]:
-    schema = CLIENT_MESSAGE.json_schema()
-    return list(schema["discriminator"]["mapping"])
+    try:
+        if isinstance(error, InvalidRequest):
+            raise error
+        problems = problems_of(error)
+    except InvalidRequest as refusal:
+        return speech_error_detail(refusal)
+    if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        kinds = ", ".join(CLIENT_MESSAGE_TYPES)
+        return error_detail(
+            422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
+        )
+    return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])

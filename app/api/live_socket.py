@@ -31,7 +31,15 @@ class LiveSocket:
         Raises:
             ClientGone: It cannot be sent.
         """
-        await self._send({"type": "websocket.send", "text": message.model_dump_json()})
+        await self.text(message.model_dump_json())
+
+    async def text(self, text: str) -> None:
+        """Send a message that is JSON already.
+
+        Raises:
+            ClientGone: It cannot be sent.
+        """
+        await self._send({"type": "websocket.send", "text": text})
 
     async def sound(self, pcm: bytes) -> None:
         """Send a binary frame.

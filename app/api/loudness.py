@@ -4,10 +4,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pyloudnorm import Meter
 
 from app.api.filter_graph import FilterGraph
 from app.engine.job import Samples
+from models.loudness import loudness_lufs
 
 QUIETEST_LUFS: Final = -40.0
 LOUDEST_LUFS: Final = -10.0
@@ -17,15 +17,6 @@ _MOST_GAIN_DB: Final = 24.0  # more would only make noise of what is nearly sile
 _BLOCK_S: Final = 0.4  # what BS.1770 measures at a time
 _SETTLED_S: Final = 10.0
 _LIKELY_S: Final = 3.0  # of sound heard weigh as much as what is likely beforehand
-
-
-def loudness_lufs(samples: Samples, sample_rate_hz: int) -> float:
-    """Return how loud a sound ``[N]`` is, its pauses left out; silence is minus infinity."""
-    if not len(samples):
-        return -np.inf
-    block_s = min(_BLOCK_S, len(samples) / sample_rate_hz)
-    meter = Meter(sample_rate_hz, block_size=block_s)
-    return float(meter.integrated_loudness(samples.astype(np.float64)))
 
 
 def gain_db(samples: Samples, sample_rate_hz: int, target_lufs: float) -> float | None:

@@ -65,6 +65,10 @@ ClientMessage = ResponseCreate | InputText | ResponseCancel
 CLIENT_MESSAGE: Final[TypeAdapter[ClientMessage]] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
 )
+CLIENT_MESSAGE_TYPES: Final = tuple(
+    sorted(CLIENT_MESSAGE.json_schema()["discriminator"]["mapping"])
+)
+"""What the `type` of a message may be."""
 
 
 class AudioFormat(BaseModel):

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from app.api.errors import error_response
 
 _REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
+_SCHEMES = frozenset({"http", "https"})
 _METHODS = ("GET", "HEAD", "POST", "DELETE")
 _EXPOSED = (
     "x-request-id",
@@ -29,6 +30,7 @@ _EXPOSED = (
     "X-Audio-Ms",
     "X-Queue-Ms",
     "X-TTFA-Ms",
+    "X-TTFA-Expected-Ms",
     "X-RTF",
     "X-Prompt-Tokens",
     "X-Completion-Tokens",
@@ -45,11 +47,16 @@ class Origins:
         self.named = frozenset(filter(None, map(str.strip, listed.split(","))))
 
     def allow(self, connection: HTTPConnection) -> bool:
-        """Tell whether a request may come from where it comes from; no browser, no origin."""
-        origin = connection.headers.get("origin")
-        if origin is None or "*" in self.named or origin in self.named:
+        """Tell whether a request may come from where it comes from; no browser, no origin.
+
+        An origin that hides where it is from, `null`, is nobody's.
+        """
+        sent = connection.headers.getlist("origin")
+        if not sent or "*" in self.named or set(sent) <= self.named:
             return True
-        return origin.partition("://")[2] == connection.headers.get("host")
+        scheme, _, host = sent[0].lower().partition("://")
+        own = connection.headers.get("host", "").lower()
+        return len(sent) == 1 and scheme in _SCHEMES and bool(host) and host == own
 
 
 class CrossOrigin(CORSMiddleware):

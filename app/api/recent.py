@@ -5,13 +5,11 @@ operator asks for them.
 """
 
 import logging
-from collections import OrderedDict
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, Field
 
-from app.api.errors import speech_error_detail
 from app.api.schemas import ErrorDetail
 from app.engine.errors import ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.job import (
@@ -26,7 +24,6 @@ from app.engine.job import (
 )
 from app.engine.speaking import Plan
 from samplers.params import SamplingParams
-from samplers.trace import entries
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +105,7 @@ class Failure:
 
 
 class RecentSpeeches:
-    """The last few jobs with their results."""
+    """The last few jobs with their results. Who has the most is the one who loses the oldest."""
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
         """Keep none yet.
@@ -118,7 +115,7 @@ class RecentSpeeches:
             log_text: Whether what was said is also written to the log.
         """
         self._limit, self._log_text = limit, log_text
-        self._kept: OrderedDict[str, tuple[SpeechJob, SpeechResult | Failure]] = OrderedDict()
+        self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # the oldest first
 
     def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
         """Remember a job, and forget the oldest if there are too many."""
@@ -126,7 +123,10 @@ class RecentSpeeches:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
         while len(self._kept) > self._limit:
-            self._kept.popitem(last=False)
+            of = Counter(kept.asker for kept, _ in self._kept.values())
+            most = max(of.values())
+            oldest = next(one for one, (kept, _) in self._kept.items() if of[kept.asker] == most)
+            del self._kept[oldest]
 
     def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
         """Return a job of somebody and what became of it.
@@ -151,79 +151,3 @@ class RecentSpeeches:
         if isinstance(outcome, Failure):
             raise UnknownSpeech(f"the speech of that id has no end: {outcome.finish_reason}")
         return outcome
-
-
-def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
-    """Return a `SpeechReport` as JSON; what is no finite number is null."""
-    if isinstance(outcome, Failure):
-        return _failure_report(job, outcome).model_dump_json()
-    return _result_report(job, outcome).model_dump_json()
-
-
-def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
-    plan = failure.plan
-    return SpeechReport(
-        id=job.id,
-        request=RequestReport(
-            input=job.text,
-            voice=plan.voice.name if plan else job.voice,
-            language=plan.language if plan else job.language,
-            max_duration_s=job.max_duration_s,
-            params=plan.params if plan else job.params,
-        ),
-        finish_reason=failure.finish_reason,
-        error=failure.error and speech_error_detail(failure.error),
-        codes_sha256=None,
-        frames=failure.frames,
-        audio_s=failure.audio_s,
-        timings=None,
-        nar=plan.nar if plan else None,
-        decoder=plan.decoder if plan else None,
-        utterances=[utterance_report(utterance) for utterance in failure.utterances],
-    )
-
-
-def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
-    return SpeechReport(
-        id=job.id,
-        request=RequestReport(
-            input=job.text,
-            voice=result.voice,
-            language=result.language,
-            max_duration_s=job.max_duration_s,
-            params=result.params,
-        ),
-        finish_reason=result.finish_reason,
-        error=None,
-        codes_sha256=result.codes_sha256,
-        frames=result.frames,
-        audio_s=result.audio_s,
-        timings=result.timings,
-        nar=result.nar,
-        decoder=result.decoder,
-        utterances=[utterance_report(utterance) for utterance in result.utterances],
-    )
-
-
-def utterance_report(spoken: SpokenUtterance) -> UtteranceReport:
-    """Tell how an utterance was made."""
-    tokens = None if spoken.trace is None else entries(spoken.trace)
-    stayed = None if tokens is None else _stayed(tokens, spoken)
-    return UtteranceReport(
-        codes=spoken.codes.tolist(),
-        finish_reason=spoken.finish_reason,
-        backtracks=list(spoken.backtracks),
-        takes=list(spoken.takes),
-        tokens=tokens,
-        scores=None if stayed is None else [token["score"] for token in stayed],
-        logprobs=None if stayed is None else [token["logprob"] for token in stayed],
-    )
-
-
-def _stayed(tokens: list[dict[str, Any]], spoken: SpokenUtterance) -> list[dict[str, Any]]:
-    """Leave out what was taken back: of draws for the same frame the last one stayed."""
-    stayed: list[dict[str, Any]] = []
-    for token in tokens:
-        del stayed[token["frame"] :]
-        stayed.append(token)
-    return stayed[: len(spoken.codes) + (spoken.finish_reason == "stop")]

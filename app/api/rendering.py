@@ -1,12 +1,16 @@
 """A speech as its listener asked for it: samples in, the bytes of one file out."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
-from app.api.containers import contained, open_container
-from app.api.delivery import Delivery, delivered
+from app.api.containers import open_container
+from app.api.delivery import Delivery, delivered_in_steps
 from app.api.formats import AudioFormat
 from app.api.schemas import SpeechOptions
 from app.engine.job import Samples, SpeechJob
+
+PORTION_S: Final = 2.0
+"""Seconds that are rendered at a time: some milliseconds, or tens of them at a quarter's speed."""
 
 
 class Manner(NamedTuple):
@@ -76,15 +80,27 @@ class Rendering:
         return self._container.push(samples)
 
 
-def rendered(samples: Samples, sample_rate_hz: int, manner: Manner) -> tuple[bytes, float]:
-    """Return a whole speech as a file, and how many seconds it lasts.
+def rendered_in_steps(
+    chunks: Iterable[Samples], sample_rate_hz: int, manner: Manner
+) -> Iterator[tuple[bytes, int]]:
+    """Yield a whole speech as a file, step by step: its next bytes, and how many samples they hold.
 
     Args:
-        samples: ``[N]`` as they were spoken.
+        chunks: As they were spoken, ``[N]`` each; asked for one after the other.
         sample_rate_hz: Samples in a second.
         manner: What is asked for.
     """
-    shaped = delivered(
-        samples, sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
-    )
-    return contained(shaped, manner.form, sample_rate_hz), len(shaped) / sample_rate_hz
+    portions = (part for chunk in chunks for part in in_portions(chunk, sample_rate_hz))
+    container = open_container(manner.form, sample_rate_hz, whole=True)
+    for shaped in delivered_in_steps(
+        portions, sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+    ):
+        yield container.push(shaped), len(shaped)
+    yield container.close(), 0
+
+
+def in_portions(samples: Samples, sample_rate_hz: int) -> Iterator[Samples]:
+    """Yield samples ``[N]`` in portions that are rendered in a short time; at least one."""
+    most = round(PORTION_S * sample_rate_hz)
+    for start in range(0, max(1, len(samples)), most):
+        yield samples[start : start + most]

@@ -30,11 +30,12 @@ list_router = APIRouter(tags=["speech"])
 
 
 @list_router.get("/v1/audio/voices", responses=NOT_READY)
-async def voices(request: Request, engine: EngineDep) -> VoiceList:
+async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
     """List the voices: built-in, uploaded for everybody or with this key; and OpenAI's names."""
     owner: str = getattr(request.state, "owner", "")
     heard = {voice.name: voice for voice in await asyncio.to_thread(engine.voices.of, owner)}
     named = heard | engine.voices.aliases
+    damaged = await asyncio.to_thread(engine.voices.damaged, owner)
     items = [
         VoiceItem(
             id=name,
@@ -42,20 +43,33 @@ async def voices(request: Request, engine: EngineDep) -> VoiceList:
             language=voice.language,
             description=voice.description,
             alias_of=None if name == voice.name else voice.name,
+            damaged=False,
         )
         for name, voice in named.items()
     ]
-    return VoiceList(voices=items)
+    return VoiceList(voices=[*items, *map(_damaged, damaged)])
+
+
+def _damaged(name: str) -> VoiceItem:
+    """Describe an upload of which nothing can be read."""
+    return VoiceItem(
+        id=name,
+        name=name,
+        language="",
+        description="Nothing can be read of it; delete it and upload it again.",
+        alias_of=None,
+        damaged=True,
+    )
 
 
 @list_router.get("/v1/models", responses=NOT_READY)
-async def models(engine: EngineDep) -> ModelList:
+async def list_models(engine: EngineDep) -> ModelList:
     """List the models: the one that is loaded, and OpenAI's names for it."""
     return ModelList(data=model_items(engine.info.name))
 
 
 @list_router.get("/v1/audio/models", responses=NOT_READY)
-async def audio_models(engine: EngineDep) -> AudioModelList:
+async def list_audio_models(engine: EngineDep) -> AudioModelList:
     """List the same, as Open WebUI asks for them."""
     return AudioModelList(
         models=[AudioModelItem(id=item.id) for item in model_items(engine.info.name)]
@@ -63,6 +77,6 @@ async def audio_models(engine: EngineDep) -> AudioModelList:
 
 
 @list_router.get("/v1/models/{id:path}", responses=NOT_READY | error_answers(_404="No such model."))
-async def model(name: ModelName, engine: EngineDep) -> ModelItem:
+async def get_model(name: ModelName, engine: EngineDep) -> ModelItem:
     """Describe a model."""
     return model_item(name, engine.info.name)

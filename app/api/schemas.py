@@ -27,14 +27,14 @@ def _voice_name(voice: object) -> object:
 
 
 VoiceName = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=200)] | None,
     BeforeValidator(_voice_name),
     WithJsonSchema({
         "anyOf": [
-            {"type": "string"},
+            {"type": "string", "maxLength": 200},
             {
                 "type": "object",
-                "properties": {"id": {"type": "string"}},
+                "properties": {"id": {"type": "string", "maxLength": 200}},
                 "required": ["id"],
                 "additionalProperties": False,
             },
@@ -45,21 +45,29 @@ VoiceName = Annotated[
 """A voice's name, or OpenAI's object of one."""
 
 
+_NAME_CHARS: Final = 200
 _PRIORITIES: Final = {"normal": 0, "background": 1}
 
 
 class SpeechOptions(SamplingParams):
-    """How to speak: every sampling knob, flat, beside what the knobs do not say."""
+    """How to speak: every sampling knob, flat, beside what the knobs do not say.
+
+    On the wire `null` is a field's default, wherever there is one.
+    """
 
     model: str | None = Field(
-        None, description="A name of GET /v1/models, or OpenAI's with a date; none is the first."
+        None,
+        max_length=_NAME_CHARS,
+        description="A name of GET /v1/models, or OpenAI's with a date; none is the first.",
     )
     voice: VoiceName = Field(
         None,
         description="A voice of GET /v1/audio/voices, or an object with its `id`; `default` or"
         " none is the model's default.",
     )
-    language: str | None = Field(None, description="Language of the text; none is the voice's.")
+    language: str | None = Field(
+        None, max_length=35, description="Language of the text; none is the voice's."
+    )
     speed: float = Field(
         1.0, ge=0.25, le=4, description="How fast the speech is played, at the same pitch."
     )
@@ -97,13 +105,14 @@ class SpeechOptions(SamplingParams):
             raise ValueError("the loaded model takes no instructions")
         return instructions
 
-    def job_of(self, text: str, job_id: str, owner: str = "") -> SpeechJob:
+    def job_of(self, text: str, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
         """Return the engine's view of this; the knobs go along as they are.
 
         Args:
             text: What to say.
             job_id: Unique among all jobs.
             owner: Whose it is; empty where nobody is asked for a key.
+            asker: Whose share it takes.
         """
         return SpeechJob(
             id=job_id,
@@ -115,6 +124,8 @@ class SpeechOptions(SamplingParams):
             trace=self.trace,
             owner=owner,
             priority=_PRIORITIES[self.priority],
+            asker=asker,
+            speed=self.speed,
         )
 
 
@@ -154,14 +165,15 @@ class SpeechRequest(SpeechOptions):
             return self.stream
         return "stream_format" in self.model_fields_set or self.response_format in STREAMED
 
-    def job(self, job_id: str, owner: str = "") -> SpeechJob:
+    def job(self, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
         """Return the engine's view of this request.
 
         Args:
             job_id: Unique among all jobs.
             owner: Whose it is; empty where nobody is asked for a key.
+            asker: Whose share it takes.
         """
-        return self.job_of(self.input, job_id, owner)
+        return self.job_of(self.input, job_id, owner, asker)
 
 
 class TtsRequest(SpeechRequest):
@@ -216,6 +228,9 @@ class VoiceItem(BaseModel):
     language: str
     description: str
     alias_of: str | None = Field(description="The voice that this is another name of.")
+    damaged: bool = Field(
+        description="Whether nothing can be read of this upload; it can only be deleted."
+    )
 
 
 class VoiceList(BaseModel):
@@ -269,6 +284,22 @@ class Health(BaseModel):
     deterministic: bool | None = Field(
         description="Whether a request among others had the codes that it has alone, as tried when"
         " the model was loaded; null before."
+    )
+    streams: int | None = Field(
+        description="How many listeners this machine serves at once without a gap, as measured at"
+        " the start and while it speaks; more wait. Null before."
+    )
+    first_audio_s: float | None = Field(
+        description="Seconds after which a request that came now would give its first sound; null"
+        " while none is taken."
+    )
+    golden: str | None = Field(
+        description="How many golden requests had the codes that are stored with the model, as in"
+        " 20/20; null where TTS_CHECK_GOLDEN is off or the model has none."
+    )
+    batching: str | None = Field(
+        description="How rows of level 0 are computed on a CPU so that each has the same bits in"
+        " every batch, as measured: in integers, padded to 4 rows, ..., row by row; empty on a GPU."
     )
     heartbeat_age_s: float = Field(description="Seconds since a worker of the engine last moved.")
 

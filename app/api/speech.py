@@ -1,23 +1,26 @@
 """A text in, its sound out. Nothing here blocks: speech is made in the engine's thread."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.responses import StreamingResponse
 
 from app.api.answers import SPEECH_ANSWERS, error_answers
+from app.api.askers import asker
 from app.api.errors import CLIENT_CLOSED
-from app.api.heard import opening, unless_client_leaves, whole, whole_response
+from app.api.heard import Heard, opening, unless_client_leaves, whole, whole_response
 from app.api.model_names import check_model
-from app.api.recent import Failure, RecentSpeeches, SpeechReport, report_json
+from app.api.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.rendering import Manner
+from app.api.reports import ReportWriter, report_pieces
 from app.api.routes import EngineDep
 from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
 from app.api.speech_body import speech_body, speech_schema
 from app.api.streaming import StreamedSpeech
+from app.api.workshop import Workshop
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed
 from app.engine.job import SpeechJob
@@ -40,7 +43,7 @@ speech_router = APIRouter(tags=["speech"])
 @speech_router.post(
     "/v1/audio/speech", responses=SPEECH_ANSWERS, openapi_extra=speech_schema(SpeechRequest)
 )
-async def speech(
+async def create_speech(
     request: Request, wanted: SpeechBody, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, as OpenAI's clients ask for it: MP3 while it is made, unless told otherwise."""
@@ -48,7 +51,9 @@ async def speech(
 
 
 @speech_router.post("/tts", responses=SPEECH_ANSWERS, openapi_extra=speech_schema(TtsRequest))
-async def tts(request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep) -> Response:
+async def create_tts(
+    request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
+) -> Response:
     """Speak a text: a whole WAV, unless told otherwise."""
     return await _speak(request, wanted, engine, recent)
 
@@ -59,7 +64,7 @@ async def _speak(
     """Speak a text, whole or while it is made."""
     came_s = monotonic()
     check_model(wanted.model, engine.info.name)
-    job = wanted.job(request.state.id, request.state.owner)
+    job = wanted.job(request.state.id, request.state.owner, asker(request))
     manner = Manner.of(job, wanted.response_format)
     stream = engine.submit(job)
     reading = opening(stream, came_s) if wanted.streamed else whole(stream, came_s)
@@ -77,12 +82,14 @@ async def _speak(
             recent,
             manner=manner,
             likely_lufs=engine.voices.likely_lufs(stream.plan.voice),
+            workshop=request.app.state.workshop,
+            who=asker(request),
             events=wanted.stream_format == "sse",
             first_audio_s=heard.first_audio_s,
             stall_timeout_s=request.app.state.settings.stall_timeout_s,
         )
     recent.keep(job, heard.result)
-    return await whole_response(heard, manner)
+    return await _whole_answer(request, heard, manner)
 
 
 @speech_router.get(
@@ -90,12 +97,12 @@ async def _speak(
     response_model=SpeechReport,
     responses=error_answers(_404="No response of that id is kept."),
 )
-async def recent_speech(request: Request, speech_id: SpeechId, recent: RecentDep) -> Response:
+async def get_speech(request: Request, speech_id: SpeechId, recent: RecentDep) -> Response:
     """Tell how a recent speech was made: its knobs, codes, timings and, where asked, its trace."""
     job, outcome = recent.find(speech_id, request.state.owner)
-    # A traced minute is megabytes of JSON: not on the event loop.
-    body = await asyncio.to_thread(report_json, job, outcome)
-    return Response(body, media_type="application/json")
+    writer: ReportWriter = request.app.state.reports
+    body = writer.write(report_pieces(job, outcome))
+    return StreamingResponse(body, media_type="application/json")
 
 
 @speech_router.get(
@@ -103,7 +110,7 @@ async def recent_speech(request: Request, speech_id: SpeechId, recent: RecentDep
     response_class=Response,
     responses=SPEECH_ANSWERS | error_answers(_404="No whole response of that id is kept."),
 )
-async def recent_sound(
+async def get_speech_audio(
     request: Request,
     speech_id: SpeechId,
     engine: EngineDep,
@@ -117,11 +124,19 @@ async def recent_sound(
     came_s = monotonic()
     result = recent.result(speech_id, request.state.owner)
     job, _ = recent.find(speech_id, request.state.owner)
-    replayed = whole(engine.replay(request.state.id, result), came_s)
+    replayed = whole(engine.replay(request.state.id, result, asker(request)), came_s)
     heard = await unless_client_leaves(request, replayed)
     if heard is None:
         return Response(status_code=CLIENT_CLOSED)
-    return await whole_response(heard, Manner.of(job, wanted.response_format))
+    return await _whole_answer(request, heard, Manner.of(job, wanted.response_format))
+
+
+async def _whole_answer(request: Request, heard: Heard, manner: Manner) -> Response:
+    """Render a whole speech, unless its client leaves meanwhile."""
+    workshop: Workshop = request.app.state.workshop
+    rendering = whole_response(heard, manner, workshop, asker(request))
+    answer = await unless_client_leaves(request, rendering)
+    return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
 
 @contextmanager

@@ -7,7 +7,11 @@ from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from app.api.bodies import media_type
+from app.api.errors import problems_of
+from app.api.nulls import without_nulls
 from app.api.schemas import SpeechRequest
+from app.api.shape import check_shape
 
 
 def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[SpeechRequest]]:
@@ -18,14 +22,18 @@ def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[Spee
 
         Raises:
             HTTPException: It is not said to be JSON, or larger than `app.api.bodies` lets through.
+            InvalidRequest: It has too many fields or values.
             RequestValidationError: It is no valid request.
         """
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if media_type(request.headers) != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
-            return kind.model_validate_json(await request.body(), strict=True)
+            body = await request.body()
+            check_shape(body)
+            sent = without_nulls(body, kind)
+            return kind.model_validate_json(sent, strict=True)
         except ValidationError as error:
-            raise RequestValidationError(error.errors(include_url=False)) from error
+            raise RequestValidationError(problems_of(error)) from error
 
     return read
 

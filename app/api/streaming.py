@@ -13,7 +13,8 @@ from app.api.errors import speech_error_detail
 from app.api.events import EVENT_STREAM, SpeechAudioDone, SpeechAudioError, delta, line
 from app.api.formats import MEDIA_TYPES
 from app.api.recent import Failure, RecentSpeeches
-from app.api.rendering import Manner, Rendering
+from app.api.rendering import Manner, Rendering, in_portions
+from app.api.workshop import Workshop
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.ticket import SpeechStream
@@ -39,6 +40,8 @@ class StreamedSpeech(Response):
         *,
         manner: Manner,
         likely_lufs: float | None,
+        workshop: Workshop,
+        who: str,
         events: bool,
         first_audio_s: float,
         stall_timeout_s: float,
@@ -52,6 +55,8 @@ class StreamedSpeech(Response):
             recent: Where what becomes of it is kept.
             manner: How it is to sound.
             likely_lufs: How loud it will likely be spoken; None where nobody knows.
+            workshop: Where it is rendered.
+            who: Whose it is.
             events: Whether the bytes go as events.
             first_audio_s: Seconds from the request to the first chunk.
             stall_timeout_s: How long the client may take nothing.
@@ -60,6 +65,7 @@ class StreamedSpeech(Response):
         self._stall_timeout_s, self._events = stall_timeout_s, events
         rate_hz = opening[0].sample_rate_hz
         self._instant = manner.instant
+        self._workshop, self._who, self._rate_hz = workshop, who, rate_hz
         self._rendering = Rendering(manner, rate_hz, likely_lufs)
         self._audio_s = 0.0
         plan = stream.plan
@@ -129,7 +135,8 @@ class StreamedSpeech(Response):
         """
         result = None
         async for chunk in self._chunks():
-            await self._send_bytes(send, partial(self._rendering.push, chunk.samples))
+            for portion in in_portions(chunk.samples, self._rate_hz):
+                await self._send_bytes(send, partial(self._rendering.push, portion))
             result = chunk.result
         await self._send_bytes(send, self._rendering.close)
         assert result is not None  # the last chunk has it
@@ -141,7 +148,7 @@ class StreamedSpeech(Response):
         Raises:
             ReaderStalled: The client takes nothing.
         """
-        sound = render() if self._instant else await asyncio.to_thread(render)
+        sound = render() if self._instant else await self._workshop.run(self._who, render)
         if sound:
             await self._give(send, line(delta(sound)) if self._events else sound)
         self._audio_s = self._rendering.audio_s

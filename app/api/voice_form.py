@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from app.api.bodies import media_type
+from app.api.errors import problems_of
 from app.engine.errors import InvalidRequest
 from models.voice import NAME_PATTERN
 
@@ -45,17 +47,17 @@ class VoiceForm(BaseModel):
         "", max_length=1000, pattern=_PRINTABLE, description="How it sounds, where it is from."
     )
 
-    @field_validator("consent")
+    @field_validator("consent", mode="before")
     @classmethod
-    def _agreed(cls, consent: bool) -> bool:
-        """Take no voice from somebody who did not agree.
+    def _agreed(cls, consent: object) -> bool:
+        """Take no voice from somebody who did not agree; what means it may mean something else.
 
         Raises:
             ValueError: It is not said that they did.
         """
-        if not consent:
+        if consent != "true":
             raise ValueError("the speaker must have agreed; send true to say so")
-        return consent
+        return True
 
 
 def form_schema() -> dict[str, Any]:
@@ -80,7 +82,7 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
         RequestValidationError: A field is wrong.
         InvalidRequest: A field is unknown, or there twice, or of the wrong kind.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "multipart/form-data":
+    if media_type(request.headers) != "multipart/form-data":
         raise HTTPException(415, "send a form, with the header content-type: multipart/form-data")
     parser = MultiPartParser(
         request.headers,
@@ -94,12 +96,13 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
         form = await parser.parse()
     except MultiPartException as error:
         raise InvalidRequest(f"the form cannot be read: {error.message}") from error
+    except (LookupError, UnicodeError) as error:
+        raise HTTPException(415, "send a form in UTF-8, which needs no charset") from error
     try:
         texts, audio = _sorted(form)
         return VoiceForm.model_validate(texts), await audio.read()
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError(problems) from error
+        raise RequestValidationError(problems_of(error)) from error
     finally:
         await form.close()
 

@@ -12,14 +12,16 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
 from app.api.answers import NOT_READY, error_answers
+from app.api.askers import asker
 from app.api.routes import EngineDep
 from app.api.voice_form import form_schema, read_voice_form
 from app.engine.errors import EngineBusy
+from app.engine.shares import Places
 from app.engine.voices import Voices
 from models.voice import Voice, VoiceCard
 
-MAX_UPLOADS = 4
-"""Uploads that may be read at once: each is held in memory, and unpacked."""
+MAX_UPLOADS = 5
+"""Uploads that may be read at once: each is held in memory, and unpacked. One asker may have 4."""
 
 _RETRY_AFTER_S = 2
 
@@ -73,28 +75,6 @@ class VoiceDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class UploadPlaces:
-    """How many uploads are read now; touched on the event loop alone."""
-
-    def __init__(self, most: int = MAX_UPLOADS) -> None:
-        self._free = most
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Hold a place.
-
-        Raises:
-            EngineBusy: There is none.
-        """
-        if not self._free:
-            raise EngineBusy("other voices are being uploaded", retry_after_s=_RETRY_AFTER_S)
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
-
-
 VoiceName = Annotated[str, Path(alias="id", description="A voice's id.")]
 
 _UPLOAD = {
@@ -120,11 +100,10 @@ voices_router = APIRouter(tags=["voices"])
     )
     | NOT_READY,
 )
-async def upload_voice(request: Request, engine: EngineDep) -> VoiceDetail:
+async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
     """Keep a voice: a recording that the model will imitate."""
     voices, owner = engine.voices, _owner(request)
-    places: UploadPlaces = request.app.state.uploads
-    with places.taken():
+    with _place(request):
         max_bytes: int = request.app.state.settings.max_upload_bytes
         form, content = await read_voice_form(request, max_bytes)
         said = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
@@ -134,7 +113,7 @@ async def upload_voice(request: Request, engine: EngineDep) -> VoiceDetail:
 
 
 @voices_router.get("/v1/audio/voices/{id}", responses=_NOT_FOUND | NOT_READY)
-async def one_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDetail:
+async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDetail:
     """Describe a voice."""
     voices, owner = engine.voices, _owner(request)
     voice = await asyncio.to_thread(voices.find, name, owner)
@@ -150,6 +129,21 @@ async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> 
     voices: Voices = engine.voices
     await asyncio.to_thread(voices.remove, name, _owner(request))
     return VoiceDeleted(id=name)
+
+
+@contextmanager
+def _place(request: Request) -> Iterator[None]:
+    """Hold a place of those for uploads.
+
+    Raises:
+        EngineBusy: There is none, or none of who asks.
+    """
+    places: Places = request.app.state.uploads
+    who = asker(request)
+    if not places.free(who):
+        raise EngineBusy("other voices are being uploaded", retry_after_s=_RETRY_AFTER_S)
+    with places.held(who):
+        yield
 
 
 def _owner(request: Request) -> str:

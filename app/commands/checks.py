@@ -1,6 +1,7 @@
 """What `doctor` looks at: each check says what it found, or raises what is wrong and what to do."""
 
 import platform
+import re
 import shutil
 import socket
 import tempfile
@@ -12,6 +13,7 @@ from app.commands.errors import CommandError, Doubt
 from app.preset_files import read_presets
 from app.settings import Settings
 
+_OF_THE_HUB: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
 _ROOM_BYTES: Final = 2 * 1024**3  # a published model, the codec beside it, and as much again
 
 
@@ -85,7 +87,7 @@ def _as_published(settings: Settings) -> str:
     wanted = find(settings.model)
     if wanted is None or not wanted.sha256:
         return ""
-    here = wanted.local(Path(settings.cache).expanduser())
+    here = wanted.local()
     if here.is_file() and sha256_of([here]) != wanted.sha256:
         raise CommandError(f"{here} is not what was published: remove it, to fetch it again")
     return ", as published"
@@ -176,14 +178,29 @@ def check_port(settings: Settings) -> str:
     """Listen for a moment.
 
     Raises:
-        CommandError: Another program does.
+        CommandError: Another program does, or there is no such address here.
     """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-        except OSError as error:
-            raise CommandError(
-                f"{settings.host}:{settings.port}: {error.strerror}; free it or set TTS_PORT"
-            ) from error
-        return f"{settings.host}:{probe.getsockname()[1]} is free"
+    host, port = settings.host, settings.port
+    try:
+        kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return f"{host}:{probe.getsockname()[1]} is free"
+    except OSError as error:
+        raise CommandError(
+            f"port: {host}:{port}: {error.strerror}; free it, or set TTS_HOST or TTS_PORT"
+        ) from error
+
+
+def check_there(model: str) -> None:
+    """Find out, without loading anything, whether a name can be one of a model.
+
+    Raises:
+        CommandError: It is the path of nothing.
+    """
+    if not Path(model).exists() and not _OF_THE_HUB.fullmatch(model):
+        raise CommandError(
+            f"model: {model} does not exist; TTS_MODEL names a folder, a file, or a model of the"
+            " hub like ecker/vall-e"
+        )

@@ -1,6 +1,6 @@
 """`valle-serve doctor`: whether this machine can speak, and what to do if not."""
 
-from app.commands import checks, device_checks
+from app.commands import checks, device_checks, speech_checks
 from app.commands.errors import CommandFailed, Doubt
 from app.settings import Settings
 
@@ -9,6 +9,8 @@ _CHECKS = {
     "device": device_checks.check_device,
     "espeak": checks.check_espeak,
     "model": checks.check_model,
+    "golden": speech_checks.check_golden,
+    "streams": speech_checks.check_streams,
     "formats": checks.check_formats,
     "presets": checks.check_presets,
     "keys": checks.check_keys,

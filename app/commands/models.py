@@ -36,7 +36,7 @@ class Inspect(BaseModel):
             if wanted is None:
                 facts = summarise(Path(self.model)).lines()
             else:
-                here = wanted.local(Path(Settings().cache).expanduser())
+                here = wanted.local()
                 facts = {"hub": f"{wanted.repo}, commit {wanted.revision}, {wanted.path}"}
                 if here.is_file():
                     facts |= summarise(here, wanted.licence).lines()
@@ -53,7 +53,7 @@ class Inspect(BaseModel):
 
 
 class Download(BaseModel):
-    """Fetch a model of the hub, and the codec that goes with it, into TTS_CACHE."""
+    """Fetch a model of the hub into its cache, and the codec that goes with it into TTS_CACHE."""
 
     model: CliPositionalArg[str] = Field(DEFAULT, description=_NAMED)
 
@@ -71,7 +71,7 @@ class Download(BaseModel):
         settings = Settings()
         cache = Path(settings.cache)
         try:
-            print(locate(self.model, cache=cache, offline=settings.offline))
+            print(locate(self.model, offline=settings.offline))
             print(official_file(cache, offline=settings.offline))
             if settings.decoder == "vocos":
                 print(vocos_file(cache, offline=settings.offline))
@@ -171,5 +171,4 @@ def _here(name: str) -> Path:
     """
     from models.checkpoints.hub import locate
 
-    settings = Settings()
-    return locate(name, cache=Path(settings.cache), offline=settings.offline)
+    return locate(name, offline=Settings().offline)

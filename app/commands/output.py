@@ -1,5 +1,6 @@
 """Files that a command writes."""
 
+import sys
 from pathlib import Path
 
 from app.commands.errors import CommandError
@@ -32,3 +33,8 @@ def write_whole(out: Path, content: bytes, field: str) -> None:
         partial.replace(out)
     except OSError as error:
         raise CommandError(f"{field}: {out}: {error.strerror}") from error
+
+
+def say(sentence: str) -> None:
+    """Tell whoever runs a command something; what is meant for programs goes to stdout."""
+    print(sentence, file=sys.stderr)

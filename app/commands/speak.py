@@ -1,39 +1,31 @@
-"""`valle-serve speak`: a text of any length into a file of sound or a pipe, in this process."""
+"""`valle-serve speak`: a text of any length into a file of sound, a pipe or the speakers."""
 
 import asyncio
+import json
 import logging
 import sys
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
-from tqdm import tqdm
 
 from app.api.formats import AudioFormat
 from app.api.schemas import SpeechOptions
-from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import check_folder, write_whole
-from app.engine.errors import SpeechError
-from app.engine.job import Samples, SpeechJob
-from app.preset_files import read_presets
-from app.settings import Settings
+from app.commands.errors import CommandError
+from app.commands.output import check_folder, say
+from app.commands.player import find_player
+from samplers.params import SamplingParams
 
 if TYPE_CHECKING:
     from app.api.rendering import Manner
-    from app.commands.journal import Journal
-    from app.commands.reading import Reading
-    from app.engine.engine import SpeechEngine
 
 _PIPE = "-"
-_WORTH_A_PROCESS = 20  # sentences
 
 
 class Speak(SpeechOptions):
-    """Speak a text of any length into a file, or into a pipe while it is spoken.
+    """Speak a text of any length into a file, or into a pipe or the speakers while it is spoken.
 
     What is interrupted goes on where it was when the same command is given again. With --trace,
     the account of it goes to a .json beside the file.
@@ -47,14 +39,36 @@ class Speak(SpeechOptions):
         validation_alias=AliasChoices("f", "file"),
         description="The text file to say, UTF-8; in place of the words themselves.",
     )
+    out: Path | None = Field(
+        None,
+        validation_alias=AliasChoices("o", "out"),
+        description="The file to write; - writes to stdout while it is spoken.",
+    )
+    play: bool = Field(
+        False, description="Play it while it is spoken, beside or instead of a file."
+    )
+    url: str | None = Field(
+        None,
+        description="A running server, like http://127.0.0.1:8000, which has its model loaded;"
+        " none loads it here.",
+    )
+    key: SecretStr | None = Field(None, description="Key of the server, if it asks for one.")
     model: str | None = Field(None, description="Model folder; none is what TTS_MODEL names.")
     response_format: AudioFormat | None = Field(
         None, description="Container of the sound; none is by the file's name, and wav to a pipe."
     )
-    out: Path = Field(
-        validation_alias=AliasChoices("o", "out"),
-        description="The file to write; - writes to stdout while it is spoken.",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knobs_of_words(cls, given: Any) -> Any:
+        """Read knobs as a request would hold them: a shell knows words and lists of words alone."""
+        if not isinstance(given, dict):
+            return given
+        fields = SamplingParams.model_fields
+        return {
+            name: _meant(fields[name].annotation, value) if name in fields else value
+            for name, value in given.items()
+        }
 
     def cli_cmd(self) -> None:
         """Speak and say what was done.
@@ -63,20 +77,35 @@ class Speak(SpeechOptions):
             CommandError: A field or the model is wrong.
             KeyboardInterrupt: It was interrupted; what is spoken is kept.
         """
+        form = self._form()
+        if self.play:
+            find_player()
+        text = self._text()
+        logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is raised, and said once
+        if self.url is not None:
+            from app.commands.remote_speech import speak_by
+
+            if self.model is not None:
+                raise CommandError(
+                    "model: a running server has its own; leave out --model or --url"
+                )
+            speak_by(self.url, self, text, form)
+            return
+        if self.key is not None:
+            raise CommandError("key: nobody asks for one in process; leave it out or add --url")
+        from app.commands.local_speech import LocalSpeech
         from app.commands.reading import pieces_of
         from models.text import TextError
 
-        form = self._form()
         try:
-            text = pieces_of(self._text())
+            pieces = pieces_of(text)
         except TextError as error:
             raise CommandError(f"input: {error}") from error
-        logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is raised, and said once
         try:
-            asyncio.run(self._speak(text, form))
+            asyncio.run(LocalSpeech(self, pieces, form).speak())
         except KeyboardInterrupt:
-            if (folder := self._folder()).is_dir():
-                _say(f"what is spoken is kept in {folder}: the same command goes on from there")
+            if self.parts is not None and self.parts.is_dir():
+                say(f"what is spoken is kept in {self.parts}: the same command goes on from there")
             raise
 
     @property
@@ -84,9 +113,21 @@ class Speak(SpeechOptions):
         """Whether the sound goes to stdout."""
         return str(self.out) == _PIPE
 
-    def _folder(self) -> Path:
-        """Return where what is spoken of a file is kept until all is."""
-        return self.out.with_name(self.out.name + ".parts")
+    @property
+    def target(self) -> Path | None:
+        """The file to write, if there is one."""
+        return None if self.piped else self.out
+
+    @property
+    def parts(self) -> Path | None:
+        """Where what is spoken of a file is kept until all is."""
+        return self.target and self.target.with_name(self.target.name + ".parts")
+
+    def manner(self, form: AudioFormat) -> "Manner":
+        """Return what the sound is to be in a format."""
+        from app.api.rendering import Manner
+
+        return Manner(form, self.speed, self.loudness_lufs)
 
     def _text(self) -> str:
         """Return what to say.
@@ -112,16 +153,16 @@ class Speak(SpeechOptions):
         Raises:
             CommandError: There is none, or the file's name tells of no format.
         """
-        if self.piped:
-            if self.trace:
-                raise CommandError("trace: its account goes beside a file; name one with --out")
-            if sys.stdout.isatty():
-                raise CommandError(
-                    "out: this would be noise on a terminal: pipe it, or name a file"
-                )
+        if self.out is None and not self.play:
+            raise CommandError("out: name a file with -o, - for stdout, or give --play")
+        if self.target is None and self.trace:
+            raise CommandError("trace: its account goes beside a file; name one with --out")
+        if self.piped and sys.stdout.isatty():
+            raise CommandError("out: this would be noise on a terminal: pipe it, or name a file")
+        if self.target is None:
             return self.response_format or "wav"
-        check_folder(self.out, "out")
-        suffix = self.out.suffix.lower().removeprefix(".") or "wav"
+        check_folder(self.target, "out")
+        suffix = self.target.suffix.lower().removeprefix(".") or "wav"
         forms: dict[str, AudioFormat] = {form: form for form in get_args(AudioFormat)}
         forms["ogg"] = "opus"
         if self.response_format is None and suffix not in forms:
@@ -129,136 +170,31 @@ class Speak(SpeechOptions):
             raise CommandError(f"out: .{suffix} is no format; choose one of {names}")
         return self.response_format or forms[suffix]
 
-    def _manner(self, form: AudioFormat) -> "Manner":
-        from app.api.rendering import Manner
 
-        return Manner(form, self.speed, self.loudness_lufs)
+def _meant(kind: Any, value: object) -> object:
+    """Return what the words of a flag mean where its type takes no words.
 
-    async def _speak(self, text: list[str], form: AudioFormat) -> None:
-        """Speak the pieces of a text.
-
-        Raises:
-            CommandError: The model cannot be loaded, a piece cannot be spoken or not be written.
-        """
-        from app.commands.reading import Reading
-
-        longest = max(map(len, text), default=0)
-        settings = Settings() if self.model is None else Settings(model=self.model)
-        # The limit is for those who share a server. And a process of its own for the sound takes
-        # longer to start than a few sentences to speak.
-        settings = settings.model_copy(
-            update={
-                "max_text_chars": max(longest, settings.max_text_chars),
-                "voice_process": settings.voice_process and len(text) >= _WORTH_A_PROCESS,
-            }
-        )
-        job = self.job_of("", "speak")
-        async with _engine(settings) as engine:
-            journal = self._journal(engine, settings, job, text)
-            reading = Reading(engine, job, text, journal)
-            try:
-                await (self._pipe(reading, form) if self.piped else self._write(reading, form))
-            except SpeechError as error:
-                place = f"sentence {reading.begun}: " if len(text) > 1 else ""
-                kind = CommandError if error.param else CommandFailed
-                raise kind(f"{error.param or 'speak'}: {place}{error.message}") from error
-            if journal is not None:
-                journal.drop()
-
-    def _journal(
-        self, engine: "SpeechEngine", settings: Settings, job: SpeechJob, text: list[str]
-    ) -> "Journal | None":
-        """Return where what is spoken is kept: nowhere for a pipe, a trace or a single piece.
-
-        Raises:
-            CommandError: There are parts of another speech.
-        """
-        from app.commands.journal import Journal
-
-        if self.piped or self.trace or len(text) < 2:
-            return None
-        preset = read_presets(settings.presets or None).get(job.params.preset)
-        made_by = [version("valle-serve"), engine.info, dict(preset or {})]
-        return Journal(self._folder(), job, text, repr(made_by))
-
-    async def _pipe(self, reading: "Reading", form: AudioFormat) -> None:
-        """Write the sound to stdout as it comes."""
-        from app.api.rendering import Rendering
-
-        rendering = None
-        async for samples, rate_hz in _watched(reading):
-            rendering = rendering or Rendering(self._manner(form), rate_hz)
-            _put(rendering.push(samples))
-        if rendering is not None:
-            _put(rendering.close())
-
-    async def _write(self, reading: "Reading", form: AudioFormat) -> None:
-        """Write the sound to the file, and with `trace` its account beside it; say what it is."""
-        from app.api.recent import report_json
-        from app.commands.sound_file import SoundFile
-
-        sink = None
-        try:
-            async for samples, rate_hz in _watched(reading):
-                sink = sink or SoundFile(self.out, self._manner(form), rate_hz)
-                sink.push(samples)
-            result = reading.result()
-            if self.trace:
-                job = self.job_of(" ".join(reading.text), "speak")
-                report = report_json(job, result)
-                write_whole(self.out.with_name(self.out.name + ".json"), report.encode(), "out")
-            if sink is not None:
-                sink.close()
-        finally:
-            if sink is not None:
-                sink.abandon()
-        audio_s, work_s = result.audio_s / self.speed, result.timings.total_s
-        _say(
-            f"{self.out}: {audio_s:.2f} s of speech in {work_s:.2f} s,"
-            f" voice {result.voice}, seed {result.seed}, ended by {result.finish_reason}"
-        )
-
-
-@asynccontextmanager
-async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
-    """Give an engine that is ready.
-
-    Raises:
-        CommandError: The model cannot be loaded.
+    ``--mirostat-mode 2`` arrives as ``"2"``, ``--sampler-order hf`` as ``["hf"]``.
     """
-    from app.main import create_engine
-
-    async with create_engine(settings) as engine:
+    adapter: TypeAdapter[object] = TypeAdapter(kind)
+    readings = [value]
+    if isinstance(value, str):
+        readings += _as_json(value)
+    elif isinstance(value, list) and len(value) == 1:
+        readings += value
+    elif isinstance(value, Mapping):
+        return value
+    for reading in readings:
         try:
-            await engine.wait_ready()
-        except SpeechError as error:
-            raise CommandError(f"model: {engine.status.error or error.message}") from error
-        yield engine
+            adapter.validate_python(reading)
+        except ValidationError:
+            continue
+        return reading
+    return value
 
 
-async def _watched(reading: "Reading") -> AsyncIterator[tuple[Samples, int]]:
-    """Yield samples and their rate, with a bar on the terminal if somebody watches."""
-    with tqdm(total=len(reading.text), unit=" sentences", disable=None, leave=False) as bar:
-
-        async def show() -> None:
-            while True:
-                bar.set_postfix_str(f"{reading.progress.frames} frames", refresh=False)
-                bar.update(max(0, reading.begun - 1) - bar.n)
-                await asyncio.sleep(0.2)
-
-        showing = asyncio.create_task(show())
-        try:
-            async with aclosing(reading.chunks()) as chunks:
-                async for chunk in chunks:
-                    yield chunk.samples, chunk.sample_rate_hz
-        finally:
-            showing.cancel()
-
-
-def _put(part: bytes) -> None:
-    sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
-
-
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+def _as_json(text: str) -> list[object]:
+    try:
+        return [json.loads(text)]
+    except ValueError:
+        return []

@@ -75,7 +75,8 @@ class List(BaseModel):
         settings = Settings()
         store = _store(settings)
         voices = [voice for owner in store.owners() for voice in store.of(owner)]
-        if not voices:
+        damaged = [(name, owner) for owner in store.owners() for name in store.damaged(owner)]
+        if not voices and not damaged:
             print(f"no voices in {settings.voices}")
             return
         print(f"{'name':<24} {'owner':<24} {'seconds':>7} {'language':<8} {'added':<10} title")
@@ -85,6 +86,8 @@ class List(BaseModel):
                 f"{voice.name:<24} {voice.owner or 'everybody':<24} {voice.audio_s or 0:>7.1f}"
                 f" {voice.language:<8} {added} {voice.title}"
             )
+        for name, owner in damaged:
+            print(f"{name:<24} {owner or 'everybody':<24} damaged: remove it and add it again")
 
 
 class Remove(BaseModel):

@@ -17,7 +17,6 @@ class Accounts:
 
     Attributes:
         finished: How many jobs ended for which reason; a replay is no job.
-        job_s: Seconds that a job takes, old ones fading: the machine may have become busier.
     """
 
     def __init__(self, metrics: EngineMetrics) -> None:
@@ -28,7 +27,6 @@ class Accounts:
         """
         self._metrics = metrics
         self.finished: Counter[FinishReason] = Counter()
-        self.job_s = 2.0  # a guess, until jobs have been measured
 
     def refused(self, ticket: Ticket, error: SpeechError) -> None:
         """Tell a reader why its job does not begin."""
@@ -61,7 +59,6 @@ class Accounts:
         timings = result.timings
         work_s = timings.total_s - timings.queue_s
         self.finished[result.finish_reason] += 1
-        self.job_s += 0.3 * (work_s - self.job_s)
         self._measure(result)
         log.info(
             "job %s: %s, seed %d, %.2f s of audio, %.2f s in the queue, %.2f s of work",

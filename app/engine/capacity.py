@@ -1,39 +1,95 @@
-"""How many listeners can be served in real time, by what their sound costs here and now."""
+"""How much sound this machine makes in a second, as measured while it makes some."""
 
 import math
+from typing import Final
 
-FORGET_S = 60.0
-"""Seconds of sound over which a cost is forgotten."""
+SHARE: Final = 0.8
+"""Of the measured speed that is promised: more streams make each a little dearer, and chunks come
+in lumps."""
 
-SHARE = 0.8
-"""Of what was measured: more listeners make each a little dearer, and chunks come in lumps."""
+SHORT_S, LONG_S = 6.0, 60.0
+"""Seconds of sound over which the two averages of a cost forget. The dearer of them counts: a
+machine that became slower is noticed at once, one that became quicker is trusted after a while."""
 
-LEAST = 2
-"""Where not even so many keep up, nobody waits: to be made side by side is at least quicker."""
+DEVIATIONS: Final = 2.0  # above the mean, for a start that is told beforehand
+_PHONEME_S: Final = 0.075  # of speech a phoneme symbol, before any was measured
+_NEWEST: Final = 0.1  # weight of the newest measurement of what comes once a job
 
 
-class Capacity:
-    """What a second of sound costs the worker that makes it, an average that forgets."""
+class Cost:
+    """Seconds of work a second of sound, an average that forgets."""
 
-    def __init__(self) -> None:
-        """Know nothing."""
+    def __init__(self, forget_s: float) -> None:
+        """Forget over so many seconds of sound."""
+        self._forget_s = forget_s
         self._work_s = self._sound_s = 0.0
 
     def note(self, work_s: float, sound_s: float) -> None:
-        """Take the work on a piece of sound into account.
-
-        Args:
-            work_s: Seconds that it took.
-            sound_s: Its length; work may come first, and its sound later.
-        """
-        kept = math.exp(-sound_s / FORGET_S)
+        """Count work that made some sound; work may come first, and its sound later."""
+        kept = math.exp(-sound_s / self._forget_s)
         self._work_s = kept * self._work_s + work_s
         self._sound_s = kept * self._sound_s + sound_s
 
     @property
-    def listeners(self) -> float:
-        """How many at once; no end of them while nothing is known, or where it is hopeless."""
-        if not self._sound_s or not self._work_s:
-            return math.inf
-        many = math.floor(SHARE * self._sound_s / self._work_s)
-        return many if many >= LEAST else math.inf
+    def per_second(self) -> float:
+        """Seconds of work a second of sound; 0 while nothing is known."""
+        return self._work_s / self._sound_s if self._sound_s else 0.0
+
+
+class Capacity:
+    """What a second of sound costs the two workers; each is written by its own thread alone.
+
+    The workers run side by side, so the slower one sets the pace. Costs are wall time: where the
+    workers have less than a processor each, that is in them.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._drawing = Cost(SHORT_S), Cost(LONG_S)
+        self._voicing = Cost(SHORT_S), Cost(LONG_S)
+        self._start_s = self._start_deviation_s = 0.0
+        self._phoneme_s = _PHONEME_S
+
+    def note_drawn(self, work_s: float, sound_s: float) -> None:
+        """Count a step of level 0 that drew ``sound_s`` seconds of sound, over all its rows."""
+        for cost in self._drawing:
+            cost.note(work_s, sound_s)
+
+    def note_voiced(self, work_s: float, sound_s: float) -> None:
+        """Count work on the finer levels and the codec."""
+        for cost in self._voicing:
+            cost.note(work_s, sound_s)
+
+    def note_start(self, start_s: float) -> None:
+        """Count the seconds from a job's admission to its first sound."""
+        if not self._start_s:
+            self._start_s, self._start_deviation_s = start_s, start_s / 2
+            return
+        error_s = start_s - self._start_s
+        self._start_s += _NEWEST * error_s
+        self._start_deviation_s += _NEWEST * (abs(error_s) - self._start_deviation_s)
+
+    def note_spoken(self, phonemes: int, speech_s: float) -> None:
+        """Count an utterance of so many phoneme symbols, for `speech_s`."""
+        if phonemes:
+            self._phoneme_s += _NEWEST * (speech_s / phonemes - self._phoneme_s)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of sound a second that are promised; infinite while nothing is known."""
+        dearest = max(cost.per_second for cost in (*self._drawing, *self._voicing))
+        return SHARE / dearest if dearest else math.inf
+
+    @property
+    def streams(self) -> int | None:
+        """How many listeners hear no gap at once; None while nothing is known."""
+        return None if math.isinf(self.speed) else math.floor(self.speed)
+
+    @property
+    def start_s(self) -> float:
+        """Seconds from a job's admission to its first sound that few jobs exceed."""
+        return self._start_s + DEVIATIONS * self._start_deviation_s
+
+    def speech_s(self, phonemes: int) -> float:
+        """Return how long an utterance of so many phoneme symbols will likely be."""
+        return self._phoneme_s * phonemes

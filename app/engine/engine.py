@@ -18,12 +18,13 @@ from time import monotonic
 from typing import Self
 
 from app.engine.accounts import Accounts
+from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
 from app.engine.scheduler import Scheduler
-from app.engine.speaking import ModelInfo, Replay, Speaking
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay, Speaking
 from app.engine.status import WAITS_FOR, EngineStatus, State
 from app.engine.supervisor import Supervisor
 from app.engine.text_reader import TextReader
@@ -33,7 +34,10 @@ from app.engine.voices import Voices
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SLOTS = 16
+USUAL_S = 5.0
+"""Seconds of speech of a job that nothing is known of."""
+
+DEFAULT_SLOTS = 20
 
 
 class SpeechEngine:
@@ -52,6 +56,7 @@ class SpeechEngine:
         stall_timeout_s: float = 30.0,
         slots: int = DEFAULT_SLOTS,
         unload_after_s: float = 0.0,
+        check_golden: bool = False,
     ) -> None:
         """Make an engine that does nothing before `start`.
 
@@ -62,6 +67,7 @@ class SpeechEngine:
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
             slots: Rows of the batch that draws level 0; a job states how many it takes.
             unload_after_s: After how long without a job the model leaves its device; 0: never.
+            check_golden: Whether the model's golden requests are spoken before all others.
         """
         self.metrics = EngineMetrics()
         self._load = load
@@ -69,18 +75,27 @@ class SpeechEngine:
         self._slots, self._unload_after_s = slots, unload_after_s
         self._speaking: Speaking | None = None
         self._deterministic: bool | None = None
+        self._check_golden = check_golden
+        self._golden: GoldenResult | None = None
         self._state: State = "new"
         self._error: str | None = None
         self._accounts = Accounts(self.metrics)
         self._queue = TicketQueue(max_queue)
+        self._capacity = Capacity()
         self._voicer = Voicer(
-            self._accounts, on_end=self._queue.done, stall_timeout_s=stall_timeout_s
+            self._accounts,
+            self._capacity,
+            on_end=self._queue.done,
+            stall_timeout_s=stall_timeout_s,
         )
-        self._scheduler = Scheduler(self._queue, self._voicer, self.metrics, slots=slots)
+        self._scheduler = Scheduler(
+            self._queue, self._voicer, self._capacity, self.metrics, slots=slots
+        )
         self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
-        self._texts = TextReader(self._queue, self._accounts, slots=slots)
+        self._texts = TextReader(self._queue, self._accounts, self._forecast, slots=slots)
         self._worker: threading.Thread | None = None
+        self._on_failed: Callable[[], None] = lambda: None
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
 
@@ -99,7 +114,25 @@ class SpeechEngine:
             slots=self._slots,
             used_slots=self._slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
             deterministic=self._deterministic,
+            golden=self._golden,
+            streams=self._capacity.streams,
+            first_audio_s=self._first_audio_s() if state == "ready" else None,
         )
+
+    def _forecast(self, ticket: Ticket, plan: Plan) -> None:
+        """Note on a ticket how long it will likely be, and when its first sound comes."""
+        phonemes = sum(len(utterance.phonemes) for utterance in plan.utterances)
+        pauses_s = sum(utterance.pause_after_s or 0.0 for utterance in plan.utterances)
+        playback = ticket.playback
+        playback.expected_s = self._capacity.speech_s(phonemes) + pauses_s
+        waited_s = monotonic() - playback.submitted_s
+        playback.expected_first_s = waited_s + self._first_audio_s(playback.expected_s)
+
+    def _first_audio_s(self, speech_s: float = USUAL_S) -> float:
+        """Return the seconds until the first sound of a job that lines up now."""
+        ahead_s = [one.playback.expected_s for one in self._queue.waiting]
+        hold_s = self._voicer.hold_s(speech_s) / min(1.0, self._capacity.speed)
+        return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s + hold_s
 
     @property
     def finished(self) -> Counter[FinishReason]:
@@ -129,6 +162,10 @@ class SpeechEngine:
         self._worker = threading.Thread(target=self._work, name="speech-draw", daemon=True)
         self._worker.start()
 
+    def when_failed(self, told: Callable[[], None]) -> None:
+        """Have somebody told, in a worker, that only a restart of the process helps."""
+        self._on_failed = told
+
     def submit(self, job: SpeechJob) -> SpeechStream:
         """Take a job, at once. Must be called on an event loop.
 
@@ -141,16 +178,17 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket, speaking = self._admit(job.id), self._loaded()
+        ticket, speaking = self._admit(job.id, job.asker), self._loaded()
         self._texts.read(speaking, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
-    def replay(self, job_id: str, result: SpeechResult) -> SpeechStream:
-        """Make a speech's sound once more, from its codes; it takes its turn like any job.
+    def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
+        """Make a speech's sound once more, from its codes; it takes no rows, and waits for none.
 
         Args:
             job_id: Of this replay.
             result: What the loaded model once spoke.
+            asker: Who asks.
 
         Returns:
             As `submit`; the same samples.
@@ -159,7 +197,7 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket = self._admit(job_id)
+        ticket = self._admit(job_id, asker)
         self._queue.line_up(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
@@ -227,7 +265,7 @@ class SpeechEngine:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
         return EngineNotReady(f"not ready: {why}", retry_after_s=5)
 
-    def _admit(self, job_id: str) -> Ticket:
+    def _admit(self, job_id: str, asker: str) -> Ticket:
         """Give a job a place in the queue.
 
         Raises:
@@ -235,12 +273,12 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
-            wait_s = self._accounts.job_s * waiting / max(1, len(self._queue.running))
+            wait_s = self._first_audio_s()
             raise EngineBusy(
-                f"{waiting} requests are waiting, as many as may",
+                f"{waiting} requests are waiting, and no more may, or no more of yours",
                 retry_after_s=max(1, min(60, math.ceil(wait_s))),
             )
         return ticket
@@ -277,6 +315,7 @@ class SpeechEngine:
         self._error = why
         self._enter("failed")
         self._close()
+        self._on_failed()
 
     def _work(self) -> None:
         """Load, and then draw until stopped, with another thread that makes the sound."""
@@ -285,8 +324,9 @@ class SpeechEngine:
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
-            self._fail(str(error) or type(error).__name__)
-            log.error("the model cannot be used: %s", self._error, exc_info=not expected)
+            why = str(error) or type(error).__name__
+            log.error("the model cannot be used: %s", why, exc_info=not expected)
+            self._fail(why)
             return
         if speaking is None:
             return
@@ -321,6 +361,7 @@ class SpeechEngine:
     def _load_and_warm_up(self) -> Speaking | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
         self._enter("loading")
+        log.info("loading the model")
         started_s = monotonic()
         speaking = self._load()
         self._enter("warming")
@@ -328,6 +369,15 @@ class SpeechEngine:
         self._deterministic = speaking.check_deterministic()
         if not self._deterministic:
             log.warning("a job among others does not have the codes that it has alone")
+        speaking.measure(self._capacity)
+        if self._check_golden:
+            self._golden = speaking.check_golden()
+            if self._golden is not None and self._golden.different:
+                log.warning(
+                    "%d of %d golden requests have other codes on this machine than those stored",
+                    self._golden.different,
+                    self._golden.spoken,
+                )
         self._speaking = speaking
         self._queue.free_rows = self._slots
         self._scheduler.beat_s = self._voicer.beat_s = monotonic()

@@ -2,6 +2,7 @@
 
 SpeechError
 ├── InvalidRequest      the caller asked for what cannot be done; `param` names the field
+│   └── VoiceDamaged    nothing can be read of an uploaded voice; it can be deleted
 ├── UnknownVoice        no voice of that name
 ├── UnknownModel        another model than the loaded one
 ├── UnknownSpeech       no response of that id is kept
@@ -40,6 +41,15 @@ class InvalidRequest(SpeechError):
     """The request asks for what cannot be done, whenever it is sent."""
 
     code = "invalid_value"
+
+
+class VoiceDamaged(InvalidRequest):
+    """Nothing can be read of an uploaded voice: it is there to be deleted and uploaded again."""
+
+    code = "voice_damaged"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="voice")
 
 
 class UnknownVoice(SpeechError):

@@ -21,6 +21,7 @@ from app.engine.ticket import SpeechStream
 from models.text.growing import GrowingText
 
 _ASK_AGAIN_S = 0.1
+_PACKET_CHARS = 512  # of which the most expensive takes 5 ms to cut
 
 
 class GrowingSpeech(AsyncIterator[AudioChunk]):
@@ -64,8 +65,8 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         """Whether nothing is left to speak, and more text may come."""
         return self._stream is None and not self._pieces and not self._ended
 
-    def append(self, text: str) -> None:
-        """Add to the text.
+    async def append(self, text: str) -> None:
+        """Add to the text, a little at a time: the event loop is given back in between.
 
         Raises:
             InvalidRequest: It has ended, or is too long.
@@ -78,8 +79,11 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
                 param="text",
             )
         self.text += text
-        self._pieces += self._growing.append(text)
-        self._changed.set()
+        for at in range(0, len(text), _PACKET_CHARS):
+            if at:
+                await asyncio.sleep(0)
+            self._pieces += self._growing.append(text[at : at + _PACKET_CHARS])
+            self._changed.set()
 
     def flush(self) -> None:
         """Let what is there be spoken as if a sentence ended.

@@ -50,6 +50,9 @@ class SpeechJob:
         owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
             uploaded voices there are.
         priority: Who comes first when several wait: the smaller.
+        asker: Whose share of rows, places and kept responses it takes: the owner, or the address
+            where no keys are asked for.
+        speed: How fast it will be played; at less than 1 it lasts longer than it is spoken.
     """
 
     id: str
@@ -63,6 +66,8 @@ class SpeechJob:
     more: bool = False
     owner: str = ""
     priority: int = 0
+    asker: str = ""
+    speed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Timings:
         total_s: From its submission to its end.
         first_audio_s: From its submission to its first sound.
         underrun_s: That a listener who starts at the first sound would have waited amid it.
+        expected_first_audio_s: From its submission to its first sound, as forecast when its text
+            was read; 0 where nothing was forecast.
     """
 
     queue_s: float
@@ -88,13 +95,18 @@ class Timings:
     total_s: float
     first_audio_s: float = 0.0
     underrun_s: float = 0.0
+    expected_first_audio_s: float = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
         """Return the seconds of both; the first sound is that of the first that has any."""
         both = Timings(
             *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
         )
-        return replace(both, first_audio_s=self.first_audio_s or other.first_audio_s)
+        return replace(
+            both,
+            first_audio_s=self.first_audio_s or other.first_audio_s,
+            expected_first_audio_s=self.expected_first_audio_s or other.expected_first_audio_s,
+        )
 
 
 BacktrackCause = Literal["loop", "silence", "sequence"]

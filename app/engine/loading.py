@@ -1,14 +1,23 @@
 """A model on its device, in the numbers that it computes in there."""
 
+import logging
 from pathlib import Path
-from typing import Literal
+from time import sleep
+from typing import Final, Literal
 
 import torch
 
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
+from models.checkpoints.download import Unreachable
+from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
 from models.valle import Valle
+
+log = logging.getLogger(__name__)
+
+_RETRIES_S: Final = (1, 3, 9)
+"""How long to wait before each further try where the network, or the hub, does not answer."""
 
 
 def load_speech(
@@ -29,17 +38,27 @@ def load_speech(
         weights: Of the language model's matrices, on a CPU.
         decoder: What makes samples of codes.
         threads: Of one step.
-        cache: Folder of what was downloaded.
+        cache: Folder of codecs that were downloaded and converted.
         offline: Whether the network is out of bounds.
 
     Raises:
         CheckpointError: The weights are missing, damaged or not what their description says.
+        Unreachable: They are the hub's, which does not answer.
     """
     torch.set_num_threads(threads)
-    speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
+    for wait_s in (*_RETRIES_S, None):
+        try:
+            speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
+            break
+        except Unreachable as error:
+            if wait_s is None:
+                raise
+            log.warning("%s; the next try is in %d s", error, wait_s)
+            sleep(wait_s)
     if device.type == "cuda":
         prepare_for(device, speech.model)
     elif weights == "int8":
+        first_start.watch()
         quantize_linears(speech.model)
     return speech
 
@@ -49,6 +68,13 @@ def weights_of(model: Valle) -> str:
     if is_quantized(model):
         return "int8"
     return str(model.separator.dtype).removeprefix("torch.")
+
+
+def batching_of(model: Valle, device: torch.device) -> str:
+    """Return in words how few rows are computed, measuring it if need be; empty on a GPU."""
+    if device.type != "cpu":
+        return ""
+    return "in integers" if is_quantized(model) else str(model.transformer.batching)
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

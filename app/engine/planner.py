@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from app.engine.demand import rows_needed
+from app.engine.duration import limited
 from app.engine.errors import InvalidRequest
 from app.engine.finer import nar_plan
 from app.engine.job import SpeechJob
@@ -33,6 +34,7 @@ class Planner:
         voices: Voices,
         presets: Presets,
         max_text_chars: int,
+        max_audio_s: float,
     ) -> None:
         """Plan for a loaded model.
 
@@ -43,10 +45,12 @@ class Planner:
             voices: Who it can speak as.
             presets: Those that a request may name.
             max_text_chars: Longer texts are refused.
+            max_audio_s: What would last longer is refused.
         """
         self._config, self._decoder = speech.model.config, speech.decoder_name
         self._front_end, self._voices, self._presets = front_end, voices, presets
-        self._max_text_chars = max_text_chars
+        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
+        self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._prompts = PromptCodes(speech.codec, device, max_frames=self._config.max_prompt_frames)
 
     def plan(self, job: SpeechJob) -> Plan:
@@ -55,8 +59,8 @@ class Planner:
         Touches nothing that the workers change, so that another thread may do it meanwhile.
 
         Raises:
-            InvalidRequest: The text or language is not for this model, there is no such preset,
-                knobs contradict, or the model cannot honour one.
+            InvalidRequest: The text or language is not for this model, the speech would last too
+                long, there is no such preset, knobs contradict, or the model cannot honour one.
             UnknownVoice: There is no such voice.
         """
         started_s = perf_counter()
@@ -87,6 +91,7 @@ class Planner:
         self._check_honoured(params, voice)
         assert params.seed is not None
         utterances = self._read(job.text, language)
+        job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
             job,

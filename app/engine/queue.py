@@ -5,8 +5,9 @@ A ticket's text is read first, then it waits, then it runs; the first two count 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from app.engine.shares import share
 from app.engine.speaking import Plan, Replay
 from app.engine.ticket import Ticket
 
@@ -53,10 +54,18 @@ class TicketQueue:
         with self._changed:
             return frozenset(self._running)
 
-    def admit(self, ticket: Ticket) -> bool:
-        """Give a ticket a place while its text is read; False if all are taken."""
+    @property
+    def waiting(self) -> Sequence[Ticket]:
+        """Those whose text is read and who do not run yet, in their order."""
         with self._changed:
-            admitted = len(self) < self._limit + self.free_rows and not self._closed
+            return tuple(self._waiting)
+
+    def admit(self, ticket: Ticket) -> bool:
+        """Give a ticket a place while its text is read; False if all of its asker's are taken."""
+        with self._changed:
+            own = sum(one.asker == ticket.asker for one in (*self._reading, *self._waiting))
+            places, its = (many + self.free_rows for many in (self._limit, share(self._limit)))
+            admitted = len(self) < places and own < its and not self._closed
             if admitted:
                 self._reading.append(ticket)
             return admitted
@@ -68,7 +77,6 @@ class TicketQueue:
                 self._reading.remove(ticket)
                 ticket.work = work
                 self._waiting.append(ticket)
-                self._waiting.sort(key=lambda one: one.priority)  # stable: first come, first served
                 self.wake()
 
     def leave(self, ticket: Ticket) -> bool:
@@ -80,16 +88,17 @@ class TicketQueue:
                     return True
             return False
 
-    def take(self, fits: Callable[[Ticket], bool]) -> Ticket | None:
-        """Return the next ticket, which then runs; None if there is none, or it has no room yet.
+    def take(self, choose: Callable[[Sequence[Ticket]], Ticket | None]) -> Ticket | None:
+        """Return the next ticket, which then runs; None if there is none, or none has room yet.
 
-        Nobody overtakes it meanwhile: a job that asks for much would otherwise never begin.
+        Args:
+            choose: Returns one of those who wait, who are given in the order in which they came.
         """
         with self._changed:
-            if self._closed or not self._waiting or not fits(self._waiting[0]):
-                return None
-            ticket = self._waiting.pop(0)
-            self._running.add(ticket)
+            ticket = None if self._closed or not self._waiting else choose(self._waiting)
+            if ticket is not None:
+                self._waiting.remove(ticket)
+                self._running.add(ticket)
             return ticket
 
     def done(self, ticket: Ticket) -> None:

@@ -1,12 +1,15 @@
 """Who draws in the next step: jobs come and go between two steps of the batch."""
 
 import math
+from collections.abc import Sequence
 from time import monotonic, perf_counter
 from typing import Any
 
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.metrics import EngineMetrics
 from app.engine.queue import TicketQueue
+from app.engine.shares import RowShares, rows_of
 from app.engine.speaking import Batch, Drawing, Plan, Replay
 from app.engine.ticket import Ticket
 from app.engine.voicer import Voicer
@@ -30,18 +33,26 @@ class Scheduler:
     """
 
     def __init__(
-        self, queue: TicketQueue, voicer: Voicer, metrics: EngineMetrics, *, slots: int
+        self,
+        queue: TicketQueue,
+        voicer: Voicer,
+        capacity: Capacity,
+        metrics: EngineMetrics,
+        *,
+        slots: int,
     ) -> None:
         """Begin with no jobs.
 
         Args:
             queue: Where jobs come from.
             voicer: Where what was drawn goes.
+            capacity: Told what a step costs.
             metrics: Told of steps and slots.
             slots: Rows of the batch.
         """
         self._queue, self._voicer, self._metrics = queue, voicer, metrics
-        self._slots = slots
+        self._slots, self._shares = slots, RowShares(slots)
+        self._capacity, self._frame_rate_hz = capacity, math.inf
         self._drawings: dict[Ticket, Drawing] = {}
         self.beat_s = monotonic()
 
@@ -53,6 +64,7 @@ class Scheduler:
             frame_rate_hz: Frames of level 0 in a second of speech.
             idle_after_s: How long that is.
         """
+        self._frame_rate_hz = frame_rate_hz
         self._note_rows()
         worked_s = monotonic()
         while self._drawings or not self._queue.closed:
@@ -85,7 +97,7 @@ class Scheduler:
     @property
     def used_rows(self) -> int:
         """How many rows jobs have reserved."""
-        return sum(_rows(ticket) for ticket in self._drawings)
+        return sum(map(rows_of, self._drawings))
 
     def _note_rows(self) -> None:
         used = self.used_rows
@@ -95,16 +107,23 @@ class Scheduler:
 
     def _take(self, batch: Batch[Any]) -> None:
         """Let all in for whom there are rows, and who would make nobody hear a gap."""
-        while (ticket := self._queue.take(self._fits)) is not None:
+        while (ticket := self._queue.take(self._next)) is not None:
+            playback = ticket.playback
+            playback.hold_s = self._voicer.hold_s(playback.expected_s)
             self._voicer.begin(ticket)
             if isinstance(ticket.work, Plan):
                 self._drawings[ticket] = batch.begin(ticket.work)
                 self._note_rows()
 
-    def _fits(self, ticket: Ticket) -> bool:
-        if isinstance(ticket.work, Replay):
-            return True
-        return self.used_rows + _rows(ticket) <= self._slots and self._voicer.has_room
+    def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:
+        """Return who begins next; a replay takes no rows, and waits for none who does."""
+        replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
+        if replay is not None:
+            return replay
+        ticket = self._shares.next(waiting, self._drawings)
+        if ticket is None or not self._voicer.has_room_for(ticket.playback.expected_s):
+            return None
+        return ticket
 
     def _drop_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._drawings if one.abandoned is not None]:
@@ -132,12 +151,17 @@ class Scheduler:
 
     def _step(self, batch: Batch[Any], going: list[Ticket]) -> None:
         started_s = perf_counter()
-        batch.step([self._drawings[ticket] for ticket in going])
+        drawings = [self._drawings[ticket] for ticket in going]
+        frames = sum(drawing.frames for drawing in drawings)
+        batch.step(drawings)
+        drawn = sum(drawing.frames for drawing in drawings) - frames
+        step_s = perf_counter() - started_s
+        self._capacity.note_drawn(step_s, max(0, drawn) / self._frame_rate_hz)
         for ticket in going:
             self._tell(batch, ticket, self._drawings[ticket])
         self._metrics.steps.inc()
         self._metrics.tokens.inc(len(going))
-        self._metrics.stage_s.labels("ar").inc(perf_counter() - started_s)
+        self._metrics.stage_s.labels("ar").inc(step_s)
 
     def _tell(self, batch: Batch[Any], ticket: Ticket, drawing: Drawing) -> None:
         """Hand on what a job has that is new, and let it go if that was all."""
@@ -152,8 +176,3 @@ class Scheduler:
     def _forget(self, batch: Batch[Any], ticket: Ticket) -> None:
         batch.end(self._drawings.pop(ticket))
         self._note_rows()
-
-
-def _rows(ticket: Ticket) -> int:
-    """Return how many rows a ticket takes while its level 0 is drawn; a replay none."""
-    return ticket.work.rows if isinstance(ticket.work, Plan) else 0

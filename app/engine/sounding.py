@@ -157,6 +157,7 @@ class Sounding:
                 total_s=monotonic() - playback.submitted_s,
                 first_audio_s=playback.first_audio_s,
                 underrun_s=playback.underrun_s,
+                expected_first_audio_s=playback.expected_first_s or 0.0,
             ),
             utterances=tuple(self._spoken),
             nar=plan.nar,

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
@@ -22,7 +23,12 @@ from samplers.params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the outside may know of the loaded model."""
+    """What the outside may know of the loaded model.
+
+    Attributes:
+        batching: How few rows of level 0 are computed, so that each has the same bits in every
+            batch: `models.batching`; empty on a GPU.
+    """
 
     name: str
     sha256: str
@@ -32,6 +38,7 @@ class ModelInfo:
     weights: str = "float32"
     decoder: str = "codec"
     frame_rate_hz: float = 75.0
+    batching: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,14 @@ class Replay:
     """A speech that is to be heard again."""
 
     result: SpeechResult
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenResult:
+    """How many golden requests were spoken, and how many gave other codes than those stored."""
+
+    spoken: int
+    different: int
 
 
 class Drawing(Protocol):
@@ -150,6 +165,12 @@ class Speaking(Protocol):
 
     def close(self) -> None:
         """Let go of what it needs; nothing is asked of it any more."""
+
+    def measure(self, capacity: Capacity) -> None:
+        """Speak for about a second and note what sound costs; before all jobs."""
+
+    def check_golden(self) -> GoldenResult | None:
+        """Speak the model's golden requests; None where it has none for the weights in use."""
 
     def check_deterministic(self) -> bool:
         """Return whether a job alone has the codes that it has among others; before all jobs."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from app.engine.speaking import GoldenResult
+
 State = Literal["new", "loading", "warming", "ready", "draining", "stopped", "failed"]
 
 WAITS_FOR: dict[State, str] = {
@@ -33,6 +35,10 @@ class EngineStatus:
         used_slots: Rows that jobs have.
         deterministic: Whether a job among others had the codes that it has alone, when that was
             tried at the start; None before.
+        golden: How the model's golden requests compared at the start, where that was asked for.
+        streams: How many listeners this machine serves at once without a gap, as measured; None
+            before.
+        first_audio_s: Seconds after which a job that came now would give its first sound.
     """
 
     state: State
@@ -44,6 +50,9 @@ class EngineStatus:
     slots: int = 0
     used_slots: int = 0
     deterministic: bool | None = None
+    golden: GoldenResult | None = None
+    streams: int | None = None
+    first_audio_s: float | None = None
 
     @property
     def healthy(self) -> bool:

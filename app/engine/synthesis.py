@@ -4,12 +4,13 @@ Owns the model and its voices, and says what they cannot do. Knows nothing of th
 that is `app.engine.engine`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Literal, Self
 
 import numpy as np
@@ -17,22 +18,25 @@ import torch
 from torch import nn
 
 from app.engine.batch import JobBatch
+from app.engine.capacity import Capacity
+from app.engine.golden import GoldenError, compare, read_golden
 from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResult, Timings
-from app.engine.loading import choose_device, load_speech, weights_of
+from app.engine.loading import batching_of, choose_device, load_speech, weights_of
 from app.engine.planner import Planner
 from app.engine.playback import Playback
 from app.engine.residence import Residence
 from app.engine.sounding import Sounding
-from app.engine.speaking import ModelInfo, Plan, Replay
+from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.stream import Joiner
 from app.engine.voice import LocalVoice
 from app.engine.voice_process import VoiceProcess
+from app.engine.voice_start import VoiceStart
 from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.prefix_cache import PrefixCache
-from models.silence import silent_codes
+from models.silence import known_silence
 from models.streams import SideStream
 from models.text import FrontEnd
 from models.voice import MAX_AUDIO_S, BuiltinVoices
@@ -44,6 +48,11 @@ OnProgress = Callable[[Progress], bool]
 
 _CHECK_TEXTS = ("Hello.", "One, two, three.", "Good morning.")
 _CHECK_S = 0.3
+_MEASURED_TEXT = (
+    "The birch canoe slid on the smooth planks, and the boy was there when the sun rose; a rod is"
+    " used to catch pink salmon, and the source of the huge river is the clear spring."
+)
+_MEASURED_S = 1.0
 
 
 class Synthesizer:
@@ -55,6 +64,7 @@ class Synthesizer:
         device: torch.device,
         *,
         max_text_chars: int,
+        max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
         voice: VoiceProcess | None = None,
@@ -65,6 +75,7 @@ class Synthesizer:
             speech: On ``device``.
             device: Where the model is.
             max_text_chars: Longer texts are refused.
+            max_audio_s: What would last longer is refused; see `app.engine.duration`.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
             voice: Makes the sound; None: whoever asks for it, in his thread.
@@ -72,7 +83,7 @@ class Synthesizer:
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
-        self._speech, self._device = speech, device
+        self._speech, self._device, self._max_text_chars = speech, device, max_text_chars
         config = speech.model.config
         try:
             self._front_end = FrontEnd(config)
@@ -91,6 +102,7 @@ class Synthesizer:
             voices=self.voices,
             presets=presets,
             max_text_chars=max_text_chars,
+            max_audio_s=max_audio_s,
         )
         self._prefixes = PrefixCache(speech.model)
         self._voice = voice or LocalVoice(speech)
@@ -98,7 +110,7 @@ class Synthesizer:
         if isinstance(speech.decoder, nn.Module):
             weights.append(speech.decoder)
         self._residence = Residence(weights, device, torch.device("cpu"))
-        self._silent = silent_codes(speech.codec)
+        self._silent = known_silence(speech.codec, speech.folder)
         self.info = ModelInfo(
             speech.name,
             speech.sha256,
@@ -108,6 +120,7 @@ class Synthesizer:
             weights_of(speech.model),
             speech.decoder_name,
             speech.codec.config.frame_rate_hz,
+            batching_of(speech.model, device),
         )
 
     @property
@@ -125,11 +138,13 @@ class Synthesizer:
         decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
+        max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
         voice_process: bool = False,
+        voice_start: VoiceStart | None = None,
     ) -> Self:
         """Load a model, in the thread that will speak.
 
@@ -140,11 +155,13 @@ class Synthesizer:
             decoder: What makes samples of codes.
             threads: Of one step.
             max_text_chars: Longer texts are refused.
+            max_audio_s: What would last longer is refused; see `app.engine.duration`.
             presets: Those that a request may name.
             uploads: Where uploaded voices lie; None: there are none.
-            cache: Folder of what was downloaded.
+            cache: Folder of codecs that were downloaded and converted.
             offline: Whether the network is out of bounds.
             voice_process: Whether a process of its own makes the sound, on a CPU.
+            voice_start: That process, if it was started before.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
@@ -163,13 +180,16 @@ class Synthesizer:
         )
         voice: VoiceProcess | None = None
         if voice_process and place.type == "cpu":
-            voice = VoiceProcess(load)  # it starts while this one loads
+            # It starts, and loads what is here, while this one does.
+            at_once = (Path(model) / "codec.json").is_file()
+            voice = VoiceProcess(load, voice_start, at_once=at_once)
         try:
             speech = load()  # first, so that what must be downloaded is so once
             return cls(
                 speech,
                 place,
                 max_text_chars=max_text_chars,
+                max_audio_s=max_audio_s,
                 presets=presets,
                 uploads=uploads,
                 voice=voice,
@@ -258,6 +278,53 @@ class Synthesizer:
                     yield from sounding.push(drawn)
                 if drawing.error is not None:
                     raise drawing.error
+
+    def measure(self, capacity: Capacity) -> None:
+        """Speak for about a second and note what sound costs; see `app.engine.speaking.Speaking`.
+
+        Both stages take turns in this thread, so where they share a processor, as under a quota,
+        each is as slow as it will be.
+        """
+        plan = self.plan(
+            SpeechJob("measure", _MEASURED_TEXT[: self._max_text_chars], SamplingParams(seed=0))
+        )
+        rate_hz = self.info.frame_rate_hz
+        began_s = monotonic()
+        playback = Playback(began_s)
+        with (
+            closing(self.batch(plan.rows)) as batch,
+            closing(self.sounding(plan, playback)) as sounding,
+        ):
+            drawing = batch.begin(plan)
+            while not drawing.over and monotonic() - began_s < _MEASURED_S:
+                started_s, frames = perf_counter(), drawing.frames
+                batch.step([drawing])
+                drawn_s = (drawing.frames - frames) / rate_hz
+                capacity.note_drawn(perf_counter() - started_s, max(0.0, drawn_s))
+                for drawn in drawing.news():
+                    started_s, given_s = perf_counter(), playback.given_s
+                    for _ in sounding.push(drawn):
+                        pass
+                    capacity.note_voiced(perf_counter() - started_s, playback.given_s - given_s)
+        if playback.first_s is not None:
+            capacity.note_start(playback.first_audio_s)
+
+    def check_golden(self) -> GoldenResult | None:
+        """Compare the codes of the model's golden requests with those stored with it.
+
+        Returns:
+            None where no codes are stored, or those of other weights than the ones in use.
+
+        Raises:
+            CheckpointError: The file of requests is damaged.
+        """
+        try:
+            requests = read_golden(self._speech.folder)
+        except GoldenError as error:
+            raise CheckpointError(str(error)) from error
+        if not requests or self.info.weights != "int8":
+            return None
+        return compare(self, requests)
 
     def check_deterministic(self) -> bool:
         """Return whether a job alone has the codes that it has among others; warms up, too.

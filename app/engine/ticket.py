@@ -19,6 +19,7 @@ class Ticket:
 
     Attributes:
         job_id: The job's.
+        asker: Whose share of rows and places it takes.
         work: What is to be done; None until the text is read.
         deadline_s: When the job must be over, by the loop's clock; it moves by each pause.
         progress: How far the job is.
@@ -26,7 +27,9 @@ class Ticket:
         abandoned: Why nobody wants it any more, or None.
     """
 
-    def __init__(self, job_id: str, timeout_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job_id: str, timeout_s: float, wake: Callable[[], None], *, asker: str = ""
+    ) -> None:
         """Begin, on an event loop.
 
         Args:
@@ -34,8 +37,9 @@ class Ticket:
             timeout_s: How long it may take.
             wake: Called, in any thread, when the workers should look at it: it may go on after a
                 pause, or nobody wants it any more.
+            asker: Who asks: an owner of keys or an address.
         """
-        self.job_id = job_id
+        self.job_id, self.asker = job_id, asker
         self.work: Plan | Replay | None = None
         self.loop = asyncio.get_running_loop()
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
@@ -47,6 +51,7 @@ class Ticket:
         self._closed = False
         self._changing = threading.Lock()
         self._unread_s = 0.0
+        self._held: list[AudioChunk] = []  # until the first sound is given
         self._paused_at_s: float | None = None
 
     @property
@@ -63,15 +68,28 @@ class Ticket:
     def give(self, item: AudioChunk | SpeechError) -> None:
         """Hand something to the reader, from a worker."""
         if isinstance(item, AudioChunk):
-            with self._changing:
-                self._unread_s += _seconds(item)
-                # After the last chunk nothing is left to pause.
-                if self._unread_s > MAX_UNREAD_S and item.result is None:
-                    self._paused_at_s = self._paused_at_s or monotonic()
+            if item.result is not None:
+                self.playback.finish()
+            if self.playback.first_s is None:
+                self._held.append(item)
+                return
+            for held in self._held:
+                self._count(held)
+            # After the last chunk nothing is left to pause.
+            self._count(item, may_pause=item.result is None)
         try:
-            self.loop.call_soon_threadsafe(self.chunks.put_nowait, item)
+            for one in (*self._held, item):
+                self.loop.call_soon_threadsafe(self.chunks.put_nowait, one)
+            self._held.clear()
         except RuntimeError:  # the reader's loop is closed, so nobody waits
             self.abandoned = "cancelled"
+
+    def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
+        """Count a chunk among those that wait for their reader."""
+        with self._changing:
+            self._unread_s += _seconds(chunk)
+            if may_pause and self._unread_s > MAX_UNREAD_S:
+                self._paused_at_s = self._paused_at_s or monotonic()
 
     def taken(self, chunk: AudioChunk) -> None:
         """Note that the reader has a chunk; a job that paused goes on, and gets its time back."""

@@ -4,86 +4,64 @@ Level 0 and the finer levels are thousands of small operations a second. As two 
 interpreter they take turns with its lock at each of them: a step of level 0 then takes 1.6 times as
 long (docs/results/5-engine.md). Two processes do not know of each other.
 
-The process has weights of its own, so that both compute the same bits. It ends when its pipe does.
+The process (`app.engine.voice_server`) has weights of its own, so that both compute the same bits.
+It ends when its pipe does. One that was killed is started again, and nobody hears of it.
 """
 
 import atexit
-import multiprocessing
+import logging
 import pickle
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from app.engine.errors import GenerationFailed, WorkerLost
+from app.engine.errors import WorkerLost
 from app.engine.job import Samples
 from app.engine.piece import Piece
-from app.engine.voice import LocalVoice
-from app.engine.voicing import Voicing
+from app.engine.voice_messages import Begin, Decode, Drop, End, Next, Push
+from app.engine.voice_start import VoiceStart, start
 from models.checkpoints import SpeechModel
 
-
-class _Begin(NamedTuple):
-    key: int
-    piece: Piece
-
-
-class _Push(NamedTuple):
-    key: int
-    codes: Tensor
-    ended: bool
-
-
-class _Decode(NamedTuple):
-    key: int
-    codes: Tensor
-
-
-class _Next(NamedTuple):
-    key: int
-
-
-class _Drop(NamedTuple):
-    key: int
-
-
-class _End(NamedTuple):
-    """All that was pushed is sound; the rest is there if nothing may follow."""
-
-    codes: Tensor | None = None
-    nar_s: float = 0.0
-    codec_s: float = 0.0
+log = logging.getLogger(__name__)
 
 
 class VoiceProcess:
-    """Makes sound in another process; a `app.engine.voice.Voice`. One thread only."""
+    """Makes sound in another process; a `app.engine.voice.Voice`. One thread only.
 
-    def __init__(self, load: Callable[[], SpeechModel]) -> None:
+    Attributes:
+        generation: How often it was started.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], SpeechModel],
+        started: VoiceStart | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
         """Start the process, which makes itself ready and waits for `load`.
 
         Args:
             load: Gives the model, in the process; to be pickled.
+            started: The process, if it was started before; None starts one.
+            at_once: Whether it loads now already, and not when `ready` is called: nothing is to be
+                downloaded, which one of the two should do.
         """
-        self._load, self._keys = load, count()
-        self._start()
+        self._load, self._keys, self.generation = load, count(), 0
+        self._start(started)
+        if at_once:
+            with suppress(WorkerLost):  # found out by `ready`
+                self.send(load)
+                self._asked = True
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs,), name="speech-voice", daemon=True
-        )
-        self._process.start()
-        theirs.close()  # so that the pipe ends with the process
-        # It is deaf to SIGTERM, which may be for all of a service while it still drains; who ends
-        # without `close` would wait for it for ever.
-        atexit.register(self._process.kill)
-        self._loaded = self._lost = False
+    def _start(self, started: VoiceStart | None = None) -> None:
+        self.generation += 1
+        self._process, self._pipe = started or start()
+        self._asked = self._loaded = self._lost = False
 
     @property
     def pid(self) -> int | None:
@@ -101,29 +79,74 @@ class VoiceProcess:
             self.close()
             self._start()
         if not self._loaded:
-            self.ask(self._load)
+            if not self._asked:
+                self.send(self._load)
+            self._asked = True
+            self._answer()
             self._loaded = True
 
     def begin(self, piece: Piece) -> "RemoteVoicing":
         """Begin an utterance: the process reads its prefixes meanwhile."""
-        key = next(self._keys)
-        self.send(_Begin(key, piece))
-        return RemoteVoicing(self, key)
+        return RemoteVoicing(self, piece)
+
+    def new_key(self) -> int:
+        """Return what nothing was called yet."""
+        return next(self._keys)
+
+    def revive(self, generation: int) -> None:
+        """Start the process anew, unless somebody has done so since.
+
+        Args:
+            generation: The one that is gone.
+
+        Raises:
+            GenerationFailed: It could not load.
+            WorkerLost: It is gone again.
+        """
+        if generation == self.generation:
+            log.warning("the voice process is gone: it is started again, and speeches go on")
+            self._lost = True
+            self.ready()
 
     def decode(self, codes: Tensor) -> Iterator[Samples]:
         """Yield the samples of codes ``[T, K]`` int64, a chunk at a time; the same bits.
 
         Raises:
             GenerationFailed: The samples are no numbers.
+            WorkerLost: The process is gone for the second time.
         """
-        key = next(self._keys)
-        self.send(_Decode(key, codes))
-        try:
-            while not isinstance(sound := self.ask(_Next(key)), _End):
+        given, revived = 0, False
+        while True:
+            generation, key = self.generation, self.new_key()
+            try:
+                self.send(Decode(key, codes))
+                for sound in self._sounds(key, generation, given):
+                    given += 1
+                    yield sound
+            except WorkerLost:
+                if revived:
+                    raise
+                revived = True
+                self.revive(generation)
+            else:
+                return
+            finally:
+                with suppress(WorkerLost):
+                    self.send(Drop(key))
+
+    def _sounds(self, key: int, generation: int, given: int) -> Iterator[Samples]:
+        """Yield what the process makes under a key, but for what was given before.
+
+        Raises:
+            WorkerLost: It is not the process any more that was asked.
+        """
+        for number in count():
+            if generation != self.generation:
+                raise WorkerLost("the voice process is another one")
+            if isinstance(sound := self.ask(Next(key)), End):
+                return
+            if number >= given:
                 yield sound
-        finally:
-            with suppress(WorkerLost):
-                self.send(_Drop(key))
 
     def rest(self) -> None:
         """Do nothing: what it keeps is bounded, and on no device."""
@@ -171,6 +194,9 @@ class VoiceProcess:
             WorkerLost: The process is gone.
         """
         self.send(message)
+        return self._answer()
+
+    def _answer(self) -> Any:
         answer = self.receive()
         if isinstance(answer, BaseException):
             raise answer
@@ -180,15 +206,24 @@ class VoiceProcess:
 class RemoteVoicing:
     """An utterance that the process makes sound of; a `app.engine.voice.Voiced`.
 
+    Where the process is gone, it is started again and told all once more, and what it makes is
+    dropped as far as it was given already: the same codes make the same samples. That helps once;
+    an utterance that ends a process twice may be the reason.
+
     Attributes:
         codes: ``[T, 1 + levels]`` int64, once it has ended.
         nar_s: Seconds spent on the finer levels, once it has ended.
         codec_s: Seconds spent on the codec, once it has ended.
     """
 
-    def __init__(self, process: VoiceProcess, key: int) -> None:
+    def __init__(self, process: VoiceProcess, piece: Piece) -> None:
         """Begin; `VoiceProcess.begin` does."""
-        self._process, self._key = process, key
+        self._process, self._piece = process, piece
+        self._pushed: list[tuple[Tensor, bool]] = []
+        self._generation = self._key = self._told = self._received = 0
+        self._revived = False
+        with suppress(WorkerLost):  # found out again at the first push
+            self._begin()
         self.codes = torch.zeros(0, 0, dtype=torch.int64)
         self.nar_s = self.codec_s = 0.0
 
@@ -196,98 +231,65 @@ class RemoteVoicing:
         """Take the next final frames; see `app.engine.voicing.Voicing.push`.
 
         Raises:
-            GenerationFailed: The samples are no numbers.
-            WorkerLost: The process is gone.
+            GenerationFailed: The samples are no numbers, or the process could not be started again.
+            WorkerLost: The process is gone for the second time.
         """
-        self._process.send(_Push(self._key, codes, ended))
-        while not isinstance(answer := self._process.ask(_Next(self._key)), _End):
+        self._pushed.append((codes, ended))
+        given = 0
+        while not isinstance(answer := self._answer(given), End):
             yield answer
+            given += 1
         if answer.codes is not None:
             self.codes = answer.codes
             self.nar_s, self.codec_s = answer.nar_s, answer.codec_s
 
     def drop(self) -> None:
         """Forget it before its end."""
-        with suppress(WorkerLost):
-            self._process.send(_Drop(self._key))
+        if self._generation == self._process.generation:
+            with suppress(WorkerLost):
+                self._process.send(Drop(self._key))
 
+    def _begin(self) -> None:
+        """Tell the process that is there of the piece.
 
-class _Server:
-    """What the process does: keeps utterances, and makes their next chunk when asked."""
+        Raises:
+            WorkerLost: There is none.
+        """
+        generation, self._key = self._process.generation, self._process.new_key()
+        self._process.send(Begin(self._key, self._piece))
+        self._generation, self._told = generation, 0
 
-    def __init__(self, speech: SpeechModel) -> None:
-        self._voice = LocalVoice(speech)
-        self._voicings: dict[int, Voicing | BaseException] = {}
-        self._sounds: dict[int, Iterator[Samples]] = {}
-        self._ended: set[int] = set()
+    def _answer(self, given: int) -> Any:
+        """Return the next answer to the last push, of which so many were given.
 
-    def take(self, message: object) -> object | None:
-        """Act on a message; return its answer if it has one."""
-        match message:
-            case _Begin(key, piece):
-                self._voicings[key] = self._begin(piece)
-            case _Push(key, codes, ended):
-                voicing = self._voicings[key]
-                if isinstance(voicing, Voicing):
-                    self._sounds[key] = voicing.push(codes, ended=ended)
-                    if ended:
-                        self._ended.add(key)
-            case _Decode(key, codes):
-                self._sounds[key] = self._voice.decode(codes)
-            case _Next(key):
-                return self._next(key)
-            case _Drop(key):
-                self._forget(key)
-        return None
-
-    def _begin(self, piece: Piece) -> Voicing | BaseException:
-        try:
-            return self._voice.begin(piece)
-        except Exception as error:  # told when it is asked for
-            return error
-
-    def _next(self, key: int) -> object:
-        voicing = self._voicings.get(key)
-        try:
-            if isinstance(voicing, BaseException):
-                raise voicing
-            sound = next(self._sounds[key], None)
-        except Exception as error:
-            self._forget(key)
-            return error
-        if sound is not None:
-            return sound
-        if key not in self._ended or voicing is None:
-            return _End()
-        self._forget(key)
-        return _End(voicing.codes.cpu(), voicing.nar_s, voicing.codec_s)
-
-    def _forget(self, key: int) -> None:
-        self._voicings.pop(key, None)
-        self._sounds.pop(key, None)
-        self._ended.discard(key)
-
-
-def _serve(pipe: Connection) -> None:
-    """Run in the process until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the parent, which ends the pipe
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    server: _Server | None = None
-    try:
+        Raises:
+            WorkerLost: The process is gone for the second time.
+        """
         while True:
-            message = pickle.loads(pipe.recv_bytes())
-            if server is not None:
-                answer = server.take(message)
-            else:
-                server, answer = _loaded(message)
-            if answer is not None:
-                pipe.send_bytes(pickle.dumps(answer))
-    except (EOFError, BrokenPipeError):
-        return
+            try:
+                if self._generation != self._process.generation:
+                    self._begin()
+                self._tell()
+                while self._received <= given:
+                    answer = self._next()
+                return answer
+            except WorkerLost:
+                if self._revived:
+                    raise
+                self._revived = True
+                self._process.revive(self._process.generation)
 
+    def _tell(self) -> None:
+        """Push what this process has not had; the sound of all but the last was given before."""
+        while self._told < len(self._pushed):
+            codes, ended = self._pushed[self._told]
+            self._process.send(Push(self._key, codes, ended))
+            self._told, self._received = self._told + 1, 0
+            if self._told < len(self._pushed):
+                while not isinstance(self._next(), End):
+                    pass
 
-def _loaded(load: Callable[[], SpeechModel]) -> tuple[_Server | None, object]:
-    try:
-        return _Server(load()), True
-    except Exception as error:
-        return None, GenerationFailed(f"the voice process could not load the model: {error}")
+    def _next(self) -> Any:
+        answer = self._process.ask(Next(self._key))
+        self._received += 1
+        return answer

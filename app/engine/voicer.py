@@ -2,19 +2,17 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, perf_counter
 from typing import Any
 
 from app.engine.accounts import Accounts
 from app.engine.capacity import Capacity
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
+from app.engine.forecast import Stream, fits, wait_s
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.speaking import Plan, Replay, Sounding, Speaking
 from app.engine.ticket import Ticket
-
-COMFORT_S = 1.0
-"""Who has so much sound before him does not notice a newcomer."""
 
 _WAIT_S = 0.25
 
@@ -31,6 +29,7 @@ class _Line:
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
+        self.began_s = monotonic()
         self.items: deque[Any] = deque()
         self.chunks: Iterator[AudioChunk] | None = None
         self.sounding: Sounding | None = None
@@ -87,33 +86,57 @@ class Voicer:
     """
 
     def __init__(
-        self, accounts: Accounts, *, on_end: Callable[[Ticket], None], stall_timeout_s: float
+        self,
+        accounts: Accounts,
+        capacity: Capacity,
+        *,
+        on_end: Callable[[Ticket], None],
+        stall_timeout_s: float,
     ) -> None:
         """Begin with no jobs.
 
         Args:
             accounts: Told how each job ended.
+            capacity: Told what sound costs; says how many listeners can be served.
             on_end: Called when a job is done with.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
         """
         self._accounts, self._on_end = accounts, on_end
         self._stall_timeout_s = stall_timeout_s
-        self._capacity = Capacity()
+        self._capacity = capacity
         self._lines: dict[Ticket, _Line] = {}
         self._left: list[_Line] = []  # whose jobs are over; still to be closed by the worker
         self._changed = threading.Condition()
         self._closed = False
         self.beat_s = monotonic()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one listener more would make nobody hear a gap.
+    def has_room_for(self, speech_s: float) -> bool:
+        """Return whether one listener more, to so many seconds, would make nobody hear a gap.
 
-        To wait some hundred milliseconds for the first sound is better than to begin and stall.
+        To wait for the first sound is better than to begin and stall.
         """
+        return fits(self._streams(), speech_s, self._capacity.speed)
+
+    def hold_s(self, speech_s: float) -> float:
+        """Return the seconds of sound to make before the first is given, for a stream alone.
+
+        What is made at a speed below 1 and heard at 1 lasts if ``1 - speed`` of it comes first.
+        """
+        return max(0.0, 1.0 - self._capacity.speed) * speech_s
+
+    def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
+        """Return in how many seconds there will likely be room for one listener more.
+
+        Args:
+            speech_s: How long it will be.
+            ahead_s: How long those will be that wait and come first.
+        """
+        return wait_s(self._streams(), ahead_s, speech_s, self._capacity.speed)
+
+    def _streams(self) -> list[Stream]:
         with self._changed:
-            crowd = sum(ticket.playback.lead_s < COMFORT_S for ticket in self._lines)
-        return crowd < self._capacity.listeners
+            playbacks = [ticket.playback for ticket in self._lines]
+        return [Stream(one.lead_s, one.left_s) for one in playbacks if one.left_s]
 
     def begin(self, ticket: Ticket) -> None:
         """Take a job; a replay needs no more than this."""
@@ -210,12 +233,18 @@ class Voicer:
             self._end(line, "error", broken(ticket.job_id, error))
             return
         if line.sounding is not None:  # a replay costs next to nothing
-            self._capacity.note(perf_counter() - started_s, ticket.playback.given_s - given_s)
+            sound_s = ticket.playback.given_s - given_s
+            self._capacity.note_voiced(perf_counter() - started_s, sound_s)
+            if sound_s and not given_s and not ticket.playback.hold_s:
+                self._capacity.note_start(monotonic() - line.began_s)
         if chunk is None:
             return
         if chunk.result is None:
             ticket.give(chunk)
             return
+        if isinstance(ticket.work, Plan):
+            phonemes = sum(len(one.phonemes) for one in chunk.result.utterances)
+            self._capacity.note_spoken(phonemes, chunk.result.audio_s)
         self._accounts.spoken(ticket, chunk.result)
         self._forget(line)
         ticket.give(chunk)

@@ -9,11 +9,12 @@ from app.engine.errors import (
     InvalidRequest,
     Unavailable,
     UnknownVoice,
+    VoiceDamaged,
     VoiceExists,
     VoiceLimit,
     VoiceProtected,
 )
-from app.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
+from app.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
 from models.recording import RecordingError, read_recording
 from models.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _NAMES_TOLD = 20
 _RETRY_AFTER_S = 30
+_DAMAGED = "nothing can be read of the voice {!r}; delete it and upload it again"
 _EXISTS = "there is a voice {!r} already; delete it or choose another name"
 
 
@@ -111,17 +113,27 @@ class Voices:
                 voices |= {voice.name: voice for voice in self._store.of(whose)}
         return list(voices.values())
 
+    def damaged(self, owner: str) -> list[str]:
+        """Return the names of an owner's uploads that can only be deleted. Reads files."""
+        return [] if self._store is None else self._store.damaged(owner)
+
     def find(self, name: str, owner: str) -> Voice:
-        """Return the voice that an owner means by a name. Reads files.
+        """Return the voice that an owner means by a name, in whatever case. Reads files.
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
+            VoiceDamaged: It is an upload of which nothing can be read.
         """
+        wanted, name = name, name.lower()
         if name == DEFAULT:
             return self.default
         if self._store is not None:
             for whose in dict.fromkeys((owner, EVERYBODY)):
-                if (voice := self._store.find(name, whose)) is not None:
+                try:
+                    voice = self._store.find(name, whose)
+                except CardDamaged as error:
+                    raise VoiceDamaged(_DAMAGED.format(name)) from error
+                if voice is not None:
                     return voice
         if name in self.builtin:
             return self.builtin[name]
@@ -130,13 +142,14 @@ class Voices:
         names = [voice.name for voice in self.of(owner)]
         more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
         told = ", ".join(names[:_NAMES_TOLD])
-        raise UnknownVoice(f"there is no voice {name[:64]!r}; there are: {told}{more}")
+        raise UnknownVoice(f"there is no voice {wanted[:64]!r}; there are: {told}{more}")
 
     def speaker(self, name: str | None, owner: str) -> Voice:
         """Return who speaks a job; an upload may be deleted while it is spoken. Reads files.
 
         Raises:
             UnknownVoice: There is no such voice.
+            VoiceDamaged: Nothing can be read of it.
             InvalidRequest: The model cannot speak as somebody who was uploaded.
         """
         if name is None:
@@ -177,7 +190,7 @@ class Voices:
             )
         if name == DEFAULT or name in OPENAI_VOICES or name in self.builtin:
             raise VoiceExists(f"{name} is the name of a built-in voice; choose another")
-        if any(self._store.find(name, whose) for whose in (owner, EVERYBODY)):
+        if any(self._store.has(name, whose) for whose in (owner, EVERYBODY)):
             raise VoiceExists(_EXISTS.format(name))
 
     def add(self, name: str, card: VoiceCard, content: bytes, owner: str) -> Voice:
@@ -218,11 +231,9 @@ class Voices:
             VoiceProtected: It is everybody's, but only its owner may delete it.
             Unavailable: It cannot be deleted now.
         """
-        voice = self.find(name, owner)
-        if voice.owner is None:
-            raise VoiceProtected(f"{name} is a built-in voice, which cannot be deleted")
-        if voice.owner != owner:
-            raise VoiceProtected(f"{name} is everybody's; only the operator can delete it")
+        name, own = name.lower(), self._store is not None and self._store.has(name.lower(), owner)
+        if not own:
+            self._refuse_to_remove(name, owner)
         assert self._store is not None
         try:
             removed = self._store.remove(name, owner)
@@ -230,6 +241,21 @@ class Voices:
             raise Unavailable(_told(error), retry_after_s=_RETRY_AFTER_S) from error
         if not removed:
             raise UnknownVoice(f"the voice {name!r} was deleted already")
+
+    def _refuse_to_remove(self, name: str, owner: str) -> None:
+        """Say why a voice that is not an owner's upload stays.
+
+        Raises:
+            UnknownVoice: There is none, or it is somebody else's.
+            VoiceProtected: Always otherwise.
+        """
+        try:
+            builtin = self.find(name, owner).owner is None
+        except VoiceDamaged:
+            builtin = False
+        if builtin:
+            raise VoiceProtected(f"{name} is a built-in voice, which cannot be deleted")
+        raise VoiceProtected(f"{name} is everybody's; only the operator can delete it")
 
 
 def _told(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 codec.json  codec.safetensors     the codec
 lm.json     lm-*.safetensors      the language model, in files that a git host accepts
+SHA256SUMS                        hashes of the weights, see `models.checkpoints.sums`
 voices/                           reference audio, see `models.voice`
 """
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
+from models.checkpoints.sums import check_sums, write_sums
 from models.config import CodecConfig, ModelConfig, SpectralCodecConfig
 from models.encodec import Encodec
 from models.spectral import SpectralCodec
@@ -93,6 +95,7 @@ def load_lm(folder: Path) -> Valle:
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
     fill(model, read_tensors(files), str(folder)).lay_out_for_steps()
+    check_sums(files)
     return model
 
 
@@ -104,9 +107,11 @@ def load_codec(folder: Path) -> Encodec | SpectralCodec:
     """
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
-    if isinstance(config, SpectralCodecConfig):
-        return fill(SpectralCodec(config), read_tensors([file]), str(file))
-    return fill(Encodec(config), read_tensors([file]), str(file))
+    spectral = isinstance(config, SpectralCodecConfig)
+    codec = SpectralCodec(config) if spectral else Encodec(config)
+    fill(codec, read_tensors([file]), str(file))
+    check_sums([file])
+    return codec
 
 
 def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
@@ -135,13 +140,16 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
         part[name] = tensor
         size += 2 * tensor.numel()
     write_tensors(folder / f"lm-{number}.safetensors", part)
+    write_sums(_lm_files(folder))
     (folder / "lm.json").write_text(config.model_dump_json(indent=1) + "\n")
 
 
 def save_codec(folder: Path, codec: Encodec | SpectralCodec) -> None:
     """Write a codec as `load_codec` reads it, replacing what is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder / "codec.safetensors", codec.state_dict())
+    file = folder / "codec.safetensors"
+    write_tensors(file, codec.state_dict())
+    write_sums([file])
     (folder / "codec.json").write_text(codec.config.model_dump_json(indent=1) + "\n")
 
 
@@ -156,7 +164,7 @@ def read_config(path: Path, kind: type[_Config]) -> _Config:
         CheckpointError: It is missing or not valid.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except ValidationError as error:

@@ -7,6 +7,7 @@ from safetensors import SafetensorError
 
 from models.checkpoints.files import CheckpointError, write_tensors
 from models.checkpoints.public import AS_FILED, Published, Switches, read_public
+from models.checkpoints.sums import SUMS, write_sums
 
 
 def convert(
@@ -35,16 +36,18 @@ def convert(
     found = read_public(source, switches, loras)
     found.check_numbers()
     partial = target / "lm.json.partial"
-    weights = target / "lm-1.safetensors"
+    weights, sums = target / "lm-1.safetensors", target / SUMS
     try:
         target.mkdir(parents=True, exist_ok=True)
         try:
             write_tensors(weights, found.tensors, dtype=None)
+            write_sums([weights])
             partial.write_text(found.config.model_dump_json(indent=1) + "\n")
             partial.rename(description)
         except BaseException:
             partial.unlink(missing_ok=True)
             weights.unlink(missing_ok=True)
+            sums.unlink(missing_ok=True)
             raise
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{target} cannot be written: {error}") from error

@@ -1,28 +1,17 @@
-"""Files from the network: whole and verified, or not at all.
+"""Files from the network: whole and verified, or not at all; and why one cannot be had."""
 
-What has arrived lies in ``NAME.partial`` until its hash is right; a later call goes on from there.
-Requests, redirects, retries and the progress bar are `huggingface_hub`'s.
-"""
-
-import errno
-import hashlib
 import logging
-import shutil
+from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.error import HTTPError, URLError
 
-import httpx2
+import torch
 from filelock import FileLock
-from huggingface_hub import HfFileMetadata, get_hf_file_metadata, get_token
-from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-from huggingface_hub.file_download import http_get
 
 from models.checkpoints.files import CheckpointError
 
 log = logging.getLogger(__name__)
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_SHA256_DIGITS = 64
 _REASONS = {
     401: "no such repository, or it needs a token (HF_TOKEN)",
     403: "access is not granted to this token",
@@ -38,94 +27,47 @@ class NoSuchFile(DownloadError):
     """The server has no such file."""
 
 
-def fetch(url: str, target: Path, *, sha256: str = "", token: bool = False) -> None:
+class Unreachable(DownloadError):
+    """The server does not answer, or not now; a later try may help."""
+
+
+def refused(url: str, status: int) -> DownloadError:
+    """Return what to raise where a server answers with a status that is no success."""
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no known status"
+    said = f"{url}: the server answered {status}: {_REASONS.get(status, phrase)}"
+    if status == HTTPStatus.NOT_FOUND:
+        return NoSuchFile(said)
+    return Unreachable(said) if status >= 500 or status == 429 else DownloadError(said)
+
+
+def fetch(url: str, target: Path, *, sha256: str) -> None:
     """Download a file unless it is there already.
 
     Args:
         url: Where it is.
         target: Where it shall lie; its folder is made.
-        sha256: Hexadecimal beginning of its hash; if empty, the one that the hub names is used.
-        token: Whether the server may get the user's token of the hub; never sent past a redirect
-            to another host.
+        sha256: Hexadecimal beginning of its hash.
 
     Raises:
-        NoSuchFile: The server has none by that name.
-        DownloadError: The server does not answer or refuses, the hash is another, or the disk is
-            full.
+        Unreachable: The server does not answer, or not now.
+        DownloadError: It refuses, the hash is another, or the file cannot be written.
     """
-    partial = target.with_name(f"{target.name}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f"{target.name}.lock")):
-            if target.is_file():
-                return
-            log.info("downloading %s to %s", url, target)
-            remote = get_hf_file_metadata(url, token=None if token else False)
-            _complete(url, remote, partial, token=token)
-            _check(partial, sha256 or _published_hash(remote), url)
-            partial.replace(target)
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        reason = _REASONS.get(status, error.response.reason_phrase)
-        kind = NoSuchFile if status == 404 else DownloadError
-        raise kind(f"{url}: the server answered {status}: {reason}") from error
-    except OfflineModeIsEnabled as error:
-        raise DownloadError(f"{url}: HF_HUB_OFFLINE forbids to download it") from error
-    except httpx2.HTTPError as error:
-        kept = f"; {partial} is kept, the next start goes on from there"
+            if not target.is_file():
+                log.info("downloading %s to %s", url, target)
+                torch.hub.download_url_to_file(url, str(target), hash_prefix=sha256)
+                target.chmod(0o644)
+    except HTTPError as error:
+        told = refused(url, error.code)
+        raise told from error
+    except (URLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"{url}: the network failed: {reason}") from error
+    except RuntimeError as error:  # the hash; nothing was kept
         raise DownloadError(
-            f"{url}: the network failed: {error or type(error).__name__}"
-            f"{kept if partial.is_file() else ''}"
+            f"{url}: its SHA-256 does not begin with {sha256}; deleted it"
         ) from error
     except OSError as error:
-        if error.errno in _FULL:
-            partial.unlink(missing_ok=True)
         raise DownloadError(f"{target}: {error.strerror or error}") from error
-
-
-def _complete(url: str, remote: HfFileMetadata, partial: Path, *, token: bool) -> None:
-    """Download what is missing of a file.
-
-    Raises:
-        OSError: The disk is full, or the file is not as long as the server said.
-    """
-    same_host = urlsplit(remote.location).netloc == urlsplit(url).netloc
-    secret = get_token() if token and same_host else None
-    headers = {"authorization": f"Bearer {secret}"} if secret else {}
-    with partial.open("ab") as file:
-        there = file.tell()
-        if remote.size is None or there > remote.size:
-            there = file.truncate(0)
-        missing = (remote.size or 0) - there
-        free = shutil.disk_usage(partial.parent).free
-        if missing > free:
-            raise OSError(
-                errno.ENOSPC, f"{missing:,} more bytes are needed, the disk has {free:,} left"
-            )
-        http_get(
-            remote.location,
-            file,
-            resume_size=there,
-            headers=headers,
-            expected_size=remote.size,
-            displayed_filename=partial.stem,
-        )
-
-
-def _published_hash(remote: HfFileMetadata) -> str:
-    """Return the SHA-256 that the hub names a large file by; nothing for a small one."""
-    etag = remote.etag or ""
-    return etag if len(etag) == _SHA256_DIGITS else ""
-
-
-def _check(partial: Path, expected: str, url: str) -> None:
-    """Compare the hash of what was downloaded; delete it if it is wrong.
-
-    Raises:
-        DownloadError: It is another.
-    """
-    with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(expected):
-        partial.unlink()
-        raise DownloadError(f"{url}: SHA-256 is {found}, expected {expected}; deleted it")

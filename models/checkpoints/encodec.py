@@ -32,7 +32,7 @@ def official_file(
     """Return the official weights as safetensors under our names, fetched and converted once.
 
     Args:
-        cache: Folder of what was downloaded.
+        cache: Folder of codecs that were downloaded and converted.
         config: Its shape; None is EnCodec at 24 kHz and 6 kbps.
         offline: Whether the network is out of bounds.
         url: Of the pickle; its name holds the beginning of its SHA-256.
@@ -54,6 +54,7 @@ def official_file(
     fetch(url, pickle, sha256=found[1])
     shape = config or CodecConfig()
     convert_once(pickle, converted, lambda tensors: codec_from_encodec(tensors, shape))
+    pickle.unlink(missing_ok=True)
     return converted
 
 

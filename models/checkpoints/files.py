@@ -1,6 +1,8 @@
 """Reading and writing safetensors strictly: what does not fit is an error that says what."""
 
 import hashlib
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -35,8 +37,7 @@ def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     """
     tensors: dict[str, Tensor] = {}
     for path in paths:
-        if not path.is_file():
-            raise CheckpointError(f"{path} does not exist")
+        _check_readable(path)
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - not a mapping
@@ -57,8 +58,7 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises:
         CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
     """
-    if not path.is_file():
-        raise CheckpointError(f"{path} does not exist")
+    _check_readable(path)
     tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
@@ -71,6 +71,19 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return tensors, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
+def _check_readable(path: Path) -> None:
+    """Find out what safetensors would call damaged: that a file is not there, or not for us.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist")
+    if not os.access(path, os.R_OK):
+        mode = stat.filemode(path.stat().st_mode)
+        raise CheckpointError(f"{path} ({mode}) is not readable by uid {os.geteuid()}")
 
 
 def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module:
@@ -112,6 +125,7 @@ def write_tensors(
     stored = {name: value.to(dtype or value.dtype).contiguous() for name, value in tensors.items()}
     try:
         save_file(stored, partial)
+        partial.chmod(0o644)  # safetensors leaves it to the owner alone
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,16 +1,27 @@
-"""What a model's name means: a local path, or a file of a pinned commit on the hub."""
+"""What a model's name means: a local path, or a file of a pinned commit on the hub.
 
+Files of the hub lie in the user's cache of it, where other programs find them too: HF_HOME and
+HF_HUB_CACHE say where. `huggingface_hub` fetches them, takes up what was cut off, and knows
+HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE. What it fetched is compared with its hash here.
+"""
+
+import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from huggingface_hub import hf_hub_url
+import httpx2
+from huggingface_hub import constants, hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-from models.checkpoints.download import DownloadError, NoSuchFile, fetch
+from models.checkpoints.download import DownloadError, NoSuchFile, Unreachable, refused
 
 CACHE: Final = "~/.cache/valle-serve"
+"""Where what is made of downloads lies: codecs as safetensors, and machine code."""
+
+_SHA256_DIGITS: Final = 64
 _NAME: Final = re.compile(
     r"(?P<repo>[\w.-]+/[\w.-]+?)(?:@(?P<revision>[^:]+))?(?::(?P<path>.+))?", re.ASCII
 )
@@ -38,10 +49,10 @@ class HubFile:
     size_bytes: int = 0
     licence: str = ""
 
-    def local(self, cache: Path) -> Path:
-        """Return where it lies in the cache."""
-        folder = cache / "hub" / self.repo.replace("/", "--") / self.revision
-        return folder.joinpath(*self.path.split("/"))
+    def local(self) -> Path:
+        """Return where it lies in the user's cache of the hub, once it is there."""
+        folder = Path(constants.HF_HUB_CACHE) / f"models--{self.repo.replace('/', '--')}"
+        return folder.joinpath("snapshots", self.revision, *self.path.split("/"))
 
 
 PINNED: Final = {
@@ -91,14 +102,11 @@ def find(name: str) -> HubFile | None:
     return HubFile(found["repo"], found["revision"], found["path"])
 
 
-def locate(
-    name: str, *, cache: Path = Path(CACHE), offline: bool = False, endpoint: str | None = None
-) -> Path:
+def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> Path:
     """Return the local path of a model, downloading it first if it is the hub's.
 
     Args:
         name: As `find` reads it.
-        cache: Folder of what was downloaded.
         offline: Whether the network is out of bounds.
         endpoint: Of the hub; None is the public one, or what HF_ENDPOINT names.
 
@@ -108,37 +116,91 @@ def locate(
     wanted = find(name)
     if wanted is None:
         return Path(name)
-    return obtain(wanted, cache=cache, offline=offline, endpoint=endpoint)
+    return obtain(wanted, offline=offline, endpoint=endpoint)
 
 
-def obtain(
-    wanted: HubFile, *, cache: Path, offline: bool = False, endpoint: str | None = None
-) -> Path:
+def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = None) -> Path:
     """Return where a file of the hub lies here, downloading it first if it is not there.
 
     Args:
         wanted: Which one.
-        cache: Folder of what was downloaded.
         offline: Whether the network is out of bounds.
         endpoint: As for `locate`.
 
     Raises:
-        DownloadError: It is not to be had.
+        DownloadError: It is not to be had, or has another hash than it should.
     """
-    target = wanted.local(cache.expanduser())
-    if target.is_file():
-        return target
-    if offline:
-        raise DownloadError(f"{wanted.repo} is not at {target}, and offline nothing is downloaded")
-    if target.name == "model.safetensors":  # a file in the hub's own form is described beside it
+    if offline and not wanted.local().is_file():
+        raise DownloadError(
+            f"{wanted.repo} is not at {wanted.local()}, and offline nothing is downloaded"
+        )
+    # A file in the hub's own form is described beside it.
+    if Path(wanted.path).name == "model.safetensors" and not wanted.local().is_file():
         for name_beside in _BESIDE:
             beside = replace(wanted, path=str(Path(wanted.path).with_name(name_beside)), sha256="")
             with suppress(NoSuchFile):
-                _fetch(beside, target.with_name(name_beside), endpoint)
-    _fetch(wanted, target, endpoint)
-    return target
+                _download(beside, endpoint)
+    path = _download(wanted, endpoint, offline=offline)
+    _check(wanted, path)
+    return path
 
 
-def _fetch(wanted: HubFile, target: Path, endpoint: str | None) -> None:
-    url = hf_hub_url(wanted.repo, wanted.path, revision=wanted.revision, endpoint=endpoint)
-    fetch(url, target, sha256=wanted.sha256, token=True)
+def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -> Path:
+    """Return where a file lies, fetched unless it is there.
+
+    Raises:
+        DownloadError: It cannot be had.
+    """
+    where = f"{wanted.repo}, {wanted.path}"
+    try:
+        return Path(
+            hf_hub_download(
+                wanted.repo,
+                wanted.path,
+                revision=wanted.revision,
+                local_files_only=offline,
+                endpoint=endpoint,
+                library_name="valle-serve",
+            )
+        )
+    except HfHubHTTPError as error:
+        told = refused(where, error.response.status_code)
+        raise told from error
+    except LocalEntryNotFoundError as error:  # the hub was asked, and did not tell
+        told = _unanswered(where, error.__cause__ or error)
+        raise told from error
+    except httpx2.HTTPError as error:
+        told = _unanswered(where, error)
+        raise told from error
+    except OSError as error:
+        raise DownloadError(f"{constants.HF_HUB_CACHE}: {error.strerror or error}") from error
+
+
+def _unanswered(where: str, why: BaseException) -> DownloadError:
+    if isinstance(why, OfflineModeIsEnabled):
+        return DownloadError(f"{where}: HF_HUB_OFFLINE forbids to download it")
+    if isinstance(why, HfHubHTTPError):
+        return refused(where, why.response.status_code)
+    return Unreachable(f"{where}: the network failed: {why or type(why).__name__}")
+
+
+def _check(wanted: HubFile, path: Path) -> None:
+    """Compare a file with the hash that is pinned, else with that which the hub calls it by.
+
+    Raises:
+        DownloadError: It has another; it is deleted.
+    """
+    blob = path.resolve()
+    expected = wanted.sha256 or (blob.name if len(blob.name) == _SHA256_DIGITS else "")
+    if not expected:
+        return
+    try:
+        with blob.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != expected:
+            path.unlink()
+            blob.unlink(missing_ok=True)
+    except OSError as error:
+        raise DownloadError(f"{path}: {error.strerror}") from error
+    if found != expected:
+        raise DownloadError(f"{path}: SHA-256 is {found}, expected {expected}; deleted it")

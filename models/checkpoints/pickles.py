@@ -15,21 +15,21 @@ from models.checkpoints.files import CheckpointError, write_tensors
 def convert_once(
     pickle: Path, converted: Path, make: Callable[[Mapping[str, Tensor]], nn.Module]
 ) -> None:
-    """Write a pickle's weights as safetensors and delete it, unless that is done already.
+    """Write a pickle's weights as safetensors, unless that is done already.
 
     Args:
         pickle: What was downloaded and checked.
-        converted: Where the safetensors shall lie, beside it.
+        converted: Where the safetensors shall lie; its folder is made.
         make: Makes our module of the pickle's tensors.
 
     Raises:
         CheckpointError: The pickle is not what it should be, or there is no room.
     """
     try:
+        converted.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(converted.with_name(f"{converted.name}.lock")):
             if not converted.is_file():
                 write_tensors(converted, make(_unpickled(pickle)).state_dict(), dtype=None)
-                pickle.unlink()
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{converted} cannot be written: {error}") from error
 

@@ -32,7 +32,7 @@ def open_speech_model(
     Args:
         name: A folder, a published file, or a name as `models.checkpoints.hub.find` reads it.
         device: Where to.
-        cache: Folder of what was downloaded.
+        cache: Folder of codecs that were downloaded and converted.
         offline: Whether the network is out of bounds.
         switches: What to set against a published file.
         decoder: What makes samples of codes; Vocos only where the codec is EnCodec.
@@ -41,7 +41,7 @@ def open_speech_model(
         CheckpointError: It is not to be had, damaged, of no known layout, or does not belong
             together.
     """
-    path = locate(str(name), cache=cache, offline=offline)
+    path = locate(str(name), offline=offline)
     if (path / "codec.json").is_file():
         if decoder == "vocos":
             raise CheckpointError(

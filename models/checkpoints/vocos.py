@@ -42,7 +42,7 @@ def vocos_file(
     """Return the weights as safetensors under our names, fetched and converted once.
 
     Args:
-        cache: Folder of what was downloaded.
+        cache: Folder of what was converted.
         config: Its shape; None is the published one.
         offline: Whether the network is out of bounds.
         wanted: The pickle.
@@ -52,12 +52,17 @@ def vocos_file(
         DownloadError: It is not to be had.
         CheckpointError: It is not what it should be, or there is no room for it.
     """
-    converted = wanted.local(cache.expanduser()).with_name("vocos.safetensors")
+    converted = converted_file(cache, wanted)
     if not converted.is_file():
-        pickle = obtain(wanted, cache=cache, offline=offline, endpoint=endpoint)
+        pickle = obtain(wanted, offline=offline, endpoint=endpoint)
         shape = config or VocosConfig()
         convert_once(pickle, converted, lambda tensors: vocos_from_published(tensors, shape))
     return converted
+
+
+def converted_file(cache: Path, wanted: HubFile = PUBLISHED) -> Path:
+    """Return where the safetensors of a pickle lie, once it is converted."""
+    return cache.expanduser() / "vocos" / wanted.revision / "vocos.safetensors"
 
 
 def load_vocos(path: Path, config: VocosConfig | None = None) -> Vocos:

@@ -17,6 +17,7 @@ from models.int8.compiling import kernel
 from models.int8.kernels import LEAST_SCALE, exp, greatest, quantize_row
 from models.int8.processors import NEIGHBOURS
 from models.int8.product import COLUMNS, ZERO, multiply
+from models.int8.sums import sum_row
 
 _f32, _i32 = np.float32, np.int32
 _DIGIT = _i32(7)  # bits
@@ -192,15 +193,13 @@ def _mix(
 @kernel
 def _softmax(weights: Floats) -> None:
     """Turn scores ``[count]`` into weights; those of minus infinity into 0."""
-    top, total = weights[0], _f32(0.0)
+    top = weights[0]
     for t in range(len(weights)):
         top = max(top, weights[t])
     for t in range(len(weights)):
         hidden = weights[t] == _f32(-np.inf)
         weights[t] = _f32(0.0) if hidden else exp(weights[t] - top)
-    for t in range(len(weights)):
-        total += weights[t]
-    share = _f32(1.0) / total
+    share = _f32(1.0) / sum_row(weights)
     for t in range(len(weights)):
         weights[t] *= share
 

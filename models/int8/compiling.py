@@ -16,17 +16,20 @@ KEPT: Final = "~/.cache/valle-serve/kernels"
 _config: Any = numba_config  # its values are read from the environment, unseen by types
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-# Sums may be taken in another order, but a NaN must stay one.
-_REORDERED: Final = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile when first called; the code lets go of the interpreter's lock.
 
+    No liberty is given to the compiler (`fastmath`): a function is compiled once by itself and once
+    more inside each kernel that calls it, and which copy runs depends on which was loaded first.
+    Only where every float operation is rounded as it is written do all copies, and the code of all
+    processors, give the same bits. Sums that should be quick go through `models.int8.sums`.
+
     It is kept on disk, where there is a place for it, for as long as no file of this folder
     changes: one function's code has that of others in it, and numba looks at its own file alone.
     """
-    compiled = numba.njit(nogil=True, fastmath=_REORDERED, error_model="numpy")(function)
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     chosen = _config.CACHE_DIR
     try:
         with suppress(RuntimeError, OSError):  # no folder may be written to

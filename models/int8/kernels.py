@@ -4,11 +4,10 @@ Few rows take microseconds of arithmetic. As operations of torch they take a hun
 which cost more than the sums; numba compiles each of these functions into one loop. They let go of
 the interpreter's lock.
 
-A row is computed alone and in an order that depends on its own shape, so its bits are the same
-among any others. Sums stand in loops that write nothing: a loop that reads one array and writes
-another is compiled twice, for arrays that may overlap too, and which runs is seen by where they
-lie. Scales and rounding are those of `models.int8.linear`. Arrays are C-contiguous
-numpy, which shares its memory with torch. A row that has a NaN stays NaN in the float arrays.
+A row is computed alone, and every operation is rounded as it is written here, so its bits are the
+same among any other rows and on any processor. Scales and rounding are those of
+`models.int8.linear`. Arrays are C-contiguous numpy, which shares its memory with torch. A row that
+has a NaN stays NaN in the float arrays.
 """
 
 import math
@@ -17,6 +16,7 @@ import numpy as np
 
 from models.int8.arrays import Floats, Int8s, Int32s
 from models.int8.compiling import kernel
+from models.int8.sums import sum_row
 
 STEPS = 127
 LEAST_SCALE = np.finfo(np.float32).tiny  # of a row of zeros
@@ -89,12 +89,32 @@ def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floa
     """
     row = np.empty_like(x[0])
     for r in range(len(x)):
-        squares = _f32(0.0)
         for d in range(len(row)):
-            squares += x[r, d] * x[r, d]
+            row[d] = x[r, d] * x[r, d]
+        squares = sum_row(row)
         for d in range(len(row)):
             row[d] = x[r, d] * gain[d]
         scales[r] = quantize_row(row, integers[r]) / math.sqrt(squares + _f32(eps))
+
+
+@kernel
+def rms_norm(x: Floats, gain: Floats, eps: float, y: Floats) -> None:
+    """Write ``x / sqrt(mean(x^2) + eps) * gain`` (Zhang and Sennrich 2019, arXiv:1910.07467).
+
+    Args:
+        x: ``[R, D]``.
+        gain: ``[D]``, the norm's weight.
+        eps: The norm's.
+        y: ``[R, D]``, written.
+    """
+    squares = np.empty_like(x[0])
+    for r in range(len(x)):
+        for d in range(len(squares)):
+            squares[d] = x[r, d] * x[r, d]
+        mean = sum_row(squares) / _f32(len(squares))
+        factor = _f32(1.0) / _f32(math.sqrt(mean + _f32(eps)))
+        for d in range(len(squares)):
+            y[r, d] = x[r, d] * factor * gain[d]
 
 
 @kernel

@@ -15,6 +15,7 @@ from numba.core.registry import cpu_target
 NEIGHBOURS: Final = 4
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F32 = ir.FloatType()
 
 
 class Processor(ABC):

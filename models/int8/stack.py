@@ -31,7 +31,8 @@ class Int8Stack:
             turns: ``[P, 1, head_dim / 2]`` complex, of each position.
         """
         self._layers = [_linears(block) for block in blocks]
-        self._norm = norm
+        self._gain: Floats = norm.weight.detach().float().numpy()
+        self._eps = norm.eps or 0.0
         self._heads = blocks[0].attention.heads
         self._silu = blocks[0].feed_forward.activation is F.silu
         self._turns = torch.cat([turns.real, turns.imag], 1).contiguous().numpy()
@@ -54,7 +55,7 @@ class Int8Stack:
         self._pass(rows, _of_integers(cache), None)
         for slot in slots:
             cache.advance(slot, 1)
-        return self._norm(rows.hidden), rows.asked
+        return self._normalized(rows), rows.asked
 
     def extend(
         self, x: Tensor, positions: Tensor, cache: Slots, slot: int, mask: Tensor | None
@@ -80,7 +81,13 @@ class Int8Stack:
         rows = _Rows(x, positions, [slot] * count, range(start, end), [end] * count, self._heads)
         self._pass(rows, _of_integers(cache), None if mask is None else mask.numpy())
         cache.advance(slot, count)
-        return self._norm(rows.hidden), rows.asked
+        return self._normalized(rows), rows.asked
+
+    def _normalized(self, rows: "_Rows") -> Tensor:
+        """Return the rows ``[R, D]`` after the last norm."""
+        y = torch.empty_like(rows.hidden)
+        kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
+        return y
 
     def _pass(self, rows: "_Rows", layers: Sequence[Int8Layer], seen: Bools | None) -> None:
         """Send rows through all blocks; all keys and values are there before any row attends."""
@@ -117,9 +124,6 @@ def _of_integers(cache: Slots) -> Sequence[Int8Layer]:
 
 class _Rows:
     """The rows of one pass.
-
-    What torch sums over lies in its own memory: where numpy's begins is left to chance, and torch
-    may sum in another order there.
 
     Attributes:
         hidden: ``[R, D]``, what goes from layer to layer.

@@ -11,6 +11,8 @@ PATIENCE_CHARS: Final = 400
 
 PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n")
 _CLOSERS: Final = {'"': '"', "“": "”", "(": ")", "[": "]"}
+_SIGNS: Final = re.compile("[\"“”()\\[\\]'‘’]")
+_DEEPEST: Final = 64  # brackets within brackets that are told apart
 _SINGLE: Final = frozenset("'‘’")
 _WORD: Final = re.compile(r"\w*")
 # Apostrophes that open nothing.
@@ -63,7 +65,7 @@ class _Open:
             self._pop()
         if closers and character == closers[-1]:
             return self._pop()
-        if character in _CLOSERS:
+        if character in _CLOSERS and len(closers) < _DEEPEST:
             closers.append(_CLOSERS[character])
         return False
 
@@ -81,7 +83,7 @@ class _Open:
             if before in ".,!?" and not upcoming:
                 return True
         opens = not before.isalnum() and upcoming[:1].isalpha() and upcoming.lower() not in _ELIDED
-        if opens:
+        if opens and len(self.closers) < _DEEPEST:
             self.closers.append("'")
         return False
 
@@ -91,25 +93,46 @@ class _Open:
         return True
 
 
-def enclosed(text: str, place: int) -> bool:
-    """Tell whether a place is inside a quotation or brackets, which close before long.
+class Enclosure:
+    """What is open in a text, read once from its beginning; asked about one place after another."""
 
-    Raises:
-        Undecided: They are open still, and what follows may close them.
-    """
-    start = max((match.end() for match in PARAGRAPH.finditer(text, 0, place)), default=0)
-    now = _Open()
-    for at in range(start, place):
-        now.read(text, at)
-    now.lasting = len(now.closers)
-    paragraph = PARAGRAPH.search(text, place)  # nothing reaches into another
-    end = paragraph.start() if paragraph else len(text)
-    for at in range(place, min(end, place + PATIENCE_CHARS)):
-        before = now.lasting
-        if not before:
+    def __init__(self) -> None:
+        """Begin before the first character."""
+        self._read_to = 0
+        self._open = _Open()
+
+    def around(self, text: str, place: int) -> bool:
+        """Tell whether a place is inside a quotation or brackets, which close before long.
+
+        Args:
+            text: The one of the calls before, with more at its end.
+            place: No earlier than that of the call before, and not amid a word.
+
+        Raises:
+            Undecided: They are open still, and what follows may close them.
+        """
+        self._read(text, place)
+        now = _Open(self._open.closers.copy(), len(self._open.closers))
+        if not now.lasting:
             return False
-        if now.read(text, at) and now.lasting < before:
-            return True
-    if not now.lasting or len(text) - place >= PATIENCE_CHARS or paragraph:
-        return False
-    raise Undecided
+        patience = place + PATIENCE_CHARS
+        paragraph = PARAGRAPH.search(text, place, patience)  # nothing reaches into another
+        end = paragraph.start() if paragraph else patience
+        for sign in _SIGNS.finditer(text, place, end):
+            before = now.lasting
+            if not before:
+                return False
+            if now.read(text, sign.start()) and now.lasting < before:
+                return True
+        if not now.lasting or len(text) >= patience or paragraph:
+            return False
+        raise Undecided
+
+    def _read(self, text: str, place: int) -> None:
+        """Read on to a place."""
+        start = self._read_to
+        for paragraph in PARAGRAPH.finditer(text, start, place):
+            self._open, start = _Open(), paragraph.end()
+        for sign in _SIGNS.finditer(text, start, place):
+            self._open.read(text, sign.start())
+        self._read_to = max(self._read_to, place)

@@ -22,7 +22,7 @@ from models.text.reader import Reader
 
 # phonemizer's own marks; a full stop, comma or colon between two digits belongs to the number.
 _MARK: Final = rf"(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[;!?¡¿—…\"«»“”(){{}}\[\]{INLINE}])"
-_MARKS: Final = re.compile(rf"(\s*{_MARK}(?:\s|{_MARK})*)")
+_MARKS: Final = re.compile(rf"((?:(?<!\s)\s++)?{_MARK}(?:\s|{_MARK})*)")
 _UNUTTERED: Final = re.compile(r"[^\w]|_")
 _WIDE_MARKS: Final = "，。、！？：；（）「」『』《》"
 _SENTENCE: Final = re.compile('[。！？!?]+[」』》）)”"]*')

@@ -30,14 +30,14 @@ _FOLDS: Final = (
     (re.compile(r"[\[{]"), "("),
     (re.compile(r"[\]}]"), ")"),
     (re.compile(r"\.{3,}"), "…"),
-    (re.compile(r"\s*(?:--+|[–—―])\s*|\s+-\s+"), " — "),
+    (re.compile(r"(?:(?<!\s)\s++)?(?:--+|[–—―])\s*|(?<!\s)\s++-\s+"), " — "),
     (re.compile(r"[¡¿]"), ""),
     (re.compile(r"\s+"), " "),
 )
 # A comma, full stop or colon between two digits belongs to the number.
 # A character of the Private Use Area stands for phonemes that the text brings along.
 _MARKS: Final = re.compile(
-    r'(\s*(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()\ue000-\uf8ff])'
+    r'((?:(?<!\s)\s++)?(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()\ue000-\uf8ff])'
     r'[\s.,:!?;—…"()\ue000-\uf8ff]*)'
 )
 _OPENING: Final = re.compile(r'\s["(\ue000-\uf8ff]')

@@ -11,6 +11,9 @@ from models.text.phonemes import ENGLISH_SYMBOLS
 from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance, split
 
+MOST_WRITTEN = 6
+"""How many times as long as the longest text its words may be: prices become five times as long."""
+
 ENDS = ",.!?;:—…\"')"
 
 
@@ -41,10 +44,17 @@ def prepare(
     reader = reader or builtin_reader(language)
     check(text, max_chars)
     utterances: list[Utterance] = []
+    written = 0
     for piece in pieces(text):
         stretches, inline = parse(piece, symbols, max_phonemes)
         for stretch in stretches:
             words = reader.clean(stretch.text)
+            written += len(words)
+            if written > MOST_WRITTEN * max_chars:
+                raise TextError(
+                    f"the text has over {written} characters once numbers and signs are written"
+                    f" out; at most {MOST_WRITTEN * max_chars} are spoken"
+                )
             utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
             if stretch.pause_after_s is not None:
                 _pause(utterances, stretch.pause_after_s)

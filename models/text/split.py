@@ -17,7 +17,8 @@ from models.text.phonemes import phonemize
 
 _PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n\s*")
 _SENTENCE_END: Final = re.compile(
-    r"(?P<mark>[.!?…]+)(?P<closing>[\"')\]}]*)\s+(?=(?P<opening>[\"'(\[{]*)(?P<next>\S))"
+    r"(?<![.!?…])(?P<mark>[.!?…]++)(?P<closing>[\"')\]}]*+)\s++"
+    r"(?=(?P<opening>[\"'(\[{]*)(?P<next>\S))"
 )
 _QUOTATIONS: Final = re.compile(
     r'"[^"]*"'
@@ -27,7 +28,7 @@ _QUOTATIONS: Final = re.compile(
 # Strongest first: the end of a sentence inside a quotation, clauses, words.
 _BORDERS: Final = (
     re.compile(r"(?<=[.!?…])[\"')]*\s+"),
-    re.compile(r"(?<=[;:,)])[\"']?\s+|\s+(?=[(—–])|(?<=[—–])\s*"),
+    re.compile(r"(?<=[;:,)])[\"']?\s+|(?<!\s)\s++(?=[(—–])|(?<=[—–])\s*"),
     re.compile(r"\s+"),
 )
 
@@ -80,11 +81,13 @@ def split(
 def _sentences(text: str) -> Iterator[str]:
     for paragraph in _PARAGRAPH.split(text):
         line = " ".join(paragraph.split())
-        quotations = [match.span() for match in _QUOTATIONS.finditer(line)]
-        start = 0
+        quotations = (match.span() for match in _QUOTATIONS.finditer(line))
+        left = right = start = 0
         for match in _SENTENCE_END.finditer(line):
             end = match.end("closing")
-            if _goes_on(match) or any(left < end - 1 < right - 1 for left, right in quotations):
+            while right < end and (quotation := next(quotations, None)):
+                left, right = quotation
+            if _goes_on(match) or left < end - 1 < right - 1:
                 continue
             yield line[start:end].lstrip(_NOT_FIRST)
             start = match.end()

@@ -88,7 +88,8 @@ def main() -> None:
             speaking.let(int(line))
 
     threading.Thread(target=obey, daemon=True).start()
-    serve(create_app(settings, fake_engine(speaking)), settings)
+    if not serve(create_app(settings, fake_engine(speaking)), settings):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.api.loudness import loudness_lufs
 from app.engine.job import SpeechJob
 from app.engine.synthesis import Synthesizer
+from models.loudness import loudness_lufs
 from samplers.params import SamplingParams
 
 WEIGHTS = Path(__file__).parents[2] / "weights"

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from app.main import create_app
 from app.settings import Settings
@@ -18,7 +19,7 @@ from tests.fakes import FakeSpeaking, fake_engine
 
 TIMEOUT_S = 0.4
 MAX_CONNECTIONS = 8
-HEAD = b"GET /health HTTP/1.1\r\nHost: here\r\n"
+HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 SPEAKING = FakeSpeaking()
 
 
@@ -32,6 +33,15 @@ def client() -> Iterator[httpx.Client]:
 def connect(client: httpx.Client) -> socket.socket:
     """Return a connection of its own."""
     return socket.create_connection((client.base_url.host, client.base_url.port), timeout=20)
+
+
+def hold(held: ExitStack, client: httpx.Client) -> None:
+    """Take every connection there is, from two addresses, and say nothing."""
+    place = (client.base_url.host, client.base_url.port)
+    for source in ("127.0.0.2", "127.0.0.3"):
+        for _ in range(MAX_CONNECTIONS // 2):
+            one = socket.create_connection(place, timeout=20, source_address=(source, 0))
+            held.enter_context(one)
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -136,14 +146,45 @@ def test_one_connection_too_many_is_told_so_and_the_next_is_served() -> None:
     with served(app) as client:
         client.close()
         with ExitStack() as held:
-            for _ in range(MAX_CONNECTIONS):
-                held.enter_context(connect(client))
+            hold(held, client)
             with connect(client) as late:
                 status, head, error = split(rest(late))
             assert status == 503
             assert b"retry-after: " in head.lower()
             assert error["code"] == "too_many_connections"
             assert error["type"] == "server_error"
-            refused = httpx.get(client.base_url.join("/health"))
+            refused = httpx.get(client.base_url.join("/v1/models"))
             assert refused.status_code == 503
-        until(lambda: httpx.get(client.base_url.join("/health")).status_code == 200)
+            assert refused.json()["error"]["code"] == "too_many_connections"
+        until(lambda: httpx.get(client.base_url.join("/v1/models")).status_code == 200)
+
+
+def test_probes_are_answered_while_every_connection_is_taken() -> None:
+    """A full service that told its supervisor nothing would be restarted for being full."""
+    settings = Settings(header_timeout_s=60, max_connections=MAX_CONNECTIONS)
+    with served(create_app(settings, fake_engine())) as client, ExitStack() as held:
+        client.close()
+        hold(held, client)
+        for _ in range(40):  # silent ones of one client more fill the room for probes, too
+            held.enter_context(connect(client))
+        for path in ("/health", "/ready"):
+            answer = httpx.get(client.base_url.join(path))
+            assert answer.status_code == 200
+            assert answer.headers["connection"] == "close"
+        with pytest.raises(InvalidStatus) as refused, live(client):
+            pass
+        assert refused.value.response.status_code == 503
+
+
+def test_an_address_has_its_share_and_another_is_served() -> None:
+    settings = Settings(header_timeout_s=60, max_connections=10)
+    with served(create_app(settings, fake_engine())) as client, ExitStack() as held:
+        client.close()
+        for _ in range(30):
+            held.enter_context(connect(client))
+        refused = httpx.get(client.base_url.join("/v1/models"))
+        assert refused.status_code == 503
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(transport=elsewhere, base_url=client.base_url) as other:
+            assert other.get("/v1/models").status_code == 200
+            assert other.post("/tts", json={"input": "Hi."}).status_code == 200

@@ -4,7 +4,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from app.settings import BUILTIN_MODEL, Settings
+from app.settings import BUILTIN_MODEL, Settings, unknown_variables
 
 
 def test_the_defaults_speak_with_the_built_in_voice_to_this_machine_alone():
@@ -66,3 +66,8 @@ def test_settings_do_not_change():
 def test_declarations_load_without_torch(module):
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["TTS_TEMPERATURE", "TTS_X", "TTS_KEY"])
+def test_a_variable_that_is_like_none_is_answered_without_a_guess(name):
+    assert unknown_variables([name]) == [f"{name} is not a setting"]

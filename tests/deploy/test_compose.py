@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.settings import BUILTIN_MODEL, Settings
+from scripts import gen_docs
 from tests.deploy.container_files import TARGETS, compose, env, last, stages, text, volumes
 
 GPU = ("docker-compose.yml",)
@@ -62,7 +63,7 @@ def test_target_is_one_of_the_dockerfile_and_names_the_image(files: tuple[str, .
 @BOTH
 def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**env(), **_service(files)["environment"]}.items():
-        if name.startswith("TTS_"):
+        if name.startswith("TTS_") and value is not None:
             monkeypatch.setenv(name, _defaults(value))
     settings = Settings()
     assert settings.host == "0.0.0.0"
@@ -111,8 +112,30 @@ def _example() -> dict[str, str]:
     return dict(lines)
 
 
+def _passed_on() -> set[str]:
+    """Return what a container gets as the shell or .env has it."""
+    return {name for name, value in _service(GPU)["environment"].items() if value is None}
+
+
+def test_what_a_model_of_the_hub_needs_is_passed_on() -> None:
+    wanted = {"TTS_DECODER", "TTS_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"}
+    assert _passed_on() == wanted | {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+
+
+def test_no_line_of_the_example_leads_out_of_the_volumes_or_names_one_image_the_other() -> None:
+    service = _service(CPU)
+    for name in ("TTS_HOST", "TTS_PORT", "TTS_PORT_FILE", "TTS_VOICES", "TTS_CACHE"):
+        assert service["environment"][name]
+        assert name not in _example()
+    kept = [volume.partition(":")[2] for volume in service["volumes"]]
+    for name in ("TTS_VOICES", "TTS_CACHE"):
+        assert any(Path(service["environment"][name]).is_relative_to(one) for one in kept)
+    assert _service(GPU)["image"].partition("{")[2] != service["image"].partition("{")[2]
+
+
 def test_example_names_what_the_files_read() -> None:
     read = {name for file in WATCHED for name in re.findall(r"\$\{(\w+)", text(file))}
+    read |= _passed_on()
     ours = {name for name in _example() if not name.startswith("TTS_")}
     assert {name for name in read if not name.startswith("TTS_")} == ours
     assert read <= _example().keys()
@@ -123,7 +146,7 @@ def test_example_shows_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = Settings.model_construct()
     for name, value in shown.items():
         monkeypatch.setenv(name, value)
-    fixed = {"TTS_HOST", "TTS_PORT"}
+    fixed = {f"TTS_{name.upper()}" for name in gen_docs.FIXED_IN_CONTAINER}
     assert set(shown) | fixed == {f"TTS_{name.upper()}" for name in Settings.model_fields}
     assert Settings().model_dump(exclude={"model"}) == defaults.model_dump(exclude={"model"})
     assert Path(Settings().model).resolve() == Path(defaults.model).resolve()

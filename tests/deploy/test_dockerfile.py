@@ -14,6 +14,7 @@ from threading import Thread
 
 import pytest
 
+import hatch_build
 from app.main import create_app
 from app.settings import Settings
 from tests.conftest import ROOT
@@ -41,10 +42,10 @@ def test_base_is_pinned_to_a_python_that_the_lock_was_made_with() -> None:
 
 
 def test_stages_are_the_build_and_the_targets_and_cuda_comes_where_none_is_named() -> None:
-    assert list(stages()) == ["", "build", *TARGETS]
+    assert list(stages()) == ["", "build", "files", *TARGETS]
 
 
-@pytest.mark.parametrize("stage", ["build", "cpu"])
+@pytest.mark.parametrize("stage", ["build", "files"])
 def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     allowed = [line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")]
     sources = [source for sources, _ in copied(stage) for source in sources]
@@ -55,8 +56,46 @@ def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
 
 
 def test_what_is_copied_can_be_read_whatever_the_modes_of_the_checkout() -> None:
-    copies = [words for name, words in stages()["cpu"] if name == "COPY"]
-    assert all(words.startswith(("--chmod=755 ", "--from=build ")) for words in copies)
+    """And no file of data can be run."""
+    assert stages()["files"][-1] == ("RUN", "chmod -R u=rwX,go=rX .")
+    assert not copied("cpu")  # from the other stages alone
+    assert {source for sources, _ in copied("files") for source in sources} == {
+        source.removeprefix(f"{FOLDER}/")
+        for name, words in stages()["cpu"]
+        if name == "COPY" and "--from=files" in words
+        for source in words.split()[1:-1]
+    }
+
+
+def _steps(stage: str) -> list[tuple[str, set[str]]]:
+    """Return each RUN of a stage, with what was copied before it."""
+    steps, there = [], set[str]()
+    for name, words in stages()[stage]:
+        if name == "COPY" and "--from" not in words:
+            there |= {word for word in words.split()[:-1] if not word.startswith("--")}
+        elif name == "RUN":
+            steps.append((words.rpartition(" scripts/install ")[2], set(there)))
+    return steps
+
+
+def test_an_edit_installs_nothing_again() -> None:
+    """A layer is made anew if what was copied before it changed."""
+    steps = dict(_steps("build"))
+    assert list(steps) == ["torch", "packages", "itself"]
+    script = text("scripts/install")
+    for part, there in steps.items():
+        assert f"    {part})" in script
+        assert "README.md" not in there or part == "itself"
+        assert not {"app", "models", "samplers"} & there
+    assert steps["torch"] == {"scripts/install", "requirements.lock"}
+    assert steps["packages"] == steps["torch"] | {"requirements.service.txt"}
+
+
+def test_what_is_downloaded_is_kept_between_builds() -> None:
+    commands = [words for name, words in stages()["build"] if name == "RUN"]
+    assert all(
+        words.startswith("--mount=type=cache,target=/root/.cache/pip ") for words in commands
+    )
 
 
 def test_nothing_else_reaches_the_build() -> None:
@@ -66,18 +105,24 @@ def test_nothing_else_reaches_the_build() -> None:
 
 
 def test_every_package_is_in_the_image() -> None:
-    sources = {source for sources, _ in copied("cpu") for source in sources}
-    packages = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    assert packages | {"weights"} <= sources
+    sources = {source for sources, _ in copied("files") for source in sources}
+    assert {*hatch_build.FOLDERS, "valle_serve"} <= sources
 
 
-def test_build_takes_the_steps_of_scripts_install() -> None:
+def test_build_has_what_the_steps_of_scripts_install_read() -> None:
     build = stages()["build"]
-    assert [words for name, words in build if name == "RUN"] == ["scripts/install"]
-    read = {"pyproject.toml", "requirements.lock", PROJECT["project"]["readme"]}
-    assert read <= {source for sources, _ in copied("build") for source in sources}
+    sources = {source for sources, _ in copied("build") for source in sources}
+    read = {"pyproject.toml", "hatch_build.py", PROJECT["project"]["readme"]}
+    read |= set(re.findall(r"requirements\.[a-z.]*[a-z]", text("scripts/install")))
+    assert read <= sources
     (argument,) = [words for name, words in build if name == "ARG"]
     assert argument.partition("=")[0] in text("scripts/install")
+
+
+def test_the_index_of_another_build_of_torch_is_asked_beside_the_usual_one() -> None:
+    """That of PyTorch has not the versions of other packages that the lock names."""
+    (line,) = [line for line in text("scripts/install").splitlines() if "TORCH_INDEX_URL" in line]
+    assert '${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"}' in line
 
 
 @EACH
@@ -95,15 +140,27 @@ def test_it_has_no_build_tools(target: str) -> None:
 
 
 @EACH
-def test_it_runs_as_a_user_who_owns_what_outlives_it(target: str) -> None:
-    (made,) = [words for name, words in image(target) if name == "RUN"]
-    assert int(last("USER", target)) > 0
-    user = re.search(rf"useradd --uid {last('USER', target)} .* (\w+) &&", made)
-    assert user
-    owned = re.search(rf"install -d -o {user[1]} -g {user[1]} (.+)", made)
+def test_it_runs_as_a_user_who_owns_what_outlives_it_and_as_any_other(target: str) -> None:
+    """OpenShift runs images as any user, in group 0, whom /etc/passwd does not know."""
+    made, warmed = [words for name, words in image(target) if name == "RUN"]
+    user, group = last("USER", target).split(":")
+    assert int(user) > 0
+    assert group == "0"
+    name = re.search(rf"useradd --uid {user} --gid 0 .* (\w+) &&", made)
+    assert name
+    owned = re.search(rf"install -d -o {name[1]} -g 0 -m 2775 (.+)", made)
     assert owned
-    assert set(owned[1].split()) == volumes(target)
-    assert all(folder.startswith(f"/home/{user[1]}/") for folder in volumes(target))
+    home, *folders = owned[1].split()
+    assert set(folders) == volumes(target)
+    assert all(Path(folder).is_relative_to(home) for folder in folders)
+    assert env(target)["HOME"] == home == f"/home/{name[1]}"
+    assert warmed == f"valle-serve warm && chmod -R g+w {home}/.cache"
+
+
+def test_labels_tell_what_it_is() -> None:
+    labels = last("LABEL", "cpu")
+    for name in ("title", "description", "licenses", "version", "revision"):
+        assert f"org.opencontainers.image.{name}=" in labels
 
 
 def test_settings_write_where_a_volume_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +236,10 @@ def _server(status: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
-def test_healthcheck_says_how_it_is(status: int, healthy: bool) -> None:
+def test_healthcheck_says_how_it_is(status: int, healthy: bool, tmp_path: Path) -> None:
     with _server(status) as port:
-        variables = {**os.environ, "TTS_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
+        told = tmp_path / "port"
+        told.write_text(f"{port}\n")
+        variables = {**os.environ, "TTS_PORT_FILE": str(told), "http_proxy": "http://127.0.0.1:9"}
         asked = subprocess.run(_healthcheck(), env=variables, capture_output=True, timeout=30)
     assert (asked.returncode == 0) is healthy

@@ -40,6 +40,35 @@ def test_lock_is_exact_and_names_no_build_of_one_machine() -> None:
     assert _locked()["torch"] == "2.13.0"
 
 
+def _hashed() -> dict[str, str]:
+    """Return the versions of what is installed by hashes."""
+    pins = re.findall(r"^([\w.-]+)==([\w.]+)", text("requirements.service.txt"), re.MULTILINE)
+    return {_canonical(name): version for name, version in pins}
+
+
+def test_what_the_service_takes_has_hashes_and_the_versions_of_the_lock() -> None:
+    locked, hashed = _locked(), _hashed()
+    asked = {_canonical(one) for one in PROJECT["project"]["dependencies"]} - {"torch"}
+    assert asked <= hashed.keys(), "run scripts/lock"
+    of_other_systems = {"colorama", "httpx2-jsfetch"}
+    for name, version in hashed.items():
+        assert locked.get(name, version) == version, name
+        assert name in locked or name in of_other_systems
+    blocks = re.split(r"^(?=[a-z])", text("requirements.service.txt"), flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(hashed)
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_torch_and_its_cuda_packages_are_locked_and_left_to_its_build() -> None:
+    cuda = {name for name in _locked() if name.startswith(("cuda-", "nvidia-"))}
+    assert {"nvidia-cublas", "nvidia-cudnn-cu13", "cuda-toolkit"} <= cuda
+    assert not {"torch", "triton", *cuda} & _hashed().keys()
+
+
+def test_the_service_needs_no_scipy() -> None:
+    assert "scipy" not in _hashed()
+
+
 def test_the_audit_reads_the_lock_by_a_pinned_tool_and_passes_nothing_unheard_of() -> None:
     audit = text("scripts/audit")
     assert re.search(r"install .*\bpip-audit==\d+\.\d+\.\d+$", audit, re.MULTILINE)

@@ -122,7 +122,10 @@ def test_prometheus_asks_the_service_at_its_port_for_a_route_that_exists() -> No
     host, _, port = target.partition(":")
     assert host in compose(*FILES)["services"]
     assert port == last("EXPOSE")
-    told = TestClient(create_app(Settings())).get(job.get("metrics_path", "/metrics"))
+    names = compose(*FILES)["services"]["tts"]["environment"]["TTS_ALLOWED_HOSTS"]
+    settings = Settings(allowed_hosts=names.partition("${")[0])
+    client = TestClient(create_app(settings), base_url=f"http://{target}")
+    told = client.get(job.get("metrics_path", "/metrics"))
     assert told.status_code == 200
 
 
@@ -134,21 +137,41 @@ def test_grafana_asks_prometheus_where_it_listens() -> None:
     assert port == compose(*FILES)["services"][service]["ports"][0].rpartition(":")[2]
 
 
-def test_files_that_are_mounted_exist_and_lie_where_they_are_looked_for() -> None:
-    mounts = {}
-    for service in compose(*FILES)["services"].values():
-        for volume in service["volumes"]:
-            source, target, *_ = volume.split(":")
-            if source.startswith("./"):
-                assert (ROOT / source).exists(), source
-                mounts[target] = ROOT / source
+def _copied(service: str) -> dict[str, Path]:
+    """Return what is copied into an image, by where it then lies."""
+    build = compose(*FILES)["services"][service]["build"]
+    lines = [line.split() for line in build["dockerfile_inline"].splitlines()]
+    return {words[-1]: ROOT / build["context"] / words[-2] for words in lines if words[0] == "COPY"}
+
+
+def test_files_that_are_copied_exist_and_lie_where_they_are_looked_for() -> None:
+    services = compose(*FILES)["services"]
+    (config,) = [
+        word.partition("=")[2]
+        for word in services["prometheus"]["command"]
+        if word.startswith("--config.file")
+    ]
+    assert _copied("prometheus")[config] == DEPLOY / "prometheus.yml"
     (provider,) = yaml.safe_load(text("deploy/grafana/provisioning/dashboards/files.yml"))[
         "providers"
     ]
-    assert mounts[provider["options"]["path"]] == BOARD.parent
-    grafana = compose(*FILES)["services"]["grafana"]["environment"]
-    home = Path(grafana["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
-    assert mounts[str(home.parent)] / home.name == BOARD
+    copied = _copied("grafana")
+    assert all(source.exists() for source in copied.values())
+    assert copied[provider["options"]["path"]] == BOARD.parent
+    home = Path(services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert copied[str(home.parent)] / home.name == BOARD
+
+
+def test_no_file_of_the_checkout_is_mounted_and_its_modes_are_set() -> None:
+    """One made under umask 077 could not be read by the users of these images."""
+    for service in compose("docker-compose.observability.yml")["services"].values():
+        assert not [volume for volume in service["volumes"] if volume.startswith((".", "/"))]
+        copies = [
+            line for line in service["build"]["dockerfile_inline"].splitlines() if "COPY" in line
+        ]
+        assert all(line.startswith("COPY --chmod=") for line in copies)
+        assert service["pull_policy"] == "build"  # an edit counts at the next start
+        assert service["read_only"] is True
 
 
 def test_nobody_may_change_a_dashboard_or_log_in_with_a_default_password() -> None:
@@ -160,4 +183,6 @@ def test_nobody_may_change_a_dashboard_or_log_in_with_a_default_password() -> No
 
 def test_images_are_pinned() -> None:
     services = compose("docker-compose.observability.yml")["services"].values()
-    assert all(re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", service["image"]) for service in services)
+    for service in services:
+        first = service["build"]["dockerfile_inline"].splitlines()[0]
+        assert re.fullmatch(r"FROM [\w/]+:v?\d+\.\d+\.\d+", first)

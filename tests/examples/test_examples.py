@@ -1,5 +1,6 @@
 """The clients in examples/ as their readers run them, against a live server."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,7 +62,40 @@ def test_barge_in(server: httpx.Client) -> None:
     assert not second.startswith(("cancelled", "error"))
 
 
+PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_an_example_says_how_it_is_run_where_it_is_not_told_enough(program: Path) -> None:
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"python examples/{program.name} " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_an_example_needs_nothing_that_the_service_does_not(program: Path) -> None:
+    roots = set()
+    for node in ast.walk(ast.parse(program.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add((node.module or "").partition(".")[0])
+    assert roots - sys.stdlib_module_names <= {"websockets"}
+    if "websockets" not in roots:
+        assert "Needs Python alone." in program.read_text("utf-8")
+
+
+def test_a_refusal_is_its_sentence(server: httpx.Client, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "speak.py"), "", str(tmp_path / "a.wav")]
+    done = subprocess.run(
+        [*command, address(server, "http")], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_is_short_and_has_a_test(program: Path) -> None:
-    assert len(program.read_text(encoding="utf-8").splitlines()) <= 45
+    assert len(program.read_text(encoding="utf-8").splitlines()) <= 48
     assert f"def test_{program.stem}(" in Path(__file__).read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ same every time.
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,12 +21,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from app.api.live import LiveSessions
 from app.api.messages import PROTOCOL
 from app.engine.engine import SpeechEngine
+from app.engine.shares import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.live_client import live, url_of
+from tests.app.loop_lag import MOST_S, watched
 from tests.app.serving import served, until
 from tests.toy.make_toy import make
 
@@ -108,7 +110,7 @@ class Numbered:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[httpx.Client, SpeechEngine, LiveSessions]]:
+def serving(folder: Path) -> Iterator[tuple[httpx.Client, SpeechEngine, Places]]:
     options = Settings(
         model=str(make(folder / "toy")), device="cpu", max_text_chars=50, max_body_bytes=1024
     )
@@ -138,7 +140,7 @@ def idle(engine: SpeechEngine) -> bool:
 
 
 def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    with serving(tmp_path) as (client, engine, sessions):
+    with watched() as watchdog, serving(tmp_path) as (client, engine, sessions):
 
         @given(scripts, st.integers(0, 12))
         @settings(
@@ -152,13 +154,15 @@ def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path:
         def fuzz(script: list[Any], reads: int) -> None:
             with suppress(TimeoutError):
                 play(client, script, reads)
-            until(lambda: not sessions.open)
+            until(lambda: not sessions.taken)
             until(lambda: idle(engine))
 
         with caplog.at_level(logging.ERROR):
             fuzz()
             errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
             assert not errors, errors[0].getMessage()
+        sys.stdout.write(f"\nmost of one callback of the event loop: {watchdog}\n")
+        assert watchdog.most_s < MOST_S, watchdog.worst[0]
         with live(client) as session:
             assert session.say("Hello.")["finish_reason"] in {"stop", "length"}
         until(lambda: idle(engine))

@@ -30,6 +30,7 @@ from schemathesis.specs.openapi.checks import (
 
 from app.main import create_app
 from app.settings import Settings
+from tests.app.loop_lag import MOST_S, Watchdog, watched
 from tests.app.serving import served
 from tests.toy.make_toy import make
 
@@ -49,7 +50,13 @@ NAMES = {"model", "voice", "language", "preset", "instructions"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def watchdog() -> Iterator[Watchdog]:
+    with watched() as watchdog:
+        yield watchdog
+
+
+@pytest.fixture(scope="module")
+def server(watchdog: Watchdog, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("fuzz")
     options = Settings(
         model=str(make(folder / "toy")),
@@ -92,7 +99,9 @@ def shares(labels: list[str], cases: int) -> dict[str, int]:
     return {label: -(-cases * weight // sum(weights.values())) for label, weight in weights.items()}
 
 
-def test_every_answer_is_one_that_the_document_announces(server: httpx.Client, known: list[str]):
+def test_every_answer_is_one_that_the_document_announces(
+    server: httpx.Client, known: list[str], watchdog: Watchdog
+) -> None:
     schema = schemathesis.openapi.from_url(f"{str(server.base_url).rstrip('/')}/openapi.json")
     operations = {}
     for one in schema.get_all_operations():
@@ -117,6 +126,8 @@ def test_every_answer_is_one_that_the_document_announces(server: httpx.Client, k
 
         fuzz()
     report(seen)
+    sys.stdout.write(f"most of one callback of the event loop: {watchdog}\n")
+    assert watchdog.most_s < MOST_S, watchdog.worst[0]
     health = server.get("/health").json()
     assert (health["running"], health["queued"]) == (0, 0)
     assert server.post("/tts", json={"input": "Hello."}).status_code == 200

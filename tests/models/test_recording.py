@@ -2,6 +2,7 @@
 
 import io
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pyloudnorm
@@ -200,3 +201,16 @@ def test_a_damaged_file_is_a_recording_or_refused(form, changes, length) -> None
     assert np.isfinite(recording.samples).all()
     assert np.abs(recording.samples).max() <= 1
     assert 1 <= recording.audio_s <= 30
+
+
+def test_a_damaged_mp3_writes_nothing_to_the_error_stream(capfd) -> None:
+    """What libraries write there has no time, no request and no form: it is no log."""
+    content = bytearray(FILES["MP3", "MPEG_LAYER_III"])
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), 20):
+            damaged[place] = rng.integers(256)
+        with suppress(RecordingError):
+            read_recording(bytes(damaged))
+    assert capfd.readouterr().err == ""

@@ -52,8 +52,29 @@ def _filtered(case: Case) -> torch.Tensor:
         return run(["temperature"], [params], logits)
     step, renamed, fixed = STEPS[case["sampler"]]
     chosen = {renamed[name]: value for name, value in knobs.items() if name in renamed}
+    if "breakers" in knobs:
+        chosen["dry_sequence_breakers"] = _single(knobs["breakers"])
     params = SamplingParams(**chosen, **fixed)
     return run([step], [params], logits, [knobs.get("last_tokens", [])])
+
+
+def _single(breakers: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
+    """Return breakers, told as ids or as sequences of one id, as ids."""
+    sequences = [[one] if isinstance(one, int) else list(one) for one in breakers]
+    assert all(len(sequence) == 1 for sequence in sequences), "only single codes break a sequence"
+    return tuple(sequence[0] for sequence in sequences)
+
+
+def test_a_breaker_of_the_vectors_reaches_the_knob() -> None:
+    params: dict[str, Any] = {
+        "last_tokens": [0, 1, 3, 0, 1], "multiplier": 1.0, "base": 1.1, "allowed_length": 2,
+        "last_n": 5, "breakers": [[1]],
+    }  # fmt: skip
+    case: Case = {"sampler": "dry", "input_probs": [0.2] * 5, "params": params}
+    uniform = torch.full((1, 5), 0.2).log()
+    torch.testing.assert_close(_filtered(case), uniform)
+    unbroken = {**case, "params": {**params, "breakers": []}}
+    assert _filtered(unbroken)[0, 3] < uniform[0, 3]
 
 
 def test_golden_vectors(golden: Path) -> None:

@@ -15,6 +15,7 @@ from models.text.normalise.vocabulary import (
     TITLES,
 )
 
+_NEAR_CHARS: Final = 64  # as far as the word before is looked for
 _FOLLOWING: Final = re.compile(r"[\"')]*(?:\s+[\"'(]*(\w*)|$)")
 
 
@@ -39,7 +40,7 @@ def _street(match: Match) -> str:
 
 def _street_or_title(match: Match) -> str:
     """Tell "Oak St. She left" from "see Dr. Will Jones" by the word before."""
-    before = match.string[: match.start()].split()[-1]
+    before = match.string[max(0, match.start() - _NEAR_CHARS) : match.start()].split()[-1]
     if before[0].isupper() and before not in OPENERS:
         return _street(match)
     return TITLES.get(match[1], STREETS[match[1]])

@@ -8,12 +8,14 @@ from models.text.normalise.rule import Match, any_of, rule
 from models.text.normalise.vocabulary import ADDRESS_MARKS, SPELLED_DOMAINS, SPOKEN_DOMAINS
 
 _DOMAIN: Final = rf"(?:[A-Za-z0-9-]+\.)+(?:{any_of(SPELLED_DOMAINS | SPOKEN_DOMAINS)})\b"
-_CLOSING: Final = re.compile(r"[.,;:!?)'\"\]*_]*$")
+# An address is tried at the first of its letters alone, so that a long word costs its length.
+_FIRST: Final = r"(?:(?<![\w.@-])|(?<=[^\WA-Za-z0-9]-))"
+_CLOSING: Final = ".,;:!?)'\"]*_"
 _PART: Final = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
 
 
 def _address(match: Match) -> str:
-    address = _CLOSING.sub("", match["address"])
+    address = match["address"].rstrip(_CLOSING)
     spoken: list[str] = []
     for part in _PART.findall(address):
         if part.isdigit():
@@ -32,10 +34,14 @@ def _handle(match: Match) -> str:
 
 
 RULES: Final = (
-    rule(r"\b(?:mailto:)?(?P<address>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)", _address),
+    rule(
+        r"(?<![\w.+-])(?P<marks>[.+-]*+)(?:mailto:)?"
+        r"(?P<address>\w[\w.+-]*+@[\w-]+(?:\.[\w-]+)+)",
+        lambda match: match["marks"] + _address(match),
+    ),
     rule(r"\b(?:https?|ftp)://(?P<address>[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
     rule(r"\b(?P<address>www\.[^\s<>\ue000-\uf8ff]+)", _address, re.IGNORECASE),
-    rule(rf"(?<![\w.@])(?P<address>{_DOMAIN}(?:[/:][^\s<>\ue000-\uf8ff]*)?)", _address),
+    rule(rf"{_FIRST}(?P<address>{_DOMAIN}(?:[/:][^\s<>\ue000-\uf8ff]*)?)", _address),
     rule(r"\s?#(?=\d)", " number "),
     rule(r"(?<![\w&])([@#])([^\W\d]\w*)", _handle),
 )

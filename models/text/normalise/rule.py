@@ -7,8 +7,11 @@ from typing import Final
 
 Match = re.Match[str]
 
-INTEGER: Final = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+INTEGER: Final = r"(?:\d{1,3}(?:,\d{3}){1,9}|\d+)"
 NUMBER: Final = rf"(?:{INTEGER}(?:\.\d+)?|\.\d+)"
+BLANKS: Final = (
+    r"(?<![ \t])[ \t]++"  # tried at the beginning of a run alone: a run costs its length
+)
 ALONE: Final = r"(?<![\w.,:/-])"  # opens a number that is not the rest of a longer one
 
 

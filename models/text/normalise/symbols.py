@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from models.text.normalise.rule import Match, any_of, rule
+from models.text.normalise.rule import BLANKS, Match, any_of, rule
 from models.text.normalise.vocabulary import SYMBOLS
 
 
@@ -27,7 +27,9 @@ LAYOUT: Final = (
 
 RULES: Final = (
     rule("[\u0370-\u03ff\u1f00-\u1fff]", _greek),
-    rule(rf"[ \t]*(?:{any_of(SYMBOLS)})[ \t]*", lambda match: f" {SYMBOLS[match[0].strip()]} "),
+    rule(
+        rf"(?:{BLANKS})?(?:{any_of(SYMBOLS)})[ \t]*", lambda match: f" {SYMBOLS[match[0].strip()]} "
+    ),
     rule(r"[^\w\s.,!?;:\"'()\[\]{}\u2014\u2013\u2026\ue000-\uf8ff-]|_", " "),
     rule(r"[ \t\r\f\v]+", " "),
     rule(r" (?=[,.;:!?)])", ""),

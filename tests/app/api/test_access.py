@@ -150,7 +150,7 @@ def test_nobody_can_forge_a_line(form: logs.LogFormat) -> None:
         client.post("/tts", json={"input": FORGED + "break"})
         client.post("/tts", json={"input": "Hi.", "voice": FORGED})
         for header in (b"x-request-id: a\rforged", b"x-request-id: a\x1b[2J", b"x\n forged: 1"):
-            raw(client, b"GET /forged HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
+            raw(client, b"GET /forged HTTP/1.1\r\nHost: 127.0.0.1\r\n" + header + b"\r\n\r\n")
         raw(client, b"GET /\r\nCRITICAL forged HTTP/1.1\r\n\r\n")
         with live(client) as session:
             session.send(FORGED)
@@ -196,3 +196,15 @@ def raw(client: httpx.Client, request: bytes) -> None:
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(65536):
             pass
+
+
+def test_probes_are_told_at_debug_alone_and_their_failures_as_ever() -> None:
+    with logged() as (client, log):
+        for path in ("/health", "/metrics", "/v1/models"):
+            assert client.get(path).status_code == 200
+        until(lambda: len(log.access()) == 3)
+        levels = {line["path"]: line["level"] for line in log.access()}
+        assert levels == {"/health": "DEBUG", "/metrics": "DEBUG", "/v1/models": "INFO"}
+        assert client.delete("/health").status_code == 405
+        until(lambda: len(log.access()) == 4)
+        assert log.access()[-1]["level"] == "INFO"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from app.api import bodies
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.test_errors import shape
@@ -17,7 +18,7 @@ from tests.fakes import FakeSpeaking, fake_engine
 
 LIMITS = Settings(max_body_bytes=2048, max_upload_bytes=8192, body_timeout_s=0.3)
 HEAD = (
-    b"POST /tts HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     b"Connection: keep-alive\r\n"
 )
 
@@ -114,3 +115,21 @@ def test_headers_that_cannot_be_are_refused_and_the_next_request_works(client, l
         status = 400
     assert status in {400, 501}
     assert client.get("/health").status_code == 200
+
+
+def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
+    monkeypatch,
+) -> None:
+    """Whoever sends ten bytes and stops would else hold a place for as long as a body may take."""
+    monkeypatch.setattr(bodies, "PATIENCE_S", 0.3)
+    with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
+        status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
+        assert status == 408
+        assert "slower than 1024 bytes a second" in json.loads(body)["error"]["message"]
+        place = (client.base_url.host, client.base_url.port)
+        body = b'{"input": "Hi."}'.ljust(2000)
+        with socket.create_connection(place, timeout=20) as connection:
+            connection.sendall(HEAD + b"Content-Length: 2000\r\n\r\n" + body[:1900])
+            time.sleep(0.6)  # what it has sent buys it time
+            connection.sendall(body[1900:])
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")

@@ -81,3 +81,31 @@ def test_the_greatest_seed_is_taken_and_the_next_is_not(toy_server) -> None:
 def test_the_document_is_made_once(document) -> None:
     app = create_app(Settings(), fake_engine())
     assert app.openapi() is app.openapi()
+
+
+def test_operations_have_the_names_that_clients_were_made_with(document) -> None:
+    """A generated client calls them so: a name that changes breaks it."""
+    found = {
+        f"{method} {path}": operation["operationId"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    named = {
+        "post /v1/audio/speech": "create_speech",
+        "post /tts": "create_tts",
+        "get /v1/audio/speech/{id}": "get_speech",
+        "get /v1/audio/speech/{id}/audio": "get_speech_audio",
+        "get /v1/audio/voices": "list_voices",
+        "post /v1/audio/voices": "create_voice",
+        "get /v1/audio/voices/{id}": "get_voice",
+        "delete /v1/audio/voices/{id}": "delete_voice",
+        "get /v1/models": "list_models",
+        "get /v1/models/{id}": "get_model",
+        "get /v1/audio/models": "list_audio_models",
+        "get /health": "get_health",
+        "get /ready": "get_ready",
+        "get /metrics": "get_metrics",
+    }
+    assert found | named == found
+    assert len(set(found.values())) == len(found)
+    assert all(name.isidentifier() and "__" not in name for name in found.values())

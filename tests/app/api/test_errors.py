@@ -12,6 +12,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from app.api.errors import STATUS
+from app.api.nulls import without_nulls
+from app.api.schemas import TtsRequest
 from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
@@ -199,7 +201,7 @@ def test_our_own_mistakes_are_a_500_in_the_one_shape(monkeypatch):
 
 def test_a_client_that_leaves_amid_its_body_is_no_mistake_of_ours(toy_server, caplog):
     address = (toy_server.base_url.host, toy_server.base_url.port)
-    head = b"POST /tts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with caplog.at_level(logging.INFO):
         with socket.create_connection(address) as client:
             client.sendall(head + b"Content-Length: 99\r\n\r\n{")
@@ -259,3 +261,74 @@ def test_weights_that_cannot_be_used_are_told_by_ready_and_health(tmp_path, dama
             assert answer.status_code == 503
             assert re.search(message, shape(answer)["message"])
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["Application/JSON", "APPLICATION/JSON; charset=utf-8", "application/Json ;q=1"],
+)
+def test_a_media_type_is_compared_without_case(toy_server, kind) -> None:
+    body = b'{"input": "Hi.", "max_duration_s": 0.2}'
+    answer = toy_server.post("/tts", content=body, headers={"content-type": kind})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("temprature", "temperature"),
+        ("top-p", "top_p"),
+        ("voise", "voice"),
+        ("cfg_strenght", "cfg_strength"),
+        ("sample_rate", None),
+        ("max_tokens", None),
+        ("format", None),
+        ("text", None),
+    ],
+)
+def test_another_field_is_named_only_where_it_is_close(toy_server, field, meant) -> None:
+    answer = toy_server.post("/tts", json={"input": "Hi.", field: 1})
+    message = shape(answer)["message"]
+    assert message.startswith(f"{field}: there is no such field")
+    assert message.endswith(f"did you mean {meant}?" if meant else "no such field")
+
+
+def test_null_is_the_default_of_every_field_that_has_one(toy_server) -> None:
+    fields = {name: None for name in TtsRequest.model_fields if name != "input"}
+    assert len(fields) > 100
+    body = {"input": "Hi.", "seed": 3, "max_duration_s": 0.2}
+    spoken = toy_server.post("/tts", json=body)
+    nulls = toy_server.post("/tts", json=fields | body | {"ban_tokens": [1], "speed": None})
+    assert (spoken.status_code, nulls.status_code) == (200, 200)
+    assert nulls.headers["content-type"] == spoken.headers["content-type"] == "audio/wav"
+    assert "transfer-encoding" not in nulls.headers  # `stream_format` was not asked for
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ('{"input": null}', "input"),
+        ('{"input": "Hi.", "nothing": null}', "nothing"),
+        ('{"input": "Hi.", "ban_tokens": [null]}', "ban_tokens.0"),
+        ('{"input": "Hi.", "speed": "null"}', "speed"),
+        ('{"input": "Hi.", "speed": null, "seed": 1.5}', "seed"),
+        ("null", None),
+        ("[null]", None),
+        ('{"input": null', None),
+    ],
+)
+def test_null_elsewhere_is_refused_as_ever(toy_server, body, param) -> None:
+    answer = toy_server.post("/tts", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert shape(answer)["param"] == param
+
+
+def test_null_leaves_what_stands_beside_it_as_it_was_sent() -> None:
+    raw = b'{"input": "a", "speed": null, "seed": 9223372036854775807, "temperature": 1e-5}'
+    assert json.loads(without_nulls(raw, TtsRequest)) == {
+        "input": "a",
+        "seed": 2**63 - 1,
+        "temperature": 1e-5,
+    }
+    untouched = b'{"input":"null"}'
+    assert without_nulls(untouched, TtsRequest) is untouched

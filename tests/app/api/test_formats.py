@@ -11,9 +11,9 @@ import pytest
 import soundfile
 
 from app.api.formats import MEDIA_TYPES, AudioFormat
-from app.api.loudness import loudness_lufs
 from app.main import create_app
 from app.settings import Settings
+from models.loudness import loudness_lufs
 from tests.app.api.decoding import decoded
 from tests.app.api.live_client import live
 from tests.app.serving import served

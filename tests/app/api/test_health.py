@@ -1,9 +1,10 @@
 import asyncio
 
+from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from tests.app.serving import served
-from tests.fakes import fake_engine
+from tests.fakes import FakeSpeaking, fake_engine
 
 
 def test_health_tells_how_long_ago_the_engine_moved(monkeypatch) -> None:
@@ -28,3 +29,11 @@ def test_a_service_that_closes_is_healthy_but_not_ready() -> None:
         assert "shutting down" in ready.json()["error"]["message"]
         assert client.head("/ready").status_code == 503
         assert client.get("/health").status_code == 200
+
+
+def test_health_tells_how_many_golden_requests_had_the_codes_stored() -> None:
+    asked = SpeechEngine(FakeSpeaking, max_queue=1, request_timeout_s=9.0, check_golden=True)
+    with served(create_app(Settings(), asked)) as client:
+        assert client.get("/health").json()["golden"] == "1/2"
+    with served(create_app(Settings(), fake_engine())) as client:
+        assert client.get("/health").json()["golden"] is None

@@ -2,6 +2,7 @@ import hashlib
 import re
 
 import pytest
+from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
 from app.api.keys import NAME, Keyring, KeyringError, hashed, new_key, sent_key
@@ -119,3 +120,23 @@ def test_a_page_sends_a_key_as_a_subprotocol() -> None:
 def test_a_name_is_safe_as_a_folder() -> None:
     taken = {one for one in map(chr, range(0x250)) if re.fullmatch(NAME, f"a{one}")}
     assert taken == set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+@pytest.mark.parametrize("configured", [",", " ", " , ,", ",,"])
+def test_keys_that_are_configured_and_none_are_no_open_door(configured) -> None:
+    with pytest.raises(KeyringError, match="api_keys: there is no key in it"):
+        Keyring.of(Settings(api_keys=configured))
+
+
+@pytest.mark.parametrize("content", ["", "# alice will have one\n", "\n \n#\n"])
+def test_a_file_of_keys_without_a_key_is_no_open_door(tmp_path, content) -> None:
+    file = tmp_path / "keys"
+    file.write_text(content)
+    for plain in ("", ","):
+        settings = Settings(api_keys_file=str(file), api_keys=SecretStr(plain))
+        with pytest.raises(KeyringError, match=f"{file} holds no key; `valle-serve keys new NAME`"):
+            Keyring.of(settings)
+        assert settings.asks_for_keys
+    assert Keyring.of(Settings(api_keys_file=str(file), api_keys=ALICE))
+    file.write_text(f"alice:{hashed(ALICE)}\n")
+    assert Keyring.of(Settings(api_keys_file=str(file))).owner(ALICE) == "alice"

@@ -1,11 +1,12 @@
 """Text in pieces in, sound out, over a WebSocket."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.api.messages import PROTOCOL
 from app.main import create_app
@@ -204,7 +205,7 @@ def test_a_message_that_another_host_lets_through_is_no_larger_either() -> None:
     path = "/v1/audio/speech/stream"
     with (
         TestClient(app) as client,
-        client.websocket_connect(path, subprotocols=[PROTOCOL]) as session,
+        client.websocket_connect(path, [PROTOCOL], headers={"host": "localhost"}) as session,
     ):
         session.send_json({"type": "input_text.append", "text": "é" * 600})
         while (message := session.receive_json())["type"] != "error":
@@ -277,3 +278,54 @@ def test_a_session_that_is_spoken_to_is_not_idle() -> None:
         time.sleep(0.6)
         speaking.let(4)
         assert session.until("response.done")["finish_reason"] == "stop"
+
+
+def keep_on(step: Callable[[], object]) -> None:
+    """Do something ten times a second, until the session is closed."""
+    for _ in range(300):
+        step()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "said", ["{}", '{"type": "response.cancel"}', "no JSON", b"bytes", '{"type": "x"}']
+)
+def test_what_is_refused_keeps_no_session_open(said) -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+        with pytest.raises(ConnectionClosed):
+            keep_on(lambda: session.connection.send(said))
+        assert session.connection.close_code == 1000
+
+
+def test_text_that_says_nothing_keeps_no_session_open() -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+        session.create()
+        with pytest.raises(ConnectionClosed):
+            keep_on(lambda: session.text(" "))
+        assert session.connection.close_code == 1000
+
+
+def test_a_text_that_grows_keeps_its_session() -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=2.0) as (client, _), live(client) as session:
+        session.create()
+        for _ in range(10):
+            session.text("a")
+            time.sleep(0.25)
+        session.end()
+        assert session.until("response.done")["finish_reason"] == "stop"
+
+
+def test_one_address_has_its_share_of_the_sessions() -> None:
+    with serving(FakeSpeaking(), max_sessions=5) as (client, _), ExitStack() as open_:
+        for _ in range(4):
+            open_.enter_context(live(client))
+        with pytest.raises(InvalidStatus) as refused, live(client):
+            pass
+        assert refused.value.response.status_code == 503
+        with live(client, source_address=("127.0.0.2", 0)) as other:
+            assert other.say("Hi.")["finish_reason"] == "stop"
+            with (
+                pytest.raises(InvalidStatus),
+                live(client, source_address=("127.0.0.3", 0)),
+            ):
+                pass

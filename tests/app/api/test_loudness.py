@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from app.api.delivery import Delivery, delivered
-from app.api.loudness import Leveller, loudness_lufs
+from app.api.loudness import Leveller
+from models.loudness import loudness_lufs
 from tests.app.api.sounds import RATE_HZ, pushed, syllables
 
 VOICES = [(0.25, 110), (0.5, 140), (1.0, 220), (3.0, 180)]  # gain, pitch in Hz

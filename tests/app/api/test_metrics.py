@@ -110,3 +110,13 @@ def test_two_applications_of_one_process_count_apart() -> None:
     labels = {"method": "GET", "route": "/tts", "status": "200"}
     assert one.registry.get_sample_value("tts_http_requests_total", labels) == 1
     assert other.registry.get_sample_value("tts_http_requests_total", labels) is None
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize("version", ["abc", "1.x", "1.0.0-", "9.9.9", "1e9", "", "\xff", "0.0.1"])
+def test_an_odd_version_is_answered_in_a_form_that_exists(kind, version) -> None:
+    with serving() as client:
+        accepted = f"{kind};version={version}".encode("latin-1")
+        answer = client.get("/metrics", headers=[(b"accept", accepted)])
+        assert answer.status_code == 200
+        assert b"tts_jobs" in answer.content

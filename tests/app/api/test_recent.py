@@ -8,8 +8,13 @@ import httpx
 import numpy as np
 import pytest
 
+from app.api.recent import Failure, RecentSpeeches
+from app.engine.errors import UnknownSpeech
+from app.engine.job import SpeechJob
 from app.main import create_app
 from app.settings import Settings
+from samplers.params import SamplingParams
+from tests.app.api.live_client import live
 from tests.app.serving import served
 from tests.fakes import fake_engine
 
@@ -138,3 +143,51 @@ def test_no_text_reaches_the_log(toy_server, caplog) -> None:
         ask(toy_server, trace=True)
     assert caplog.records
     assert "Two" not in caplog.text
+
+
+def outcome(name: str, asker: str, recent: RecentSpeeches) -> None:
+    job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=asker, asker=asker)
+    recent.keep(job, Failure(None, None, 0, 0.0))
+
+
+def kept(name: str, owner: str, recent: RecentSpeeches) -> bool:
+    try:
+        recent.find(name, owner)
+    except UnknownSpeech:
+        return False
+    return True
+
+
+def test_nobody_evicts_the_responses_of_another() -> None:
+    recent = RecentSpeeches(8)
+    for number in range(3):
+        outcome(f"alice-{number}", "alice", recent)
+    for number in range(100):
+        outcome(f"bob-{number}", "bob", recent)
+    assert all(kept(f"alice-{number}", "alice", recent) for number in range(3))
+    assert [kept(f"bob-{number}", "bob", recent) for number in (94, 95, 99)] == [False, True, True]
+
+
+def test_of_many_askers_the_oldest_response_goes() -> None:
+    recent = RecentSpeeches(4)
+    for number in range(6):
+        outcome(str(number), f"owner-{number}", recent)
+    assert [kept(str(n), f"owner-{n}", recent) for n in range(6)] == [False] * 2 + [True] * 4
+    none = RecentSpeeches(0)
+    outcome("a", "a", none)
+    assert not kept("a", "a", none)
+
+
+def test_a_storm_of_one_key_leaves_the_responses_of_another() -> None:
+    keys = {"alice": "alice-0123456789", "bob": "bob-0123456789abc"}
+    settings = Settings(api_keys=",".join(f"{n}:{k}" for n, k in keys.items()), keep=8)
+    with served(create_app(settings, fake_engine())) as client:
+        headers = {name: {"authorization": f"Bearer {key}"} for name, key in keys.items()}
+        made = client.post("/tts", json={"input": "Hi."}, headers=headers["alice"])
+        path = f"/v1/audio/speech/{made.headers['x-request-id']}"
+        with live(client, additional_headers=headers["bob"]) as session:
+            for _ in range(30):
+                session.create()
+                session.send("response.cancel")
+                session.until("response.done")
+        assert client.get(path, headers=headers["alice"]).status_code == 200

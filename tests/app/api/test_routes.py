@@ -114,7 +114,7 @@ def test_health_and_readiness(toy_server):
         "decoder": "codec",
         "queued": 0,
         "running": 0,
-        "slots": 16,
+        "slots": 20,
         "used_slots": 0,
         "deterministic": True,
     }

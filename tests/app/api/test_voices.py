@@ -1,9 +1,11 @@
 """A voice goes up, speaks, stays its owner's, and goes; what is no voice is refused."""
 
 import logging
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,7 @@ import httpx
 import openai
 import pytest
 
-from app.api.voices import MAX_UPLOADS, UploadPlaces
-from app.engine.errors import EngineBusy
+from app.api.voices import MAX_UPLOADS
 from app.engine.voices import OPENAI_VOICES
 from app.logs import TextLines
 from app.main import create_app
@@ -314,12 +315,6 @@ def test_of_uploads_at_once_under_one_name_one_wins(client) -> None:
 
 
 def test_only_some_uploads_are_held_in_memory_at_once() -> None:
-    places = UploadPlaces(1)
-    with places.taken(), pytest.raises(EngineBusy) as refused, places.taken():
-        pass
-    assert refused.value.retry_after_s > 0
-    with places.taken():
-        pass
     assert MAX_UPLOADS * Settings().max_upload_bytes < 1 << 26
 
 
@@ -404,3 +399,72 @@ def test_voices_and_refused_uploads_are_told_to_prometheus(client) -> None:
     until(lambda: (refused(409), refused(422)) == (before[0] + 1, before[1] + 1))
     client.delete(f"{VOICES}/anna").raise_for_status()
     assert told("tts_uploaded_voices") == 0
+
+
+@pytest.mark.parametrize("card", [b"", b"{", b"{}", b"\xff", b'{"consent": false}', b"null"])
+def test_a_voice_whose_card_is_damaged_is_listed_and_can_be_deleted(client, folder, card) -> None:
+    upload(client).raise_for_status()
+    (path,) = folder.rglob("anna.json")
+    path.write_bytes(card)
+    (item,) = [one for one in client.get(VOICES).json()["voices"] if one["id"] == "anna"]
+    assert item["damaged"] is True
+    assert "delete it" in item["description"]
+    for answer in (client.get(f"{VOICES}/anna"), spoken(client, "anna")):
+        assert refusal(answer) == (422, "voice")
+        assert answer.json()["error"]["code"] == "voice_damaged"
+    assert refusal(upload(client)) == (409, "name")
+    assert client.delete(f"{VOICES}/anna").status_code == 200
+    assert uploaded(client) == []
+    assert not list(folder.rglob("anna*"))
+    upload(client).raise_for_status()
+    assert codes(client, "anna")
+
+
+@pytest.mark.parametrize("name", ["Alloy", "ALLOY", "Toy", "DEFAULT", "Anna"])
+def test_a_voice_is_found_whatever_the_case_of_its_name(client, name) -> None:
+    upload(client).raise_for_status()
+    assert codes(client, name) == codes(client, name.lower())
+    assert client.get(f"{VOICES}/{name}").json()["id"] == spoken(client, name).headers["x-voice"]
+
+
+@pytest.mark.parametrize(
+    "consent", ["1", "yes", "on", "True", "TRUE", "t", "y", "false", "", " true"]
+)
+def test_consent_is_true_and_nothing_that_may_mean_it(client, consent) -> None:
+    assert refusal(upload(client, consent=consent)) == (422, "consent")
+    assert uploaded(client) == []
+
+
+@pytest.mark.parametrize("charset", ["undefined", "idna", "punycode", "hex", "nowhere", "utf-16"])
+def test_an_odd_charset_is_no_mistake_of_ours(client, charset) -> None:
+    request = client.build_request("POST", VOICES, data=FIELDS, files={"file": ("a.wav", WAV)})
+    request.headers["content-type"] += f"; charset={charset}"
+    answer = client.send(request)
+    assert answer.status_code < 500
+    if answer.status_code != 200:
+        refusal(answer)
+
+
+def test_the_media_type_of_a_form_is_compared_without_case(client) -> None:
+    request = client.build_request("POST", VOICES, data=FIELDS, files={"file": ("a.wav", WAV)})
+    kind = request.headers["content-type"].replace("multipart/form-data", "Multipart/Form-Data")
+    request.headers["content-type"] = kind
+    assert client.send(request).status_code == 200
+
+
+def test_uploads_that_stop_leave_room_for_those_of_another(server, client) -> None:
+    place = (server.base_url.host, server.base_url.port)
+    head = (
+        b"POST /v1/audio/voices HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\nCont"
+    )
+    with ExitStack() as held:
+
+        def full() -> bool:
+            held.enter_context(socket.create_connection(place, timeout=20)).sendall(head)
+            return upload(client, b"", name="probe").status_code == 503
+
+        until(full)
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(transport=elsewhere, base_url=server.base_url, timeout=60) as other:
+            upload(other).raise_for_status()

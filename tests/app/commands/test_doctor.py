@@ -19,6 +19,8 @@ CHECKS = (
     "device",
     "espeak",
     "model",
+    "golden",
+    "streams",
     "formats",
     "presets",
     "keys",
@@ -105,7 +107,8 @@ def test_a_published_model_that_was_changed_is_found_out(
 ) -> None:
     pinned = HubFile("some/model", "0" * 40, "fp32.sft", sha256="1" * 64)
     monkeypatch.setitem(PINNED, "some/model", pinned)
-    here = pinned.local(tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    here = pinned.local()
     here.parent.mkdir(parents=True)
     shutil.copy(make_public(tmp_path / "public", "ar+nar"), here)
     _, told = diagnosed(capsys, "--model", "some/model", "--offline")
@@ -124,8 +127,7 @@ def test_a_folder_that_runs_no_programs_is_named_as_what_stops_espeak(tmp_path: 
         text=True,
     )
     assert told.returncode == 1
-    (line,) = [line for line in told.stdout.splitlines() if "espeak" in line]
-    assert line.startswith("FAIL ")
+    (line,) = [one for one in told.stdout.splitlines() if one.startswith("FAIL  espeak:")]
     assert f"{tmp_path} must allow programs" in line
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from app.cli import main
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
-from models.checkpoints.vocos import PUBLISHED
+from models.checkpoints.vocos import converted_file
 from tests.conftest import ROOT
 from tests.models.checkpoints.hub_server import COMMIT, Hub, serve_hub
 from tests.toy.make_public import Form, make_public
@@ -19,6 +19,7 @@ from tests.toy.make_public import Form, make_public
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
@@ -86,11 +87,11 @@ def test_download_fetches_the_model_and_encodec_and_inspect_finds_it(
         hub.add("some/model", "ckpt/fp32.sft", make_public(tmp_path, "ar+nar").read_bytes())
         _point_to(hub, monkeypatch)
         assert main(["models", "download", "some/model"]) == 0
-    path = pinned.local(tmp_path / "cache")
+    path = pinned.local()
     assert capsys.readouterr().out.split() == [str(path), str(encodec)]
     facts = told(capsys, "inspect", "some/model")
     assert (facts["layout"], facts["licence"]) == ("ar+nar", "AGPL-3.0")
-    vocos = PUBLISHED.local(tmp_path / "cache").with_name("vocos.safetensors")
+    vocos = converted_file(tmp_path / "cache")
     vocos.parent.mkdir(parents=True)
     vocos.touch()  # nor for this
     monkeypatch.setenv("TTS_DECODER", "vocos")

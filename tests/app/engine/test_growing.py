@@ -39,7 +39,7 @@ async def test_a_job_a_sentence_one_after_the_other():
     speaking = FakeSpeaking()
     async with running(speaking) as engine:
         speech = growing(engine)
-        speech.append("One. Two. And")
+        await speech.append("One. Two. And")
         speech.end()
         chunks = [chunk async for chunk in speech]
         assert speaking.spoken == ["speech.1", "speech.2", "speech.3"]
@@ -53,14 +53,14 @@ async def test_a_job_a_sentence_one_after_the_other():
 async def test_while_the_text_waits_for_its_author_others_are_served():
     async with running(FakeSpeaking(), max_queue=0) as engine:
         speech = growing(engine)
-        speech.append("One. T")
+        await speech.append("One. T")
         await anext(speech)
         assert speech.waits_for_text
         waiting = asyncio.ensure_future(anext(speech))
         await until(lambda: not engine.status.running)
         other = engine.submit(SpeechJob("other", "other", SamplingParams()))
         assert len([chunk async for chunk in other]) == 1
-        speech.append("wo. T")
+        await speech.append("wo. T")
         chunk = await waiting
         assert chunk.result is not None
         assert chunk.result.frames == len("Two.")
@@ -71,7 +71,7 @@ async def test_only_the_first_piece_is_told_that_the_queue_is_full():
     speaking = FakeSpeaking()
     async with running(speaking, max_queue=0) as engine:
         speech = growing(engine)
-        speech.append("One. Two.")
+        await speech.append("One. Two.")
         speech.end()
         await anext(speech)
         await until(lambda: not engine.status.running)
@@ -79,7 +79,7 @@ async def test_only_the_first_piece_is_told_that_the_queue_is_full():
         await until(lambda: engine.status.running)
         second = asyncio.ensure_future(anext(speech))
         late = growing(engine)
-        late.append("One.")
+        await late.append("One.")
         late.end()
         with pytest.raises(EngineBusy):
             await anext(late)
@@ -93,7 +93,7 @@ async def test_a_later_piece_does_not_ask_for_ever():
     speaking = FakeSpeaking()
     async with running(speaking, max_queue=0) as engine:
         speech = growing(engine, busy_timeout_s=0.0)
-        speech.append("One. Two.")
+        await speech.append("One. Two.")
         speech.end()
         await anext(speech)
         await until(lambda: not engine.status.running)
@@ -108,13 +108,15 @@ async def test_a_later_piece_does_not_ask_for_ever():
 async def test_a_text_that_ended_or_is_too_long_takes_no_more():
     async with running(FakeSpeaking()) as engine:
         speech = growing(engine)
-        speech.append("x" * 40)
+        await speech.append("x" * 40)
         with pytest.raises(InvalidRequest, match="41 characters"):
-            speech.append("y")
+            await speech.append("y")
         speech.end()
-        for more in (speech.flush, speech.end, lambda: speech.append("")):
+        for more in (speech.flush, speech.end):
             with pytest.raises(InvalidRequest, match="has ended"):
                 more()
+        with pytest.raises(InvalidRequest, match="has ended"):
+            await speech.append("")
         assert speech.text == "x" * 40
         await speech.aclose()
 
@@ -123,7 +125,7 @@ async def test_closing_it_stops_its_job_at_the_next_frame():
     speaking = FakeSpeaking()
     async with running(speaking) as engine:
         speech = growing(engine)
-        speech.append("wait for it. T")
+        await speech.append("wait for it. T")
         reading = asyncio.ensure_future(anext(speech))
         speaking.let(1)
         await until(lambda: speaking.frames_made.get("speech.1") == 1)

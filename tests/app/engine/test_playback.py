@@ -3,7 +3,7 @@ from time import monotonic
 import pytest
 
 from app.engine import playback as module
-from app.engine.playback import Playback
+from app.engine.playback import LEAST_LEFT_S, Playback
 
 
 @pytest.fixture
@@ -46,3 +46,34 @@ def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock)
     assert playback.lead_s == pytest.approx(0.3)
     clock[0] += 1.0
     assert playback.lead_s == 0
+
+
+def test_sound_that_is_held_begins_when_there_is_enough_of_it(clock):
+    playback = Playback(clock[0])
+    playback.hold_s = 0.5
+    playback.give(0.3)
+    assert playback.first_s is None
+    clock[0] += 1.0
+    playback.give(0.3)
+    assert playback.first_audio_s == pytest.approx(1.0)
+    assert playback.lead_s == pytest.approx(0.6)
+    assert playback.underrun_s == 0
+
+
+def test_what_is_shorter_than_was_held_for_begins_at_its_end(clock):
+    playback = Playback(clock[0])
+    playback.hold_s = 5.0
+    playback.give(0.3)
+    clock[0] += 1.0
+    playback.finish()
+    assert playback.first_audio_s == pytest.approx(1.0)
+
+
+def test_what_is_left_is_never_nothing_before_the_end_of_what_was_expected_to_be_some(clock):
+    playback = Playback(clock[0])
+    assert playback.left_s == 0
+    playback.expected_s = 2.0
+    playback.give(0.5)
+    assert playback.left_s == pytest.approx(1.5)
+    playback.give(3.0)
+    assert playback.left_s == pytest.approx(LEAST_LEFT_S)

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from app.engine.capacity import Capacity
 from app.engine.metrics import EngineMetrics
 from app.engine.playback import Playback
 from app.engine.queue import TicketQueue
@@ -28,7 +29,7 @@ class Job:
 
 @pytest.fixture
 def scheduler() -> Scheduler:
-    return Scheduler(TicketQueue(4), cast("Voicer", None), EngineMetrics(), slots=8)
+    return Scheduler(TicketQueue(4), cast("Voicer", None), Capacity(), EngineMetrics(), slots=8)
 
 
 def add(
@@ -71,11 +72,15 @@ def test_who_pauses_or_has_much_waiting_to_be_made_sound_of_does_not_draw(schedu
 
 
 def test_who_would_make_others_hear_a_gap_waits_but_not_a_replay(scheduler):
-    plan, replay = (SimpleNamespace(work=work, priority=0) for work in (_plan(), _replay()))
-    scheduler._voicer = SimpleNamespace(has_room=False)
-    assert [scheduler._fits(ticket) for ticket in (plan, replay)] == [False, True]
-    scheduler._voicer.has_room = True
-    assert scheduler._fits(plan)
+    plan, replay = (
+        SimpleNamespace(work=work, priority=0, asker="", playback=Playback(0.0))
+        for work in (_plan(), _replay())
+    )
+    scheduler._voicer = SimpleNamespace(has_room_for=lambda _: False)
+    assert scheduler._next([plan]) is None
+    assert scheduler._next([plan, replay]) is replay
+    scheduler._voicer.has_room_for = lambda _: True
+    assert scheduler._next([plan]) is plan
 
 
 def _plan() -> Plan:

@@ -28,7 +28,7 @@ class Room:
     def __init__(self) -> None:
         self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
         self.speaking = FakeSpeaking()
-        self.reader = TextReader(self.queue, self.accounts, slots=SLOTS)
+        self.reader = TextReader(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)
@@ -39,7 +39,7 @@ class Room:
 
     async def lined_up(self) -> Ticket:
         async with asyncio.timeout(20):
-            while (ticket := self.queue.take(lambda _: True)) is None:
+            while (ticket := self.queue.take(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
         return ticket
 
@@ -66,6 +66,15 @@ async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> N
     assert len(room.speaking.readers) == 1
 
 
+async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room: Room) -> None:
+    room.send("hard")  # takes the thread until it may be read
+    room.send("A long text that came early. " * 9)
+    room.send("Hello there.")
+    room.speaking.read_on.set()
+    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).job_id == "Hello there."
+
+
 async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:
     empty, unreadable = room.send(" "), room.send("unreadable")
     crowd = room.send("Too many.", best_of=SLOTS + 1)
@@ -73,7 +82,7 @@ async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> Non
     assert isinstance(await refusal(unreadable), GenerationFailed)
     error = await refusal(crowd)
     assert isinstance(error, InvalidRequest)
-    assert (error.param, "there are 4" in str(error)) == ("best_of", True)
+    assert (error.param, "one may have 4 of 4" in str(error)) == ("best_of", True)
     assert room.queue.empty
 
 

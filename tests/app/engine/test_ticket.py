@@ -108,3 +108,25 @@ async def test_a_last_chunk_is_given_whatever_waits():
     async with running(speaking) as engine, aclosing(engine.submit(job(text))) as chunks:
         await until(lambda: engine.finished == {"stop": 1})
         assert len([chunk async for chunk in chunks]) == len(text) + 1
+
+
+async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest_will_last():
+    speaking = FakeSpeaking(CHUNK_S)
+    text = "wait: ten chunks"
+    async with running(speaking) as engine:
+        engine._capacity.note_voiced(1.6, 1.0)  # half a second of sound a second is promised
+        for _ in range(200):
+            engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)
+        async with aclosing(engine.submit(job(text))) as chunks:
+            await until(lambda: engine._queue.running)
+            (ticket,) = engine._queue.running
+            ticket.playback.expected_s = len(text) * CHUNK_S
+            ticket.playback.hold_s = 3 * CHUNK_S
+            speaking.let(2)
+            await until(lambda: ticket.playback.given_s >= 2 * CHUNK_S)
+            assert ticket.chunks.empty()
+            speaking.let(1)
+            assert len((await anext(chunks)).samples) > 0
+            assert ticket.chunks.qsize() == 2
+            speaking.let(len(text))
+            assert len([chunk async for chunk in chunks]) >= 2

@@ -80,13 +80,69 @@ def test_what_breaks_there_is_raised_here_and_breaks_nothing_else(remote):
     np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
 
 
-def test_a_process_that_is_killed_is_told_and_started_again(remote):
-    before = speak(remote)
+def killed(remote: Synthesizer) -> None:
     os.kill(remote._voice.pid, signal.SIGKILL)
-    with pytest.raises(WorkerLost):
-        speak(remote)
-    remote.ready_voice()
+
+
+def test_a_process_that_is_killed_between_two_speeches_is_not_missed(remote):
+    before = speak(remote)
+    killed(remote)
     np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_speech_goes_on_where_its_process_was_killed(remote, after):
+    before, again = speak(remote), []
+    params = SamplingParams(seed=1, ban_tokens=(512,))
+    wanted = SpeechJob("id", "One. [pause:0.2s] Two.", params, max_duration_s=1.5)
+    plan = remote.plan(wanted)
+    for chunk in remote.speak(plan, queue_s=0.0, on_progress=lambda _: True):
+        again.append(chunk)
+        if len(again) == after:
+            killed(remote)
+    assert [len(chunk.samples) for chunk in again] == [len(chunk.samples) for chunk in before]
+    for one, other in zip(before, again, strict=True):
+        np.testing.assert_array_equal(other.samples, one.samples)
+
+
+def test_speeches_side_by_side_all_go_on_after_one_restart(remote):
+    params = SamplingParams(seed=1, ban_tokens=(512,))
+    plans = [
+        remote.plan(SpeechJob(text, text, params, max_duration_s=1.5)) for text in ("One.", "Two.")
+    ]
+    alone = [
+        [chunk.samples for chunk in remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)]
+        for plan in plans
+    ]
+    going = [remote.speak(plan, queue_s=0.0, on_progress=lambda _: True) for plan in plans]
+    sounds = [[next(speech).samples] for speech in going]
+    started = remote._voice.generation
+    killed(remote)
+    for speech, sound in zip(going, sounds, strict=True):
+        sound += [chunk.samples for chunk in speech]
+    assert remote._voice.generation == started + 1
+    for own, sound in zip(alone, sounds, strict=True):
+        np.testing.assert_array_equal(np.concatenate(sound), np.concatenate(own))
+
+
+def test_a_replay_goes_on_where_its_process_was_killed(remote):
+    spoken = speak(remote)
+    again = remote.replay(Replay(spoken[-1].result), Playback(0.0))
+    sounds = [next(again).samples]
+    killed(remote)
+    sounds += [chunk.samples for chunk in again]
+    np.testing.assert_array_equal(
+        np.concatenate(sounds), np.concatenate([chunk.samples for chunk in spoken])
+    )
+
+
+def test_what_ends_the_process_twice_is_not_tried_for_ever(remote):
+    plan = remote.plan(SpeechJob("id", "One.", SamplingParams(seed=1, ban_tokens=(512,))))
+    speech = remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+    with pytest.raises(WorkerLost):
+        [killed(remote) for _ in speech]
+    remote.ready_voice()
+    assert speak(remote)
 
 
 def test_a_model_that_the_process_cannot_load_is_told(tmp_path):

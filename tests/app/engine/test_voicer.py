@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from app.engine.accounts import Accounts
-from app.engine.capacity import SHARE
+from app.engine.capacity import SHARE, Capacity
 from app.engine.metrics import EngineMetrics
 from app.engine.playback import Playback
-from app.engine.voicer import COMFORT_S, Voicer
+from app.engine.voicer import Voicer
 
 
 @dataclass(eq=False)
@@ -31,38 +31,39 @@ class Listener:
 
 @pytest.fixture
 def voicer() -> Voicer:
-    voicer = Voicer(cast("Any", None), on_end=lambda _: None, stall_timeout_s=1.0)
-    voicer._capacity.note(SHARE / 3, 1.0)  # three listeners can be served
-    return voicer
+    capacity = Capacity()
+    capacity.note_voiced(SHARE / 3.1, 1.0)  # three listeners can be served
+    return Voicer(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
 
 
-def join(voicer: Voicer, sound_s: float = 0.0) -> None:
-    """Let a listener come who has so much sound before him."""
+def join(voicer: Voicer, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
+    """Let a listener come who has so much sound before them, and more to be made."""
     playback = Playback(monotonic())
+    playback.expected_s = sound_s + left_s
     playback.give(sound_s)
     voicer.begin(cast("Any", Listener(playback)))
 
 
 def test_as_many_may_come_as_can_be_served_in_real_time(voicer: Voicer) -> None:
     for _ in range(3):
-        assert voicer.has_room
+        assert voicer.has_room_for(5.0)
         join(voicer)
-    assert not voicer.has_room
+    assert not voicer.has_room_for(5.0)
+    assert 0 < voicer.wait_s(5.0, []) <= voicer.wait_s(5.0, [5.0])
 
 
-def test_who_is_far_ahead_takes_no_room(voicer: Voicer) -> None:
+def test_what_is_made_to_its_end_takes_no_room(voicer: Voicer) -> None:
     for _ in range(5):
-        join(voicer, COMFORT_S + 5.0)
-    join(voicer, COMFORT_S / 2)
-    join(voicer)
-    assert voicer.has_room
-    join(voicer)
-    assert not voicer.has_room
+        join(voicer, 5.0, left_s=-5.0)
+    for _ in range(3):
+        assert voicer.has_room_for(5.0)
+        join(voicer)
+    assert not voicer.has_room_for(5.0)
 
 
 def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> None:
     over: list[object] = []
-    voicer = Voicer(Accounts(EngineMetrics()), on_end=over.append, stall_timeout_s=1.0)
+    voicer = Voicer(Accounts(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0)
     left, stays = (cast("Any", Listener(Playback(monotonic()))) for _ in range(2))
     voicer.begin(left)
     voicer.begin(stays)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.checkpoints import CheckpointError, builtin, load_lm, load_speech_model, save_lm
+from models.checkpoints.files import read_header, read_tensors, write_tensors
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")
@@ -90,6 +91,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: set_config(f, "lm.json", causal_size=2), "causal_size: Extra inputs",
     ),
     "no JSON": (lambda f: (f / "codec.json").write_text("{"), "codec.json: the whole: Invalid"),
+    "no rate": (lambda f: set_config(f, "codec.json", sample_rate_hz=0), "sample_rate_hz: "),
+    "no ratios": (lambda f: set_config(f, "codec.json", ratios=[]), "ratios: "),
+    "a ratio of nothing": (lambda f: set_config(f, "codec.json", ratios=[8, 0]), "ratios.1: "),
+    "a gain beyond every sound": (lambda f: set_config(f, "codec.json", gain=1e39), "gain: "),
+    "a width that is text": (lambda f: set_config(f, "lm.json", width="16"), "width: .*integer"),
+    "a number that is true": (lambda f: set_config(f, "codec.json", levels=True), "levels: "),
     "codec and model of different books": (
         lambda f: set_config(f, "codec.json", levels=7), "codebooks|levels",
     ),
@@ -109,3 +116,16 @@ def test_damage_is_named(folder: Path, name: str) -> None:
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is no folder"):
         load_speech_model(tmp_path / "nothing", CPU)
+
+
+def test_a_file_that_is_not_for_us_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.safetensors"
+    write_tensors(path, {"a": torch.zeros(1)})
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.chmod(0o600)
+    monkeypatch.setattr("models.checkpoints.files.os.access", lambda *_: False)  # root may read all
+    for read in (lambda: read_tensors([path]), lambda: read_header(path)):
+        with pytest.raises(CheckpointError, match=r"\(-rw-------\) is not readable by uid \d+$"):
+            read()

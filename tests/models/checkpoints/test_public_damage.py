@@ -187,7 +187,11 @@ def test_converting_never_replaces_a_model(tmp_path: Path) -> None:
     path = toy.make_public(tmp_path, "ar+nar")
     convert(path, tmp_path / "ours")
     before = {file: file.read_bytes() for file in (tmp_path / "ours").iterdir()}
-    assert sorted(file.name for file in before) == ["lm-1.safetensors", "lm.json"]
+    assert sorted(file.name for file in before) == [
+        "SHA256SUMS",
+        "lm-1.safetensors",
+        "lm.json",
+    ]
     with pytest.raises(CheckpointError, match="holds a model already"):
         convert(path, tmp_path / "ours")
     assert before == {file: file.read_bytes() for file in (tmp_path / "ours").iterdir()}

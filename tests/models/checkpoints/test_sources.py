@@ -18,7 +18,7 @@ from models.checkpoints.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
-from models.checkpoints.vocos import PUBLISHED, vocos_file
+from models.checkpoints.vocos import converted_file, vocos_file
 from models.config import CodecConfig, VocosConfig
 from models.encodec import Encodec
 from models.vocos import Vocos
@@ -50,7 +50,7 @@ def vocos_cache(cache: Path) -> Path:
     """The same, with a Vocos of the published shape and random weights."""
     vocos = Vocos(VocosConfig())
     vocos.codebooks.normal_(0, 0.2)
-    path = PUBLISHED.local(cache).with_name("vocos.safetensors")
+    path = converted_file(cache)
     path.parent.mkdir(parents=True)
     write_tensors(path, vocos.state_dict(), dtype=None)
     assert vocos_file(cache, offline=True) == path
@@ -107,7 +107,8 @@ def test_a_name_of_the_hub_is_read_from_the_cache(
 ) -> None:
     pinned = HubFile("some/model", COMMIT, "ckpt/fp32.sft")
     monkeypatch.setitem(PINNED, "some/model", pinned)
-    make_public(pinned.local(cache).parent, "ar+nar-len")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    make_public(pinned.local().parent, "ar+nar-len")
     assert speech(load("some/model", cache))
 
 
@@ -149,7 +150,10 @@ def test_vocos_decodes_no_codes_but_encodecs(tmp_path: Path, vocos_cache: Path) 
         load(make_toy(tmp_path), vocos_cache, "vocos")
 
 
-def test_without_vocos_offline_it_is_told(tmp_path: Path, cache: Path) -> None:
+def test_without_vocos_offline_it_is_told(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     (tmp_path / "encodec").symlink_to(cache / "encodec")
     with pytest.raises(CheckpointError, match="vocos-encodec-24khz is not at"):
         load(make_public(tmp_path, "ar+nar"), tmp_path, "vocos")

@@ -49,6 +49,12 @@ def offer(hub: Hub, content: Any) -> HubFile:
     return replace(PUBLISHED, revision=COMMIT, sha256=sha256)
 
 
+@pytest.fixture(autouse=True)
+def _hub_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path_factory.mktemp("hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder))
+
+
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 

@@ -1,9 +1,12 @@
 """Machine code is kept from one process to the next, where it can be."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -36,3 +39,38 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
     assert [hits(Path("/proc/self/nowhere")) for _ in range(2)] == [0, 0]
+
+
+def bits(folder: Path, processor: str = "") -> str:
+    """Return the hash that `kernel_bits` prints with its code kept in a folder."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder), "NUMBA_CPU_NAME": processor}
+    if not processor:
+        del environment["NUMBA_CPU_NAME"]
+    command = [sys.executable, "-m", "tests.models.int8.kernel_bits"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_code_just_compiled_and_code_that_was_kept_compute_the_same_bits(tmp_path: Path) -> None:
+    compiled, kept = bits(tmp_path), bits(tmp_path)
+    assert compiled == kept
+    assert bits(Path("/proc/self/nowhere")) == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", ["x86-64", "nehalem", "haswell", "skylake-avx512"])
+def test_code_for_another_processor_computes_the_same_bits(processor: str, tmp_path: Path) -> None:
+    if not runs_here(processor):
+        pytest.skip(f"this machine is no {processor}")
+    assert bits(tmp_path, processor) == bits(tmp_path)
+
+
+def runs_here(processor: str) -> bool:
+    """Whether this machine has the instructions of a processor that the test above names."""
+    if platform.machine() != "x86_64":
+        return False
+    needed = {"haswell": "avx2", "skylake-avx512": "avx512bw"}.get(processor, "sse2")
+    return needed in Path("/proc/cpuinfo").read_text("utf-8").split()

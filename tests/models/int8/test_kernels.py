@@ -70,6 +70,15 @@ def test_a_norm_is_part_of_the_scale(size: float) -> None:
     assert (torch.from_numpy(found) - expected).abs().le(half_a_step).all()
 
 
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e3])
+def test_the_last_norm_is_that_of_the_formula(size: float) -> None:
+    x, gain, y = floats(9, 250, size=size), floats(250), np.empty((9, 250), np.float32)
+    kernels.rms_norm(x, gain, 1e-6, y)
+    wide_x, wide_gain = torch.from_numpy(x).double(), torch.from_numpy(gain).double()
+    expected = F.rms_norm(wide_x, (250,), wide_gain, 1e-6)
+    np.testing.assert_allclose(y, expected.numpy(), rtol=1e-6)
+
+
 def test_a_product_is_scaled_by_row_and_column() -> None:
     product, scales, columns, bias = products(5, 17), floats(5), floats(17), floats(17)
     y, x = np.empty((5, 17), np.float32), floats(5, 17)

@@ -4,7 +4,7 @@
 
 import pytest
 
-from models.text.enclosure import PATIENCE_CHARS, Undecided, enclosed
+from models.text.enclosure import PATIENCE_CHARS, Enclosure, Undecided
 
 # The place is where the bar stands.
 INSIDE = [
@@ -36,7 +36,7 @@ OPEN = ['"a. |b', "(a. |b", "'a. |b", "'a. |b'", "'a. |b.'"]
 
 
 def asked(text: str) -> bool:
-    return enclosed(text.replace("|", ""), text.index("|"))
+    return Enclosure().around(text.replace("|", ""), text.index("|"))
 
 
 @pytest.mark.parametrize("text", INSIDE)

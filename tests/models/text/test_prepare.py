@@ -237,3 +237,9 @@ def test_no_quotation_is_split(text: str) -> None:
 )
 def test_no_number_is_split(whole: int, part: int, form: str) -> None:
     assert len(prepare(f"It is {form.format(whole, part)} now.")) == 1
+
+
+def test_signs_that_are_long_words_are_bounded_by_what_is_spoken() -> None:
+    with pytest.raises(TextError, match="numbers and signs"):
+        prepare("√" * 4096)
+    assert len(prepare("$1.50 " * 600)) > 1

@@ -1,0 +1,30 @@
+"""Store the codes of the built-in voices and of silence, so that they are the same everywhere.
+
+Run it once after a new codec or voice: ``python -m scripts.encode_voices``.
+"""
+
+import torch
+
+from app.settings import BUILTIN_MODEL
+from models.checkpoints import open_speech_model
+from models.shipped_codes import SUFFIX, codec_digest, write_codes
+from models.silence import store_silence
+from models.voice import BuiltinVoices, PromptCodes
+
+
+def main() -> None:
+    """Encode and write."""
+    speech = open_speech_model(BUILTIN_MODEL, torch.device("cpu"))
+    digest = codec_digest(speech.codec)
+    max_frames = speech.model.config.max_prompt_frames
+    prompts = PromptCodes(speech.codec, torch.device("cpu"), max_frames=max_frames)
+    for voice in BuiltinVoices(BUILTIN_MODEL / "voices"):
+        assert voice.audio is not None
+        codes = prompts.encode(voice)[:max_frames]
+        write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
+        print(f"{voice.name}: {len(codes)} frames")
+    print(f"silence: {store_silence(speech.codec, BUILTIN_MODEL)} codes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Write the codes of the built-in model's golden requests: ``python -m scripts.gen_golden``.
+
+Run it after a change of the weights, or of anything that is meant to change what a seed gives. The
+requests are chosen so that together they take all ways through the samplers.
+"""
+
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from app.engine.golden import GOLDEN_FILE, GoldenRequest, codes_sha256
+from app.engine.synthesis import Synthesizer
+from app.settings import BUILTIN_MODEL
+
+SENTENCES: Final = ("Hello there.", "One, two, three.", "Good morning to you.", "Is it raining?")
+KNOBS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"preset": "default"},
+    {"preset": "greedy"},
+    {"preset": "stable"},
+    {"preset": "expressive"},
+    {"preset": "hf"},
+    {"preset": "llama_cpp"},
+    {"preset": "vall_e"},
+    {"temperature": 0.9, "top_k": 40, "repetition_penalty": 1.2},
+    {"mirostat_mode": 2},
+    {"mirostat_mode": 1},
+    {"typical_p": 0.9, "frequency_penalty": 0.2},
+    {"eta_cutoff": 0.002, "epsilon_cutoff": 0.001, "top_n_sigma": 2.0},
+    {"dry_multiplier": 0.8, "xtc_probability": 0.5, "xtc_threshold": 0.1},
+    {"min_temperature": 0.3, "dynatemp_mode": "entropy"},
+    {"entropix": True},
+    {"best_of": 3, "temperature": 0.8},
+    {"beam_width": 3},
+    {"nar_temperature": 0.7, "nar_top_k": 20},
+    {"backtrack": True, "temperature": 1.2, "nar_decision": "likeliest"},
+)
+
+
+def main() -> None:
+    """Speak all and write the file."""
+    model = Synthesizer.load(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=4096)
+    voices = [voice.name for voice in model.voices]
+    requests = []
+    for number, knobs in enumerate(KNOBS):
+        request = GoldenRequest(
+            text=SENTENCES[number % len(SENTENCES)],
+            voice=voices[number // len(SENTENCES) % len(voices)],
+            params={"seed": number, **knobs},
+        )
+        digest = codes_sha256(model, request)
+        requests.append(request.model_copy(update={"codes_sha256": digest}))
+        print(request.voice, request.text, request.params, digest[:12])
+    adapter = TypeAdapter(list[GoldenRequest])
+    path = BUILTIN_MODEL / GOLDEN_FILE
+    path.write_bytes(adapter.dump_json(requests, indent=1) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

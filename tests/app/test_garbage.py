@@ -1,0 +1,32 @@
+"""Once the engine is ready, full collections do not go through what was loaded."""
+
+import gc
+
+import pytest
+
+from app.garbage import exempt_once_loaded
+from tests.fakes import fake_engine
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_loaded_is_exempt() -> None:
+    before = gc.get_freeze_count()
+    try:
+        async with fake_engine() as engine:
+            await engine.wait_ready()
+            exempt_once_loaded(engine).join(20)
+            assert gc.get_freeze_count() > before + 1000
+    finally:
+        gc.unfreeze()
+
+
+async def test_an_engine_that_stops_ends_the_wait() -> None:
+    engine = fake_engine()
+    thread = exempt_once_loaded(engine)
+    engine.start()
+    await engine.wait_ready()
+    await engine.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    gc.unfreeze()

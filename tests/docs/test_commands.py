@@ -1,0 +1,191 @@
+"""Every command that a page tells a reader to type is run by a test, or cannot be run here.
+
+A command that is in none of the tables fails: whoever writes one decides where it is tried.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.serving import served
+from tests.conftest import ROOT
+from tests.speech_like import packed, speech_like
+from tests.toy.make_public import make_public
+from tests.toy.make_toy import make
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ADDRESS = "127.0.0.1:8000"
+
+HERE = {
+    'valle-serve speak "Hello there." -o hello.wav',
+    'valle-serve speak "Hello there." -o hello.mp3',
+    "valle-serve speak --file book.txt -o book.mp3",
+    'valle-serve speak "Hello there." --play',
+    'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.mp3',
+    'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.wav',
+    'valle-serve speak "Hello there." --mirostat-mode 2 --sampler-order hf -o hello.wav',
+    "valle-serve speak --file letter.txt -o letter.opus --speed 1.1 --seed 7",
+    "fortune | valle-serve speak - -o fortune.mp3",
+    'valle-serve speak "Hello there." -o - | ffplay -nodisp -autoexit -',
+    "valle-serve doctor",
+    "valle-serve warm",
+    "valle-serve bench",
+    "valle-serve bench --at-once 1 --at-once 8 --requests 20 -o bench.json",
+    "valle-serve bench --url http://127.0.0.1:8000",
+    "valle-serve keys new alice",
+    "valle-serve calibrate --count 200 --output calibrated.json",
+    "valle-serve models inspect ecker/vall-e",
+    "valle-serve models eras ecker/vall-e --codes a.enc --codes b.enc",
+    "valle-serve models convert ecker/vall-e mine --code-sums inclusive",
+}
+"""Run below, with a toy model."""
+
+SMALLER = {
+    "--requests 20": "--requests 1",
+    "valle-serve bench": "valle-serve bench --requests 1",
+    "--count 200": "--count 2",
+    "eras ecker/vall-e --codes a.enc --codes b.enc": "eras public --codes pair.json",
+    "convert ecker/vall-e": "convert public",
+}
+"""What is as quick, or lies here, in place of what is not."""
+
+BY_OTHER_TESTS = {
+    "scripts/serve": "tests/app/test_serve_command.py",
+    "valle-serve serve": "tests/app/test_serve_command.py",
+    "curl": "tests/docs/test_readme_runs.py",
+    "id=$(curl": "tests/docs/test_commands.py",
+    "valle-serve voices": "tests/docs/test_voices_page.py",
+    "scripts/check": "scripts/check",
+    "scripts/test": "scripts/test",
+    "python3 -m pip wheel": "tests/deploy/test_wheel.py",
+}
+"""What a command begins with, and what runs it or what it calls."""
+
+NOT_HERE = {
+    "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
+    "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
+    "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; test_sources.py loads such",
+    "TTS_PRESETS=calibrated.json scripts/serve": "scripts/serve installs first",
+    "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
+    "scripts/install": "it takes minutes and makes an environment",
+    "scripts/sbom": "it asks a registry for its tool",
+    "benchmarks/gpu.sh": "there is no GPU",
+}
+
+
+def _joined(block: str) -> list[str]:
+    lines = block.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+def commands() -> Iterator[str]:
+    """Yield each command once, as typed but for where the program lies and what it is told of."""
+    seen = set()
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for block in re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+            for line in _joined(block):
+                command = re.sub(r"\s{2,}#.*$", "", line).replace(".venv/bin/", "")
+                command = re.sub(r"\s+", " ", command)
+                if command not in seen:
+                    seen.add(command)
+                    yield command
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_every_command_is_run_or_it_is_said_why_not(command: str) -> None:
+    prefixes = [*BY_OTHER_TESTS, *NOT_HERE]
+    places = [one for one in prefixes if command.startswith(one)]
+    assert (command in HERE) + bool(places) == 1, f"{command}: see the tables of this test"
+
+
+def test_no_table_tells_of_what_is_on_no_page() -> None:
+    told = set(commands())
+    assert told >= HERE
+    for prefix in (*BY_OTHER_TESTS, *NOT_HERE):
+        assert any(command.startswith(prefix) for command in told), prefix
+    for place in BY_OTHER_TESTS.values():
+        assert (ROOT / place).is_file(), place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader is: with a model, texts, and the programs that commands name."""
+    folder = tmp_path_factory.mktemp("reader")
+    make(folder / "model")
+    make_public(folder / "public", "ar+nar")
+    codes = [[(7 * frame + level) % 1024 for level in range(8)] for frame in range(6)]
+    (folder / "pair.json").write_text(f'{{"phonemes": "ab äb", "codes": {codes}}}', "utf-8")
+    for name in ("book", "letter"):
+        (folder / f"{name}.txt").write_text("One. Two.", "utf-8")
+    (folder / "anna.wav").write_bytes(packed(speech_like(2.0)))
+    programs = {
+        "valle-serve": f'exec {sys.executable} -m app "$@"',
+        "fortune": "echo One.",
+        "ffplay": "cat >/dev/null",
+        "pw-play": "cat >/dev/null",
+    }
+    for name, line in programs.items():
+        program = folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    settings = Settings(model=str(folder / "model"), device="cpu", voices=str(folder / "voices"))
+    with served(create_app(settings)) as client:
+        yield f"127.0.0.1:{client.base_url.port}"
+
+
+def _run(command: str, folder: Path, address: str) -> str:
+    for told, smaller in SMALLER.items():
+        if told != "valle-serve bench" or "--requests" not in command:
+            command = command.replace(told, smaller)
+    environment = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "NO_PROXY": "127.0.0.1",
+        "TTS_MODEL": str(folder / "model"),
+        "TTS_VOICES": str(folder / "voices"),
+        "TTS_PORT": "0",
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command.replace(ADDRESS, address)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", sorted(HERE))
+def test_a_command_does_what_the_page_tells(command: str, folder: Path, address: str) -> None:
+    out = re.search(r" (?:-o|--output) (\S+)", command)
+    written = None if out is None or out[1] == "-" else folder / out[1]
+    if written is not None:
+        written.unlink(missing_ok=True)
+    _run(command, folder, address)
+    assert written is None or written.stat().st_size > 50
+
+
+def test_the_way_to_a_trace_leads_to_one(folder: Path, address: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl")
+    text = (ROOT / "docs" / "trace.md").read_text("utf-8")
+    (block,) = re.findall(r"^```sh\n(id=.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    assert '"tokens"' in _run(block, folder, address)

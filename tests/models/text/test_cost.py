@@ -1,0 +1,213 @@
+"""What somebody writes to hurt costs what the text is long; borders are those of the slow rules.
+
+Processor time of this thread is measured, which other processes do not lengthen, and the ceilings
+are some thirty times what it takes; with rules that looked at a text once a border, or at a run
+once a character of it, the texts here took 10 times the ceilings to 1,000 times.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.text import TextError, normalise, prepare
+from models.text.borders import BORDER, PAUSE, goes_on, numbers, piece_end
+from models.text.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
+from models.text.growing import GrowingText, _starts_line, _with_pauses, pieces
+from models.text.normalise.rule import rule
+from models.text.normalise.symbols import LAYOUT
+from tests.models.text.test_growing import SENTENCES, WORDS
+
+CHARS = 4096
+UNITS = [
+    *("a", "1", "…", ".", ",", "-", "—", "'", '"', "(", "[", "<", "@", "#", "/", ":", "*", "$"),
+    *(" ", "\n", "\t", "a. ", "1. ", "1,", "1-", "1/", "1:", "a@", "a-", "a.b", "@a", "www.", "<a"),
+    *("(a", "'a", "a'", "111,", "+1 ", "1.1.", "St. ", "a St. The ", "e.g. ", "5 km ", "12:30 "),
+    *("\n- ", "\n1. ", ":-) ", "½", "≈", "√", "[pause:1s]", "[[a]] ", "w ", "A.", "(a! ", "((a! "),
+    *(
+        '"a! ',
+        "'a! ",
+        "a\n\n",
+        "。",
+        "。」",
+        "a。",
+        "[pause:",
+        "[[",
+        "]]",
+        "{",
+        "](http:",
+        "\ue000",
+    ),
+]
+TEXTS = {
+    **{repr(unit): (unit * CHARS)[:CHARS] for unit in UNITS},
+    "a long word, and initials": ("a" * 2700 + " " + "b. " * 465)[:CHARS],
+    "a word, dots and a word": "a" + "…" * (CHARS - 2) + "b",
+    **{
+        f"{run!r} and borders": (run * (CHARS // 2) + "b. " * CHARS)[:CHARS]
+        for run in ("'", "(", '"', "[[", "<a ", "…", "\n", "x")
+    },
+}
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    began_s = time.thread_time()
+    work()
+    return time.thread_time() - began_s
+
+
+def by_letters(text: str) -> list[str]:
+    growing = GrowingText()
+    return [piece for letter in text for piece in growing.append(letter)] + growing.end()
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_cutting_costs_what_a_text_is_long(text: str) -> None:
+    assert cpu_s(lambda: pieces(text)) < 1.0
+    assert cpu_s(lambda: by_letters(text)) < 6.0
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_reading_costs_what_a_text_is_long(text: str) -> None:
+    def read() -> None:
+        with suppress(TextError):
+            prepare(text)
+
+    assert cpu_s(read) < 8.0
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.sampled_from([*UNITS, "x", "! "]), min_size=1, max_size=4).map("".join))
+def test_no_mixture_costs_more(unit: str) -> None:
+    assert cpu_s(lambda: pieces((unit * CHARS)[:CHARS])) < 1.0
+
+
+@pytest.mark.parametrize(
+    "unit", ["a.", "a-", " ", "\t", "a@", "'", "http://a", "x .", "<a", "...x"]
+)
+def test_writing_out_costs_what_a_text_is_long(unit: str) -> None:
+    text = (unit * 40_000)[:40_000]
+    assert cpu_s(lambda: normalise(text)) < 1.5
+    assert cpu_s(lambda: normalise("http://" + "." * 40_000 + "x")) < 1.5
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_sign_is_read_a_bounded_number_of_times(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+    read = _Open.read
+
+    def counted(self: _Open, text: str, at: int) -> bool:
+        nonlocal reads
+        reads += 1
+        return read(self, text, at)
+
+    monkeypatch.setattr(_Open, "read", counted)
+    pieces(text)
+    assert reads <= PATIENCE_CHARS / 4 * CHARS
+    by_letters(text)
+    assert reads <= PATIENCE_CHARS * CHARS
+
+
+# The rules once more, each candidate looked at from the beginning of the text.
+
+_PAUSE = rule(PAUSE + r"\s*", "", re.IGNORECASE)
+
+
+def slow_pieces(text: str) -> list[str]:
+    """Return the pieces of a text that is there as a whole."""
+    found: list[str] = []
+    left, line_start = text.lstrip(), True
+    while cut := slow_cut(left, line_start):
+        end, start = cut
+        found.append(left[:end].rstrip())
+        line_start = _starts_line(left, end, start)
+        left = left[start:].lstrip()
+    if slow_speakable(left):
+        return [*found, left.rstrip()]
+    return found or ([left] if left else [])
+
+
+def slow_cut(text: str, line_start: bool) -> tuple[int, int] | None:
+    try:
+        for match in BORDER.finditer(text):
+            end = piece_end(match)
+            if slow_speakable(text[:end]) and slow_border(match, end, line_start):
+                return _with_pauses(text, end, match.end())
+    except Undecided:
+        pass
+    return None
+
+
+def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
+    text = match.string
+    opened = text.rfind("[[", 0, end)
+    if opened >= 0 and not 0 <= text.find("]]", opened) < end:
+        if text.find("]]", end) < 0:
+            raise Undecided
+        return False
+    if match["pause"]:
+        return True
+    if numbers(match, 0, at_line_start=line_start):
+        return False
+    if match["mark"] and not match["after"] and not match["next"]:
+        raise Undecided
+    if match["paragraph"] or (match["mark"] and PARAGRAPH.search(match["space"])):
+        return True
+    if match["mark"] and match["opening"] != "[" and goes_on(match):
+        return False
+    return not slow_enclosed(text, end)
+
+
+def slow_speakable(text: str) -> bool:
+    for one in (_PAUSE, *LAYOUT):
+        text = one.apply(text)
+    return any(map(str.isalnum, text))
+
+
+def slow_enclosed(text: str, place: int) -> bool:
+    """Tell whether what is open at a place is closed soon: read every character."""
+    start = max((match.end() for match in PARAGRAPH.finditer(text, 0, place)), default=0)
+    now = _Open()
+    for at in range(start, place):
+        now.read(text, at)
+    now.lasting = len(now.closers)
+    paragraph = PARAGRAPH.search(text, place)
+    end = paragraph.start() if paragraph else len(text)
+    for at in range(place, min(end, place + PATIENCE_CHARS)):
+        before = now.lasting
+        if not before:
+            return False
+        if now.read(text, at) and now.lasting < before:
+            return True
+    if not now.lasting or len(text) - place >= PATIENCE_CHARS or paragraph:
+        return False
+    raise Undecided
+
+
+MORE = [
+    "5. ",
+    "2) ",
+    "He left. ",
+    "no. 7 ",
+    "St. ",
+    "'Go. Now.' ",
+    "\n\n",
+    "\n",
+    "[[",
+    "(",
+    ")",
+    " ",
+]
+mixtures = st.lists(st.sampled_from([*SENTENCES, *WORDS, *MORE]), max_size=30)
+
+
+@settings(deadline=None, max_examples=600)
+@given(mixtures.map(" ".join) | mixtures.map("".join))
+def test_the_pieces_are_those_of_the_slow_rules(text: str) -> None:
+    assert pieces(text) == slow_pieces(text)
