@@ -10,7 +10,7 @@ from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -96,7 +96,8 @@ def _run(arguments: list[str]) -> int:
     # The parser of all commands together takes a second to make, that of one some milliseconds.
     module, name, description = COMMANDS[arguments[0]]
     command = getattr(import_module(module), name)
-    field = (CliSubCommand[command], Field(description=description))
+    subcommand: Any = CliSubCommand  # as of here: what it takes is known at run time
+    field = (subcommand[command], Field(description=description))
     program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]
     try:
         if arguments[0] == "speak" and (told := speak_help(arguments[1:])) is not None:

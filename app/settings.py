@@ -73,7 +73,11 @@ class Settings(BaseSettings):
         description="What makes sound of codes: the codec, or Vocos, for models that use EnCodec.",
     )
     threads: int = Field(
-        1, ge=1, le=64, description="CPU threads of one step; more than 1 gives up exact repeats."
+        1,
+        ge=1,
+        le=64,
+        description="CPU threads of one step; more than 1 gives up exact repeats with float32"
+        " weights, not with int8.",
     )
     max_text_chars: int = Field(
         4096, ge=10, description="Longest text of a request, in characters; longer is refused."

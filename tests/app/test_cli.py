@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import httpx
 import pytest
@@ -54,7 +54,8 @@ def _other_of(kind, field):
         return not field.default
     if get_origin(kind) is Literal:
         return next(choice for choice in reversed(get_args(kind)) if choice != field.default)
-    adapter = TypeAdapter(Annotated[kind, *field.metadata])
+    bounded: Any = Annotated[kind, *field.metadata]
+    adapter: TypeAdapter[Any] = TypeAdapter(bounded)
     for value in (1, 2, 3, 0.5, 0.25, 1.5, -0.5, 30):
         with suppress(ValidationError):
             if kind(value) == value and adapter.validate_python(value) != field.default:
@@ -73,7 +74,7 @@ def test_every_knob_can_be_set_by_its_flag(knob, monkeypatch):
     """Beside what it would be in a request: what the flag's words mean is the same."""
     field = SamplingParams.model_fields[knob]
     value = _other(knob, field)
-    got = []
+    got: list[Any] = []
     monkeypatch.setattr(Speak, "cli_cmd", got.append)
     flag = f"--{knob.replace('_', '-')}"
     words = [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else []
@@ -84,7 +85,7 @@ def test_every_knob_can_be_set_by_its_flag(knob, monkeypatch):
 
 
 def test_a_list_of_steps_is_an_order_too(monkeypatch):
-    got = []
+    got: list[Any] = []
     monkeypatch.setattr(Speak, "cli_cmd", got.append)
     assert main(["speak", "Hello.", "--sampler-order", "top_k,temperature"]) == 0
     assert main(["speak", "Hello.", "--sampler-order", '["top_k"]']) == 0
@@ -99,7 +100,8 @@ def test_help_is_short_and_every_knob_is_in_that_of_its_group(capsys):
     every = capsys.readouterr().out
     for knob, field in SamplingParams.model_fields.items():
         flag = re.compile(rf"--{knob.replace('_', '-')}[ ,\n]")
-        group = field.json_schema_extra["x-ui"]["group"]
+        extra: Any = field.json_schema_extra
+        group = extra["x-ui"]["group"]
         of_group = every.partition(f"\n{group}:\n")[2].partition("\n\n")[0]
         assert flag.search(short) or flag.search(of_group), knob
     assert main(["speak", "--help-knobs", "xtc"]) == 0
@@ -118,6 +120,7 @@ def test_the_version_is_told(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name, capsys):
+    status: Any
     try:
         status = main([name, "--help"])
     except SystemExit as end:

@@ -68,6 +68,6 @@ def test_declarations_load_without_torch(module):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["TTS_TEMPERATURE", "TTS_X", "TTS_KEY"])
+@pytest.mark.parametrize("name", ["TTS_LOUDNESS", "TTS_X", "TTS_KEY"])
 def test_a_variable_that_is_like_none_is_answered_without_a_guess(name):
     assert unknown_variables([name]) == [f"{name} is not a setting"]

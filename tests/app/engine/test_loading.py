@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from app.engine import loading
-from models.checkpoints import SpeechModel
+from models.checkpoints import SpeechModel, open_speech_model
 from models.checkpoints.download import DownloadError, Unreachable
 
 
@@ -32,7 +32,7 @@ def load(toy: Path) -> SpeechModel:
 def test_what_comes_back_after_a_while_is_waited_for(
     toy: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tries = loading.open_speech_model, []
+    real, tries = open_speech_model, []
 
     def flaky(*arguments: object, **named: object) -> SpeechModel:
         tries.append(arguments)

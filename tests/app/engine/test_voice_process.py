@@ -81,6 +81,8 @@ def test_what_breaks_there_is_raised_here_and_breaks_nothing_else(remote):
 
 
 def killed(remote: Synthesizer) -> None:
+    assert isinstance(remote._voice, VoiceProcess)
+    assert remote._voice.pid is not None
     os.kill(remote._voice.pid, signal.SIGKILL)
 
 
@@ -139,8 +141,13 @@ def test_a_replay_goes_on_where_its_process_was_killed(remote):
 def test_what_ends_the_process_twice_is_not_tried_for_ever(remote):
     plan = remote.plan(SpeechJob("id", "One.", SamplingParams(seed=1, ban_tokens=(512,))))
     speech = remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+
+    def interrupted() -> None:
+        for _ in speech:
+            killed(remote)
+
     with pytest.raises(WorkerLost):
-        [killed(remote) for _ in speech]
+        interrupted()
     remote.ready_voice()
     assert speak(remote)
 
