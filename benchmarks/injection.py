@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from models.codec import DecoderStream
+from models.encodec import DecoderStream
 from models.valle import Valle
 
 Call = Callable[..., Any]

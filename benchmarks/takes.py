@@ -23,8 +23,7 @@ from pydantic import TypeAdapter
 from app.engine.job import SpeechJob
 from app.main import load_synthesizer
 from app.settings import BUILTIN_MODEL, Settings
-from models.checkpoints import load_speech_model
-from models.config import CodecConfig
+from models.checkpoints import load_speech_model, read_codec_config
 from samplers.params import SamplingParams
 from samplers.presets import PRESETS
 from training.cache import cache_folder
@@ -88,8 +87,7 @@ class Booth:
     """The loaded voice and the judges, in one process."""
 
     def __init__(self, settings: Settings) -> None:
-        codec = CodecConfig.model_validate_json(Path(settings.model, "codec.json").read_bytes())
-        self._frame_rate_hz = codec.frame_rate_hz
+        self._frame_rate_hz = read_codec_config(Path(settings.model)).frame_rate_hz
         self._voice, self._model = load_synthesizer(settings, PRESETS), model_hash(settings)
         self._teacher = Teacher()
         self._panel = Panel({EAR: Whisper(whisper_folder(EAR))}, self._teacher)

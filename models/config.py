@@ -114,6 +114,7 @@ class ModelConfig(_Shape):
 class CodecConfig(_Shape):
     """A codec of EnCodec's architecture: SEANet, an LSTM, residual vector quantisation."""
 
+    architecture: Literal["encodec"] = "encodec"
     sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
     ratios: tuple[Annotated[int, Field(gt=0, le=64)], ...] = Field(
         (8, 5, 4, 2), min_length=1, description="Upsampling factors, decoder order."
@@ -134,6 +135,38 @@ class CodecConfig(_Shape):
     def hop(self) -> int:
         """Samples in a frame."""
         return prod(self.ratios)
+
+    @property
+    def frame_rate_hz(self) -> float:
+        """Frames in a second."""
+        return self.sample_rate_hz / self.hop
+
+
+class SpectralCodecConfig(_Shape):
+    """A codec that works on one spectrum a frame, and on nothing finer.
+
+    The encoder hears log-mel spectra, the decoder gives magnitudes and phases.
+    """
+
+    architecture: Literal["spectral"] = "spectral"
+    sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
+    hop: int = Field(320, gt=0, description="Samples in a frame.")
+    window: int = Field(1280, description="Samples of a frame's spectrum; a multiple of hop.")
+    bands: int = Field(100, gt=0, description="Mel bands that the encoder hears.")
+    dimension: int = Field(64, gt=0, description="Width of the latent that is quantised.")
+    levels: int = Field(4, gt=0)
+    codes: int = Field(1024, gt=0)
+    width: int = Field(256, gt=0, description="Channels of encoder and decoder.")
+    ffn: int = Field(768, gt=0, description="Hidden channels of a block.")
+    encoder_layers: int = Field(3, gt=0)
+    decoder_layers: int = Field(8, gt=0)
+    gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
+
+    @model_validator(mode="after")
+    def _overlaps(self) -> Self:
+        if self.window % self.hop or self.window < 2 * self.hop:
+            raise ValueError(f"window {self.window} must be hop {self.hop} twice or more often")
+        return self
 
     @property
     def frame_rate_hz(self) -> float:

@@ -6,8 +6,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from models.codec import Codec
+from models.encodec import Encodec
 from models.shipped_codes import codec_digest, read_codes, write_codes
+from models.spectral import SpectralCodec
 
 SHIPPED: Final = "silence.codes.safetensors"
 """In a model's folder: what `silent_codes` gave for its codec; other processors round otherwise."""
@@ -18,7 +19,7 @@ LEVELS_DBFS = (-torch.inf, *range(-90, -55, 5))
 the built-in codec has other codes for each 10 dB."""
 
 
-def silent_codes(codec: Codec) -> Tensor:
+def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
     """Encode silence and noise that nobody hears; the same codec gives the same codes.
 
     Args:
@@ -36,7 +37,7 @@ def silent_codes(codec: Codec) -> Tensor:
     return silent
 
 
-def known_silence(codec: Codec, folder: Path) -> Tensor:
+def known_silence(codec: Encodec | SpectralCodec, folder: Path) -> Tensor:
     """Return what `silent_codes` does, as it was stored beside the codec if it was.
 
     Raises:
@@ -51,7 +52,7 @@ def known_silence(codec: Codec, folder: Path) -> Tensor:
     return silent.to(codec.quantizer.codebooks.device)
 
 
-def store_silence(codec: Codec, folder: Path) -> int:
+def store_silence(codec: Encodec | SpectralCodec, folder: Path) -> int:
     """Store what `silent_codes` gives beside a codec; return how many codes those are."""
     codes = torch.nonzero(silent_codes(codec))
     write_codes(folder / SHIPPED, codes, codec_digest(codec))

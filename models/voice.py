@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
-from models.config import CodecConfig
+from models.codec import CodecShape
 from models.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
 
 MAX_AUDIO_S = 12.0
@@ -143,10 +143,10 @@ def _read_voice(audio: Path) -> Voice:
 
 
 class Encoder(Protocol):
-    """What this module needs of a codec; `models.codec.Codec` is one."""
+    """What this module needs of a codec; every `models.codec.Codec` is one."""
 
     @property
-    def config(self) -> CodecConfig:
+    def config(self) -> CodecShape:
         """Its shape."""
 
     def encode(self, samples: Tensor) -> Tensor:

@@ -1,7 +1,15 @@
-"""Where training keeps what it makes: outside the repository, safe to delete at any time."""
+"""Where training keeps what it makes.
+
+The cache lies outside the repository and is safe to delete at any time. What is exported lies in
+`weights/next`, until it is better than what ships and takes its place.
+"""
 
 import os
 from pathlib import Path
+
+from app.settings import BUILTIN_MODEL
+
+NEXT_MODEL = BUILTIN_MODEL / "next"
 
 
 def cache_folder() -> Path:

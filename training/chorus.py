@@ -2,10 +2,11 @@
 
     python -m training.chorus --rounds 14
 
-A *round* is one shard in which every speaker of training says something, so the corpus is balanced
-whenever it is stopped, and grows with more rounds without changing those it has. Two shards come
-before all rounds and never reach training: the first has sentences that the same speakers say
-nowhere else, the second has speakers that are heard nowhere else.
+A *round* is one shard in which every voice to be shipped says ten sentences, every other named
+voice one, and some of the mixtures one: the corpus is balanced whenever it is stopped, and grows
+with more rounds without changing those it has. Two shards come before all rounds and never reach
+training: the first has sentences that the voices to be shipped say nowhere else, the second has
+speakers that are heard nowhere else.
 
 No sentence is said twice, here or by the one-voice corpus: that takes sentences from the front of
 the list, this one from its end.
@@ -16,7 +17,7 @@ import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,17 @@ from training.data import SAMPLE_RATE_HZ, Corpus, Part, sentences, shard_paths, 
 from training.kokoro import Kokoro
 from training.styles import Speaker, mixed_speakers, named_speakers
 
+SHIPPED = (
+    *("af_bella", "af_sarah", "am_fenrir", "am_michael", "am_puck"),
+    *("bf_emma", "bf_isabella", "bm_george"),
+)
+"""The named speakers that become voices of the service: they say most of a round."""
 MIXED_SPEAKERS, UNSEEN_SPEAKERS = 72, 20
 HELD_OUT_SHARDS = 2
-# How often a speaker of each kind is heard in a round, and in the shards that are held out.
-NAMED_A_ROUND, MIXED_A_ROUND = 3, 1
-NAMED_HELD_OUT, MIXED_HELD_OUT, UNSEEN_HELD_OUT = 2, 1, 6
+# How often a speaker of each kind is heard in a round, and in the shards that are held out. Of the
+# mixtures a round hears the next `MIXED_IN_ROUND`, in turn.
+SHIPPED_A_ROUND, NAMED_A_ROUND, MIXED_IN_ROUND = 10, 1, 18
+SHIPPED_HELD_OUT, UNSEEN_HELD_OUT = 3, 3
 WORDS_MIN, WORDS_MAX = 4, 14
 SPEEDS = (0.95, 1.1)
 
@@ -81,10 +88,13 @@ def script(texts: Sequence[str], seed: int) -> Iterator[list[Line]]:
 def _casts(
     named: list[Speaker], mixed: list[Speaker], unseen: list[Speaker]
 ) -> Iterator[tuple[Part, list[Speaker]]]:
-    yield "sentences", named * NAMED_HELD_OUT + mixed * MIXED_HELD_OUT
+    shipped = [speaker for speaker in named if speaker.name in SHIPPED]
+    others = [speaker for speaker in named if speaker.name not in SHIPPED]
+    yield "sentences", shipped * SHIPPED_HELD_OUT
     yield "speakers", unseen * UNSEEN_HELD_OUT
-    while True:
-        yield "train", named * NAMED_A_ROUND + mixed * MIXED_A_ROUND
+    for first in count(step=MIXED_IN_ROUND):
+        turn = [mixed[(first + place) % len(mixed)] for place in range(MIXED_IN_ROUND)]
+        yield "train", shipped * SHIPPED_A_ROUND + others * NAMED_A_ROUND + turn
 
 
 def usable_sentences(seed: int = 0) -> list[str]:
@@ -131,6 +141,7 @@ def main() -> None:
     """Speak rounds until there are as many as asked for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=14)
+    parser.add_argument("--first", type=int, default=0, help="shard; 8: shards 0 to 7 are coded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
@@ -141,7 +152,7 @@ def main() -> None:
     tasks = [
         (folder, number, lines, args.threads)
         for number, lines in enumerate(islice(shards, HELD_OUT_SHARDS + args.rounds))
-        if not shard_paths(folder, number)[1].exists()
+        if number >= args.first and not shard_paths(folder, number)[1].exists()
     ]
     with multiprocessing.Pool(args.workers) as pool, tqdm(total=len(tasks), unit="shard") as bar:
         seconds = 0.0

@@ -15,29 +15,32 @@ LOUDNESS = (0.6, 1.3)
 
 
 class Clips:
-    """Clips of one length from several corpora, training's shards only."""
+    """Clips of one length from several corpora, of training's shards or of those kept out."""
 
-    def __init__(self, corpora: Sequence[tuple[Corpus, float]], length: int, seed: int) -> None:
+    def __init__(
+        self, corpora: Sequence[tuple[Corpus, float]], length: int, *, held_out: bool = False
+    ) -> None:
         """Take corpora with the share of clips that each gives, and the length in samples."""
         self._samples: list[NDArray[np.int16]] = []
         shares: list[NDArray[np.float64]] = []
         for corpus, share in corpora:
-            shards = [number for number in corpus.shards if number not in corpus.held_out_shards]
+            shards = [
+                number for number in corpus.shards if (number in corpus.held_out_shards) == held_out
+            ]
             samples = [corpus.shard_samples(number) for number in shards]
             sizes = np.array([len(shard) for shard in samples], dtype=np.float64)
             self._samples += samples
             shares.append(share * sizes / sizes.sum())
         self._shares = np.concatenate(shares) / sum(share for _, share in corpora)
         self._length = length
-        self._random = np.random.default_rng(seed)
 
-    def draw(self, count: int) -> Tensor:
-        """Return ``[count, 1, N]`` of random loudness, before the codec's gain."""
+    def draw(self, count: int, random: np.random.Generator) -> Tensor:
+        """Return ``[count, N]`` of random loudness, before the codec's gain."""
         clips: list[NDArray[np.float32]] = []
         while len(clips) < count:
-            samples = self._samples[self._random.choice(len(self._samples), p=self._shares)]
-            start = int(self._random.integers(0, len(samples) - self._length))
+            samples = self._samples[random.choice(len(self._samples), p=self._shares)]
+            start = int(random.integers(0, len(samples) - self._length))
             clip = np.divide(samples[start : start + self._length], 32768, dtype=np.float32)
-            if np.abs(clip[::7]).mean() > MEAN_SPEECH or self._random.random() < SILENCE_SHARE:
-                clips.append(clip * np.float32(self._random.uniform(*LOUDNESS)))
-        return torch.from_numpy(np.stack(clips).astype(np.float32))[:, None]
+            if np.abs(clip[::7]).mean() > MEAN_SPEECH or random.random() < SILENCE_SHARE:
+                clips.append(clip * np.float32(random.uniform(*LOUDNESS)))
+        return torch.from_numpy(np.stack(clips).astype(np.float32))

@@ -1,25 +1,24 @@
-"""Write what was trained into `weights/`, as the service loads it.
+"""Write what was trained into `weights/next`, as the service loads it.
 
-python -m training.export codec
-python -m training.export lm
+    python -m training.export codec
+    python -m training.export lm
+
+The codec can be exported as soon as its encoder and codebooks have settled.
 """
 
 import argparse
 
 import torch
 
-from app.settings import BUILTIN_MODEL
 from models.checkpoints import save_codec, save_lm
-from training.cache import cache_folder
+from training.cache import NEXT_MODEL, cache_folder
 
 
 def export_codec() -> None:
-    """Write the codec with its weight norm folded."""
-    from training.codec import CodecTrainer, clips
+    """Write the codec, its decoder with averaged weights."""
+    from training.codec import exported
 
-    trainer = CodecTrainer(clips(seed=0), minutes=0.0)
-    trainer.load(cache_folder() / "codec" / "checkpoint.pt")
-    save_codec(BUILTIN_MODEL, trainer.trained())
+    save_codec(NEXT_MODEL, exported(cache_folder() / "codec" / "checkpoint.pt"))
 
 
 def export_lm() -> None:
@@ -29,7 +28,7 @@ def export_lm() -> None:
     saved = torch.load(
         cache_folder() / "lm" / "checkpoint.pt", map_location="cpu", weights_only=True
     )
-    save_lm(BUILTIN_MODEL, CONFIG, saved["average"])
+    save_lm(NEXT_MODEL, CONFIG, saved["average"])
 
 
 def main() -> None:

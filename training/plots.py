@@ -3,13 +3,14 @@
     python -m training.plots LOG.jsonl -o losses.png
     python -m training.plots --attention FILE.npz -o attention.png
 
-A log of the language model has a row for each level and split (``minutes``, ``split``, ``level``,
-``loss``, ``accuracy``); one of the codec has a row a step with its ``phase`` and named losses. The
+A log of the language model has a row for each level and split (``step``, ``split``, ``level``,
+``loss``, ``accuracy``); one of the codec has a row every few steps with its losses by name. The
 attention file holds ``weights`` ``[layers, heads, frames, phonemes]`` and ``phonemes``.
 """
 
 import argparse
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 DPI = 110
-_NOT_LOSSES = {"minutes", "step", "phase"}
+_NOT_LOSSES = {"step", "frames_per_s"}
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -55,11 +56,11 @@ def _draw_model(rows: list[dict[str, Any]]) -> Figure:
     for level, colour in zip(levels, colours, strict=False):
         for split, style in (("train", {"lw": 0.8, "alpha": 0.45}), ("val", {"lw": 1.8})):
             chosen = [row for row in rows if (row["level"], row["split"]) == (level, split)]
-            minutes = [row["minutes"] for row in chosen]
+            steps = [row["step"] for row in chosen]
             label = f"level {level}" if split == "val" else None
             for axes, key in ((losses, "loss"), (accuracies, "accuracy")):
                 values = [row.get(key, np.nan) for row in chosen]
-                axes.plot(minutes, values, color=colour, label=label, **style)
+                axes.plot(steps, values, color=colour, label=label, **style)
     _finish(losses, "loss, nats (thick: validation, thin: training)")
     _finish(accuracies, "accuracy")
     losses.legend(fontsize="small")
@@ -67,23 +68,22 @@ def _draw_model(rows: list[dict[str, Any]]) -> Figure:
 
 
 def _draw_codec(rows: list[dict[str, Any]]) -> Figure:
-    names = [name for name in rows[-1] if name not in _NOT_LOSSES]
-    figure = Figure(figsize=(5.5 * len(names), 5), layout="constrained")
-    panels = figure.subplots(1, len(names), squeeze=False)[0]
-    for axes, name in zip(panels, names, strict=True):
-        for phase in dict.fromkeys(row.get("phase", "training") for row in rows):
-            chosen = [row for row in rows if row.get("phase", phase) == phase and name in row]
-            axes.plot(
-                [row["minutes"] for row in chosen], [row[name] for row in chosen], label=phase
-            )
+    names = [name for name in dict.fromkeys(chain(*rows)) if name not in _NOT_LOSSES]
+    columns = -(-len(names) // 2)
+    figure = Figure(figsize=(3.5 * columns, 6), layout="constrained")
+    panels = figure.subplots(2, columns, squeeze=False).flatten()
+    for axes, name in zip(panels, names, strict=False):
+        chosen = [row for row in rows if name in row]
+        axes.plot([row["step"] for row in chosen], [row[name] for row in chosen])
         _finish(axes, name)
-    panels[0].legend(fontsize="small")
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
     return figure
 
 
 def _finish(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize="medium")
-    axes.set_xlabel("minutes")
+    axes.set_xlabel("step")
     axes.grid(alpha=0.25)
 
 

@@ -7,7 +7,7 @@ gradient; Zeghidour et al. 2021 (arXiv:2107.03312) for the residual levels and l
 import torch
 from torch import Tensor
 
-from models.codec import Quantizer, nearest
+from models.quantizer import Quantizer, nearest
 
 DECAY = 0.99
 # EnCodec's 2 assumes batches of tens of thousands of frames; ours have some hundreds.
@@ -20,16 +20,31 @@ class QuantizerTrainer:
 
     def __init__(self, quantizer: Quantizer, seed: int) -> None:
         self.books = quantizer.codebooks
-        self.sizes = torch.ones(self.books.shape[:2])
+        self.sizes = torch.ones(self.books.shape[:2], device=self.books.device)
         self.sums = self.books.clone()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator()
+        self.reseed(seed, 0)
+
+    def reseed(self, seed: int, step: int) -> None:
+        """Make what is drawn for dead codes follow from these two numbers alone."""
+        self.generator.manual_seed((seed << 32) + step)
 
     @torch.no_grad()
-    def start(self, latent: Tensor) -> list[float]:
-        """Fit every level by k-means to ``latent`` ``[N, D]``; return the residual's deviation."""
+    def start(self, latent: Tensor, batch_frames: int) -> list[float]:
+        """Fit every level by k-means; return what it leaves over.
+
+        Args:
+            latent: ``[N, D]``.
+            batch_frames: How many vectors `quantise` will be given at a time.
+
+        Returns:
+            The deviation of the residual after each level.
+        """
         residual, left = latent, []
         for level, book in enumerate(self.books):
-            chosen = torch.randperm(len(residual), generator=self.generator)[: len(book)]
+            chosen = torch.randperm(len(residual), generator=self.generator)[: len(book)].to(
+                book.device
+            )
             book.copy_(residual[chosen])
             for _ in range(KMEANS_ROUNDS):
                 sums, sizes = self._assign(residual, nearest(residual, book))
@@ -37,7 +52,7 @@ class QuantizerTrainer:
                 book[filled] = sums[filled] / sizes[filled, None]
             codes = nearest(residual, book)
             sizes = self._assign(residual, codes)[1]
-            self.sizes[level] = sizes * 300 / len(residual)  # as if seen in batches of 300 frames
+            self.sizes[level] = sizes * batch_frames / len(residual)
             self.sums[level] = book * self.sizes[level][:, None]
             residual = residual - book[codes]
             left.append(float(residual.std()))
@@ -70,10 +85,10 @@ class QuantizerTrainer:
         if dead.any():
             born = torch.randint(len(vectors), (int(dead.sum()),), generator=self.generator)
             self.sizes[level, dead] = 1.0
-            self.sums[level, dead] = vectors[born]
+            self.sums[level, dead] = vectors[born.to(vectors.device)]
         self.books[level].copy_(self.sums[level] / self.sizes[level][:, None].clamp(min=1e-5))
 
     def _assign(self, vectors: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
         count = self.books.shape[1]
-        sums = torch.zeros(count, vectors.shape[1]).index_add_(0, codes, vectors)
+        sums = torch.zeros_like(self.sums[0]).index_add_(0, codes, vectors)
         return sums, torch.bincount(codes, minlength=count).float()

@@ -17,7 +17,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from models.config import CodecConfig
+from models.checkpoints import read_codec_config
 from samplers.params import SamplingParams
 from training.data import SAMPLE_RATE_HZ
 from training.judges import resample
@@ -96,8 +96,7 @@ class BuiltIn:
         from app.main import create_engine
         from app.settings import Settings
 
-        config = CodecConfig.model_validate_json((folder / "codec.json").read_bytes())
-        self._frame_rate_hz = config.frame_rate_hz
+        self._frame_rate_hz = read_codec_config(folder).frame_rate_hz
         self._engine = create_engine(Settings(model=str(folder)))
         self._loop = asyncio.Runner()
         self._engine.start()

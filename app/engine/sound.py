@@ -30,7 +30,7 @@ class UtteranceSound:
         self._stream = decoder.stream()
         self._chunks = Chunks(block_frames)
         # A convolution keeps code for every length that it ever met, megabytes in all.
-        self._grain = block_frames if isinstance(decoder, Codec) else None
+        self._grain = None if isinstance(decoder, Vocos) else block_frames
         self._frames = 0
 
     def push(self, codes: Tensor, *, ended: bool = False) -> Samples:

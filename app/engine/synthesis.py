@@ -102,7 +102,7 @@ class Synthesizer:
         )
         self._prefixes = PrefixCache(speech.model)
         self._voice = voice or LocalVoice(speech)
-        weights = [speech.model, speech.codec]
+        weights: list[nn.Module] = [speech.model, speech.codec]
         if isinstance(speech.decoder, nn.Module):
             weights.append(speech.decoder)
         self._residence = Residence(weights, device, torch.device("cpu"))

@@ -10,6 +10,7 @@ from models.checkpoints.builtin import (
     load_codec,
     load_lm,
     load_speech_model,
+    read_codec_config,
     save_codec,
     save_lm,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "load_lm",
     "load_speech_model",
     "open_speech_model",
+    "read_codec_config",
     "save_codec",
     "save_lm",
 ]

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
 from models.checkpoints.sums import check_sums, write_sums
-from models.codec import Codec
-from models.config import CodecConfig, ModelConfig
+from models.config import CodecConfig, ModelConfig, SpectralCodecConfig
+from models.encodec import Encodec
+from models.spectral import SpectralCodec
 from models.valle import Valle
 from models.vocos import Vocos
 
@@ -28,6 +29,10 @@ DecoderName = Literal["codec", "vocos"]
 """What makes samples of codes: the codec itself, or Vocos in its place."""
 
 _Config = TypeVar("_Config", bound=BaseModel)
+
+
+class _Architecture(BaseModel):
+    architecture: str = "encodec"
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,11 @@ class SpeechModel:
     sha256: str
     folder: Path
     model: Valle
-    codec: Codec
+    codec: Encodec | SpectralCodec
     vocos: Vocos | None = None
 
     @property
-    def decoder(self) -> Codec | Vocos:
+    def decoder(self) -> Encodec | SpectralCodec | Vocos:
         """What makes samples of codes."""
         return self.vocos or self.codec
 
@@ -94,17 +99,31 @@ def load_lm(folder: Path) -> Valle:
     return model
 
 
-def load_codec(folder: Path) -> Codec:
+def load_codec(folder: Path) -> Encodec | SpectralCodec:
     """Load the codec of a folder in fp32.
 
     Raises:
         CheckpointError: As `load_speech_model`.
     """
-    codec = Codec(read_config(folder / "codec.json", CodecConfig))
+    config = read_codec_config(folder)
     file = folder / "codec.safetensors"
+    spectral = isinstance(config, SpectralCodecConfig)
+    codec = SpectralCodec(config) if spectral else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
     check_sums([file])
     return codec
+
+
+def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
+    """Read the shape of a folder's codec; where it names no architecture, it is EnCodec's.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
+    path = folder / "codec.json"
+    if read_config(path, _Architecture).architecture == "spectral":
+        return read_config(path, SpectralCodecConfig)
+    return read_config(path, CodecConfig)
 
 
 def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
@@ -125,7 +144,7 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
     (folder / "lm.json").write_text(config.model_dump_json(indent=1) + "\n")
 
 
-def save_codec(folder: Path, codec: Codec) -> None:
+def save_codec(folder: Path, codec: Encodec | SpectralCodec) -> None:
     """Write a codec as `load_codec` reads it, replacing what is there."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "codec.safetensors"

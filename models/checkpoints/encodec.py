@@ -14,8 +14,8 @@ from torch import Tensor
 from models.checkpoints.download import DownloadError, fetch
 from models.checkpoints.files import CheckpointError, fill, read_tensors
 from models.checkpoints.pickles import convert_once
-from models.codec import Codec
 from models.config import CodecConfig
+from models.encodec import Encodec
 
 OFFICIAL_URL = "https://dl.fbaipublicfiles.com/encodec/v0/encodec_24khz-d7cc33bc.th"
 _HASH = re.compile(r"-([0-9a-f]+)\.th")
@@ -58,16 +58,16 @@ def official_file(
     return converted
 
 
-def load_official(path: Path, config: CodecConfig | None = None) -> Codec:
+def load_official(path: Path, config: CodecConfig | None = None) -> Encodec:
     """Load what `official_file` returned, in fp32.
 
     Raises:
         CheckpointError: It is missing, damaged or of another shape.
     """
-    return fill(Codec(config or CodecConfig()), read_tensors([path]), str(path))
+    return fill(Encodec(config or CodecConfig()), read_tensors([path]), str(path))
 
 
-def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Codec:
+def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Encodec:
     """Return a codec with the weights of an `EncodecModel`'s state dict.
 
     Published models have 32 codebooks, of which the bandwidth chooses; the config's levels are
@@ -98,4 +98,4 @@ def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Co
             f"encodec: codebooks {sorted(books)} found, {config.levels} levels wanted"
         )
     folded["quantizer.codebooks"] = torch.stack([books[level] for level in range(config.levels)])
-    return fill(Codec(config), folded, "encodec")
+    return fill(Encodec(config), folded, "encodec")

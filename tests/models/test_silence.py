@@ -7,15 +7,15 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from models.checkpoints.builtin import load_codec
-from models.codec import Codec
+from models.encodec import Encodec
 from models.silence import SHIPPED, known_silence, silent_codes, store_silence
 from tests.toy.make_toy import CODEC
 
 
 @pytest.fixture(scope="module")
-def codec() -> Codec:
+def codec() -> Encodec:
     generator = torch.Generator().manual_seed(0)
-    codec = Codec(CODEC)
+    codec = Encodec(CODEC)
     with torch.no_grad():
         for tensor in codec.parameters():
             tensor.normal_(0, 0.1, generator=generator)
@@ -23,20 +23,20 @@ def codec() -> Codec:
     return codec
 
 
-def test_codes_of_no_sound_are_silent(codec: Codec) -> None:
+def test_codes_of_no_sound_are_silent(codec: Encodec) -> None:
     silent = silent_codes(codec)
     assert silent.shape == (CODEC.codes,)
     assert silent.dtype == torch.bool
     assert silent[codec.encode(torch.zeros(9_600))[:, 0]].all()
 
 
-def test_not_everything_is_silent_and_the_same_codec_gives_the_same(codec: Codec) -> None:
+def test_not_everything_is_silent_and_the_same_codec_gives_the_same(codec: Encodec) -> None:
     silent = silent_codes(codec)
     assert not silent.all()
     assert torch.equal(silent, silent_codes(codec))
 
 
-def test_what_was_stored_is_believed_for_its_codec_alone(codec: Codec, tmp_path: Path) -> None:
+def test_what_was_stored_is_believed_for_its_codec_alone(codec: Encodec, tmp_path: Path) -> None:
     assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
     assert store_silence(codec, tmp_path) == silent_codes(codec).sum()
     assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))

@@ -15,8 +15,8 @@ import soundfile
 import torch
 
 from models.checkpoints import save_codec, save_lm
-from models.codec import Codec
 from models.config import CodecConfig, ModelConfig
+from models.encodec import Encodec
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 
@@ -39,7 +39,7 @@ CODEC = CodecConfig(codes=512, filters=2, dimension=8, lstm_layers=1, pad_mode="
 def make(folder: Path, seed: int = 0, config: ModelConfig = MODEL) -> Path:
     """Write a toy model into ``folder`` and return it; the same seed gives the same weights."""
     generator = torch.Generator().manual_seed(seed)
-    model, codec = Valle(config), Codec(CODEC)
+    model, codec = Valle(config), Encodec(CODEC)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *codec.named_parameters()]:
             if tensor.ndim > 1 or name == "separator":

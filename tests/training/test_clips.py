@@ -25,27 +25,41 @@ def corpora(tmp_path: Path) -> list[tuple[Corpus, float]]:
     return made
 
 
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
 def sources(clips: torch.Tensor) -> torch.Tensor:
-    return clips[:, 0, 0] > 0
+    return clips[:, 0] > 0
 
 
-def test_clips_have_the_length_asked_for_and_one_channel(corpora):
-    assert Clips(corpora, LENGTH, 0).draw(5).shape == (5, 1, LENGTH)
+def test_clips_have_the_length_asked_for(corpora, random):
+    assert Clips(corpora, LENGTH).draw(5, random).shape == (5, LENGTH)
 
 
-def test_corpora_give_the_shares_they_are_given(corpora):
-    share = sources(Clips(corpora, LENGTH, 0).draw(2000)).float().mean()
+def test_corpora_give_the_shares_they_are_given(corpora, random):
+    share = sources(Clips(corpora, LENGTH).draw(2000, random)).float().mean()
     assert share == pytest.approx(0.75, abs=0.05)  # five standard deviations
 
 
-def test_held_out_shards_are_never_drawn(corpora):
+def test_held_out_shards_are_never_drawn_for_training(corpora, random):
     """Their level is 4/5 of the others', so a clip of them would be out of the others' range."""
-    clips = Clips(corpora, LENGTH, 0).draw(2000)[:, 0]
-    ratio = clips.abs()[:, 0] / torch.where(sources(clips[:, None]), 0.5, 0.25)
-    assert ratio.min() >= LOUDNESS[0] - 1e-3
+    assert level_share(Clips(corpora, LENGTH).draw(2000, random)) > LOUDNESS[0] - 1e-3
+
+
+def test_held_out_clips_are_of_held_out_shards_alone(corpora, random):
+    clips = Clips(corpora, LENGTH, held_out=True).draw(2000, random)
+    assert level_share(clips) < LOUDNESS[0] * 0.82
+
+
+def level_share(clips: torch.Tensor) -> float:
+    """Return the least level, relative to that of training's shards."""
+    return float((clips[:, 0].abs() / torch.where(sources(clips), 0.5, 0.25)).min())
 
 
 def test_the_same_seed_draws_the_same_clips(corpora):
-    first, second = (Clips(corpora, LENGTH, 3).draw(8) for _ in range(2))
+    clips = Clips(corpora, LENGTH)
+    first, second, other = (clips.draw(8, np.random.default_rng(seed)) for seed in (3, 3, 4))
     assert torch.equal(first, second)
-    assert not torch.equal(first, Clips(corpora, LENGTH, 4).draw(8))
+    assert not torch.equal(first, other)

@@ -75,6 +75,7 @@ def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
 ) -> None:
     for part in ("noun", "verb", "adj", "adv"):
         glosses = [f'0 | a {part}; "the {part} of a word"', '0 | shared; "the same everywhere"']
+        glosses.append(f'0 | (of words) that is like a {part}; short; "too short"')
         glosses.append('0 | odd; "see fig. 3"; "too short"; "LOUD words are here"')
         (tmp_path / f"data.{part}").write_text("\n".join(glosses))
     fortunes = tmp_path / "fortunes"
@@ -87,6 +88,10 @@ def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
     assert sorted(found) == [
         "He who waits, wins!",
         "Look before you leap.",
+        "That is like a adj.",
+        "That is like a adv.",
+        "That is like a noun.",
+        "That is like a verb.",
         "The adj of a word.",
         "The adv of a word.",
         "The noun of a word.",
@@ -98,3 +103,15 @@ def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
     monkeypatch.setattr(data, "FORTUNES", tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="apt-get install fortunes"):
         sentences()
+
+
+@pytest.mark.skipif(
+    not (data.WORDNET.is_dir() and data.FORTUNES.is_dir()), reason="needs wordnet-base, fortunes"
+)
+def test_what_people_say_comes_first_and_last_beside_definitions() -> None:
+    found = sentences()
+    said = {data._tidy(text) for text in (*data._wordnet_examples(), *data._fortunes())}
+    assert len(set(found)) == len(found) > 150_000
+    for part in (found[:1000], found[-1000:]):
+        assert sum(text in said for text in part) == 500
+    assert not said & set(found[100_000:101_000])

@@ -12,16 +12,16 @@ from training.plots import draw_attention, draw_losses, read_log, sharpest_head
 def test_plots(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     rows = [
-        {"minutes": m, "step": m, "split": split, "level": level, "loss": 2.0, "accuracy": 0.1}
+        {"step": m, "split": split, "level": level, "loss": 2.0, "accuracy": 0.1}
         for m in (1, 2)
         for split in ("train", "val")
         for level in (0, 1)
     ]
-    log.write_text("\n".join(map(json.dumps, rows)) + '\n{"minutes": 3, "le')
+    log.write_text("\n".join(map(json.dumps, rows)) + '\n{"step": 3, "le')
     figure = draw_losses(read_log(log))
     assert [axes.get_title() for axes in figure.axes][1] == "accuracy"
-    codec = [{"minutes": 1, "step": 9, "phase": "warm", "mel": 1.0, "commitment": 0.0}]
-    assert [axes.get_title() for axes in draw_losses(codec).axes] == ["mel", "commitment"]
+    codec = [{"step": 9, "mel": 1.0, "frames_per_s": 800.0}, {"step": 10, "mel": 1.0, "judge": 0.0}]
+    assert [axes.get_title() for axes in draw_losses(codec).axes] == ["mel", "judge"]
     log.write_text("")
     with pytest.raises(ValueError, match="no row"):
         read_log(log)

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from app.engine.sound import UtteranceSound
-from models.codec import Codec, DecoderStream
 from models.config import CodecConfig
+from models.encodec import DecoderStream, Encodec
 
 BLOCK = 15
 
 
 @pytest.fixture(scope="module", params=["constant", "reflect"])
-def codec(request: pytest.FixtureRequest) -> Codec:
+def codec(request: pytest.FixtureRequest) -> Encodec:
     torch.manual_seed(0)
     config = CodecConfig(codes=64, filters=2, dimension=8, lstm_layers=1, pad_mode=request.param)
-    codec = Codec(config).eval().requires_grad_(False)
+    codec = Encodec(config).eval().requires_grad_(False)
     codec.quantizer.codebooks.normal_(0, 0.3)
     return codec
 
@@ -24,13 +24,13 @@ def some_codes(frames: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("frames", [1, 6, 7, 8, 15, 16, 29, 30, 31, 44, 45, 61, 105, 106, 164])
-def test_the_samples_are_those_of_decoding_the_whole(codec: Codec, frames: int) -> None:
+def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int) -> None:
     codes = some_codes(frames)
     found = UtteranceSound(codec, BLOCK).push(codes, ended=True)
     torch.testing.assert_close(torch.from_numpy(found), codec.decode(codes), atol=1e-6, rtol=1e-5)
 
 
-def test_few_lengths_are_ever_decoded(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths, push = set[int](), DecoderStream.push
 
     def counted(stream: DecoderStream, codes: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ from app.engine.playback import Playback
 from app.engine.speaking import Replay
 from app.engine.synthesis import Synthesizer
 from models.checkpoints import CheckpointError
-from models.codec import Codec
+from models.encodec import Encodec
 from samplers.conflicts import ConflictError
 from samplers.params import SamplingParams
 from tests.app.engine.decoding import decode_utterance
@@ -246,7 +246,7 @@ def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch)
 
 def test_samples_that_are_no_numbers_are_a_failure(synthesizer, monkeypatch):
     scripted(monkeypatch, 3)
-    monkeypatch.setattr(Codec, "_decode", lambda *_: torch.full((960,), torch.nan))
+    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((960,), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         spoken(synthesizer, job())
 

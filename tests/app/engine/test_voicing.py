@@ -14,7 +14,7 @@ from app.engine.job import Samples
 from app.engine.piece import Piece
 from app.engine.voicing import Voicing
 from models.checkpoints import SpeechModel, load_speech_model
-from models.codec import Codec
+from models.encodec import Encodec
 from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
 from samplers.guidance import guide_frames
@@ -180,6 +180,6 @@ def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None
 
 
 def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
-    monkeypatch.setattr(Codec, "_decode", lambda *_: torch.full((4800,), torch.nan))
+    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((4800,), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         voice(speech, piece({"nar_levels": 0}), some_codes(15))

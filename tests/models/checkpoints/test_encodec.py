@@ -14,23 +14,23 @@ from torch import Tensor
 from models.checkpoints.download import DownloadError
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError
-from models.codec import Codec
 from models.config import CodecConfig
+from models.encodec import Encodec
 from tests.models.checkpoints.hub_server import Hub
 from tests.models.oracle import random_encodec
 
 CONFIG = CodecConfig(filters=4, dimension=16, codes=64)
 
 
-def small_codec() -> Codec:
+def small_codec() -> Encodec:
     torch.manual_seed(0)
-    codec = Codec(CONFIG)
+    codec = Encodec(CONFIG)
     for tensor in codec.state_dict().values():
         tensor.normal_()
     return codec.eval()
 
 
-def published(codec: Codec, books: int = 32) -> dict[str, Tensor]:
+def published(codec: Encodec, books: int = 32) -> dict[str, Tensor]:
     """The codec's tensors as upstream stores them: weight norm, 32 codebooks, their averages."""
     stored: dict[str, Tensor] = {}
     for name, tensor in codec.state_dict().items():

@@ -19,8 +19,8 @@ from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
 from models.checkpoints.vocos import converted_file, vocos_file
-from models.codec import Codec
 from models.config import CodecConfig, VocosConfig
+from models.encodec import Encodec
 from models.vocos import Vocos
 from samplers.params import SamplingParams
 from tests.models.checkpoints.hub_server import COMMIT
@@ -37,7 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = cache / "encodec"
     folder.mkdir()
     torch.manual_seed(0)
-    codec = Codec(CodecConfig())
+    codec = Encodec(CodecConfig())
     codec.quantizer.codebooks.normal_(0, 0.2)
     name = OFFICIAL_URL.rpartition("/")[2].replace(".th", ".safetensors")
     write_tensors(folder / name, codec.state_dict(), dtype=None)

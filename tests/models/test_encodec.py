@@ -8,17 +8,17 @@ from torch import Tensor
 
 from models.checkpoints.encodec import codec_from_encodec
 from models.checkpoints.files import CheckpointError
-from models.codec import Codec
 from models.config import CodecConfig
+from models.encodec import Encodec
 from tests.models.oracle import random_encodec
 
 SMALL = {"filters": 4, "dimension": 16, "lstm_layers": 2, "codes": 64}
 OFFICIAL = CodecConfig()
 
 
-def small_codec(pad_mode: str, gain: float = 1.0) -> Codec:
+def small_codec(pad_mode: str, gain: float = 1.0) -> Encodec:
     torch.manual_seed(0)
-    codec = Codec(CodecConfig(pad_mode=pad_mode, gain=gain, **SMALL))
+    codec = Encodec(CodecConfig(pad_mode=pad_mode, gain=gain, **SMALL))
     codec.quantizer.codebooks.normal_()
     return codec.eval()
 
@@ -27,7 +27,7 @@ def some_codes(frames: int, levels: int = 8, codes: int = 64) -> Tensor:
     return torch.randint(codes, (frames, levels), generator=torch.Generator().manual_seed(frames))
 
 
-def streamed(codec: Codec, codes: Tensor, sizes: list[int]) -> Tensor:
+def streamed(codec: Encodec, codes: Tensor, sizes: list[int]) -> Tensor:
     stream = codec.stream()
     return torch.cat([*(stream.push(piece) for piece in codes.split(sizes)), stream.finish()])
 
@@ -116,13 +116,13 @@ def oracle() -> Any:
 
 
 @pytest.fixture(scope="module")
-def ported(oracle: Any) -> Codec:
+def ported(oracle: Any) -> Encodec:
     return codec_from_encodec(oracle.state_dict(), OFFICIAL)
 
 
 @pytest.mark.parametrize("samples", [320, 2000, 2240, 16_000, 24_001])
 @torch.inference_mode()
-def test_encoding_equals_the_encodec_package(oracle: Any, ported: Codec, samples: int) -> None:
+def test_encoding_equals_the_encodec_package(oracle: Any, ported: Encodec, samples: int) -> None:
     x = torch.randn(samples, generator=torch.Generator().manual_seed(1)) * 0.1
     assert_close(ported.encoder(x[None, None]), oracle.encoder(x[None, None]), 1e-4)
     expected = oracle.encode(x[None, None])[0][0][0].T
@@ -131,7 +131,7 @@ def test_encoding_equals_the_encodec_package(oracle: Any, ported: Codec, samples
 
 @pytest.mark.parametrize("frames", [1, 3, 6, 7, 50])
 @torch.inference_mode()
-def test_decoding_equals_the_encodec_package(oracle: Any, ported: Codec, frames: int) -> None:
+def test_decoding_equals_the_encodec_package(oracle: Any, ported: Encodec, frames: int) -> None:
     codes = some_codes(frames, codes=1024)
     expected = oracle.decode([(codes.T[None], None)])[0, 0]
     assert_close(ported.decode(codes), expected)
