@@ -25,7 +25,7 @@ from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from training.cache import cache_folder
 from training.codes import CodedUtterance, load_codes
-from training.lm import Prompts
+from training.rows import Prompts
 
 
 @torch.inference_mode()
@@ -58,8 +58,8 @@ def main() -> int:
     quantize_linears(quantized)
     held_out = [one for _, some in load_codes(cache_folder()).values() for one in some]
     chosen = held_out[:: max(1, len(held_out) // args.utterances)][: args.utterances]
-    prompts = Prompts(held_out, np.random.default_rng(0))
-    drawn = [prompts.draw(one, model.config.max_prompt_frames) for one in chosen]
+    prompts, random = Prompts(held_out), np.random.default_rng(0)
+    drawn = [prompts.draw(one, model.config.max_prompt_frames, random) for one in chosen]
     prompted = [None if one is None else torch.from_numpy(one.astype(np.int64)) for one in drawn]
     codes = sum(len(one.codes) for one in chosen)
     rows: list[dict[str, Any]] = []

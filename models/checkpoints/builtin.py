@@ -107,8 +107,11 @@ def load_codec(folder: Path) -> Encodec | SpectralCodec:
     """
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
-    spectral = isinstance(config, SpectralCodecConfig)
-    codec = SpectralCodec(config) if spectral else Encodec(config)
+    codec: Encodec | SpectralCodec
+    if isinstance(config, SpectralCodecConfig):
+        codec = SpectralCodec(config)
+    else:
+        codec = Encodec(config)
     fill(codec, read_tensors([file]), str(file))
     check_sums([file])
     return codec

@@ -10,7 +10,7 @@ from benchmarks.int8_loss import loss
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
 from training.codes import CodedUtterance
-from training.lm import Row, losses_of
+from training.rows import Row, losses_of
 
 
 @pytest.mark.parametrize("level", [0, 1, 7])
