@@ -108,10 +108,7 @@ def load_codec(folder: Path) -> Encodec | SpectralCodec:
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
     codec: Encodec | SpectralCodec
-    if isinstance(config, SpectralCodecConfig):
-        codec = SpectralCodec(config)
-    else:
-        codec = Encodec(config)
+    codec = SpectralCodec(config) if isinstance(config, SpectralCodecConfig) else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
     check_sums([file])
     return codec
