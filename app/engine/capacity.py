@@ -52,8 +52,9 @@ class Peak:
 class Capacity:
     """What a second of sound costs the two workers; each is written by its own thread alone.
 
-    The workers run side by side, so the slower one sets the pace. Costs are wall time: where the
-    workers have less than a processor each, that is in them.
+    Costs are wall time: where the workers have less than a processor each, that is in them. They
+    are added up, as if the workers took turns: side by side they are quicker where each has a
+    processor to itself, and no quicker where a quota or other programs leave them one together.
     """
 
     def __init__(self) -> None:
@@ -96,8 +97,9 @@ class Capacity:
     @property
     def speed(self) -> float:
         """Seconds of sound a second that are promised; infinite while nothing is known."""
-        dearest = max(cost.per_second for cost in (*self._drawing, *self._voicing))
-        return SHARE / dearest if dearest else math.inf
+        costs = self._drawing, self._voicing
+        together = sum(max(cost.per_second for cost in worker) for worker in costs)
+        return SHARE / together if together else math.inf
 
     @property
     def blocking_s(self) -> float:

@@ -67,7 +67,11 @@ def fits(
 
 
 def wait_s(
-    streams: Sequence[Stream], ahead_s: Sequence[float], newcomer_s: float, speed: float
+    streams: Sequence[Stream],
+    ahead_s: Sequence[float],
+    newcomer_s: float,
+    speed: float,
+    blocking_s: float = 0.0,
 ) -> float:
     """Return in how many seconds a stream may begin, those before it first; at most `LONGEST_S`.
 
@@ -76,11 +80,12 @@ def wait_s(
         ahead_s: How long those will be that wait and come first, in their order.
         newcomer_s: How long the stream will be.
         speed: Seconds of sound made a second.
+        blocking_s: As `fits` takes it.
     """
-    running = [Stream(one.lead_s, one.left_s) for one in streams]
+    running = list(streams)
     waited_s = 0.0
     for length_s in (*ahead_s, newcomer_s):
-        while not fits(running, length_s, speed):
+        while not fits(running, length_s, speed, blocking_s):
             if waited_s >= LONGEST_S:
                 return LONGEST_S
             running = _later(running, speed)
@@ -97,5 +102,6 @@ def _later(streams: Sequence[Stream], speed: float) -> list[Stream]:
         made_s = min(one.left_s, budget_s)
         budget_s -= made_s
         if one.left_s > made_s:
-            later.append(Stream(max(0.0, one.lead_s + made_s - STEP_S), one.left_s - made_s))
+            lead_s = max(0.0, one.lead_s + made_s - STEP_S)
+            later.append(Stream(lead_s, one.left_s - made_s, one.plays or made_s > 0))
     return later

@@ -131,13 +131,16 @@ class Voicer:
         return max(beside_s, (1.0 - self._capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
-        """Return in how many seconds there will likely be room for one listener more.
+        """Return in how many seconds one listener more will likely begin to be served.
 
         Args:
             speech_s: How long it will be.
             ahead_s: How long those will be that wait and come first.
         """
-        return wait_s(self._streams(), ahead_s, speech_s, self._capacity.speed)
+        streams, capacity = self._streams(), self._capacity
+        beside_s = capacity.blocking_s if streams or ahead_s else 0.0
+        waited_s = wait_s(streams, ahead_s, speech_s, capacity.speed, capacity.blocking_s)
+        return waited_s + beside_s
 
     def _streams(self) -> list[Stream]:
         with self._changed:

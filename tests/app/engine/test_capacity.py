@@ -30,12 +30,10 @@ def test_a_machine_that_is_slower_than_one_stream_serves_none_without_a_gap() ->
     assert after((0.9, 1.0)).streams == 0
 
 
-def test_the_slower_of_the_two_workers_sets_the_pace() -> None:
+def test_the_costs_of_the_two_workers_add_up() -> None:
     capacity = after((0.1, 1.0))
-    capacity.note_drawn(0.05, 1.0)
-    assert capacity.speed == pytest.approx(10 * SHARE)
-    capacity.note_drawn(1.0, 4.0)
-    assert capacity.speed < 10 * SHARE
+    capacity.note_drawn(0.1, 1.0)
+    assert capacity.speed == pytest.approx(5 * SHARE)
 
 
 def test_a_machine_that_became_slower_is_noticed_within_seconds_of_sound() -> None:

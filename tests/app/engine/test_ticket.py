@@ -127,6 +127,6 @@ async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest
             assert ticket.chunks.empty()
             speaking.let(1)
             assert len((await anext(chunks)).samples) > 0
-            assert ticket.chunks.qsize() == 2
+            await until(lambda: ticket.chunks.qsize() == 2)
             speaking.let(len(text))
             assert len([chunk async for chunk in chunks]) >= 2
