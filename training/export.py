@@ -9,18 +9,29 @@ What makes codes is never rounded so.
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 
 from models.checkpoints import save_codec, save_lm
+from models.spectral import SpectralCodec
 from training.cache import NEXT_MODEL, cache_folder
+
+
+def averaged_codec(path: Path) -> SpectralCodec:
+    """Return the codec of a saved state, with the decoder's averaged weights."""
+    from training.codec import CONFIG
+
+    saved = torch.load(path, map_location="cpu", weights_only=True)
+    codec = SpectralCodec(CONFIG)
+    codec.load_state_dict(saved["codec"])
+    codec.decoder.load_state_dict(saved["average"])
+    return codec.eval()
 
 
 def export_codec(*, coarse: bool = False) -> None:
     """Write the codec, its decoder with averaged weights."""
-    from training.codec import exported
-
-    codec = exported(cache_folder() / "codec" / "checkpoint.pt")
+    codec = averaged_codec(cache_folder() / "codec" / "checkpoint.pt")
     if coarse:
         codec.decoder.bfloat16().float()
     save_codec(NEXT_MODEL, codec)

@@ -6,7 +6,7 @@ import torch
 from models.checkpoints import load_codec, load_lm
 from models.valle import Valle
 from tests.training.test_lm import CONFIG, random_codec
-from training import codec, export, lm
+from training import export, lm
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def following(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path))
     monkeypatch.setattr(export, "NEXT_MODEL", tmp_path / "next")
     monkeypatch.setattr(lm, "CONFIG", CONFIG)
-    monkeypatch.setattr(codec, "exported", lambda _: random_codec(0))
+    monkeypatch.setattr(export, "averaged_codec", lambda _: random_codec(0))
     return tmp_path / "next"
 
 
