@@ -12,6 +12,7 @@ SHORT_S, LONG_S = 6.0, 60.0
 machine that became slower is noticed at once, one that became quicker is trusted after a while."""
 
 DEVIATIONS: Final = 2.0  # above the mean, for a start that is told beforehand
+_FADED: Final = 0.98  # what is left of a peak at each further measurement
 _PHONEME_S: Final = 0.075  # of speech a phoneme symbol, before any was measured
 _NEWEST: Final = 0.1  # weight of the newest measurement of what comes once a job
 
@@ -36,6 +37,18 @@ class Cost:
         return self._work_s / self._sound_s if self._sound_s else 0.0
 
 
+class Peak:
+    """The longest of some times, one that fades as others are measured."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.seconds = 0.0
+
+    def note(self, seconds: float) -> None:
+        """Count one."""
+        self.seconds = max(seconds, _FADED * self.seconds)
+
+
 class Capacity:
     """What a second of sound costs the two workers; each is written by its own thread alone.
 
@@ -47,6 +60,7 @@ class Capacity:
         """Know nothing."""
         self._drawing = Cost(SHORT_S), Cost(LONG_S)
         self._voicing = Cost(SHORT_S), Cost(LONG_S)
+        self._chunk, self._admission = Peak(), Peak()
         self._start_s = self._start_deviation_s = 0.0
         self._phoneme_s = _PHONEME_S
 
@@ -56,9 +70,14 @@ class Capacity:
             cost.note(work_s, sound_s)
 
     def note_voiced(self, work_s: float, sound_s: float) -> None:
-        """Count work on the finer levels and the codec."""
+        """Count work on the finer levels and the codec: one chunk."""
+        self._chunk.note(work_s)
         for cost in self._voicing:
             cost.note(work_s, sound_s)
+
+    def note_admission(self, work_s: float) -> None:
+        """Count the reading of a job's prefix, during which level 0 of no other is drawn."""
+        self._admission.note(work_s)
 
     def note_start(self, start_s: float) -> None:
         """Count the seconds from a job's admission to its first sound."""
@@ -79,6 +98,15 @@ class Capacity:
         """Seconds of sound a second that are promised; infinite while nothing is known."""
         dearest = max(cost.per_second for cost in (*self._drawing, *self._voicing))
         return SHARE / dearest if dearest else math.inf
+
+    @property
+    def blocking_s(self) -> float:
+        """Seconds for which a stream may have to wait for work that cannot be interrupted.
+
+        Whoever is most urgent comes next, but a chunk or an admission that was begun is ended
+        first: so much sound must lie before a listener for them not to notice.
+        """
+        return self._chunk.seconds + self._admission.seconds
 
     @property
     def streams(self) -> int | None:

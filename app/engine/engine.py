@@ -131,8 +131,7 @@ class SpeechEngine:
     def _first_audio_s(self, speech_s: float = USUAL_S) -> float:
         """Return the seconds until the first sound of a job that lines up now."""
         ahead_s = [one.playback.expected_s for one in self._queue.waiting]
-        hold_s = self._voicer.hold_s(speech_s) / min(1.0, self._capacity.speed)
-        return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s + hold_s
+        return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s
 
     @property
     def finished(self) -> Counter[FinishReason]:

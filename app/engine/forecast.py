@@ -20,10 +20,12 @@ class Stream:
     Attributes:
         lead_s: Seconds of sound that are made and not heard.
         left_s: Seconds of sound that are still to be made.
+        plays: Whether the listener hears it already; the first sound of others can wait.
     """
 
     lead_s: float
     left_s: float
+    plays: bool = False
 
 
 def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
@@ -43,12 +45,25 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
     return True
 
 
-def fits(streams: Sequence[Stream], newcomer_s: float, speed: float) -> bool:
-    """Return whether one more stream, of ``newcomer_s`` seconds, may begin.
+def fits(
+    streams: Sequence[Stream], newcomer_s: float, speed: float, blocking_s: float = 0.0
+) -> bool:
+    """Return whether one more stream may begin.
 
     The only one always may: to wait would not help it.
+
+    Args:
+        streams: Those that run.
+        newcomer_s: How long it will be.
+        speed: Seconds of sound made a second.
+        blocking_s: For how long work on one stream may keep the others waiting: whoever hears
+            theirs already must have so much before them.
     """
-    return not streams or keeps_up([*streams, Stream(0.0, newcomer_s)], speed)
+    if not streams:
+        return True
+    if any(one.plays and one.left_s and one.lead_s < blocking_s for one in streams):
+        return False
+    return keeps_up([*streams, Stream(0.0, newcomer_s)], speed)
 
 
 def wait_s(

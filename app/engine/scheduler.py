@@ -112,7 +112,9 @@ class Scheduler:
             playback.hold_s = self._voicer.hold_s(playback.expected_s)
             self._voicer.begin(ticket)
             if isinstance(ticket.work, Plan):
+                started_s = perf_counter()
                 self._drawings[ticket] = batch.begin(ticket.work)
+                self._capacity.note_admission(perf_counter() - started_s)
                 self._note_rows()
 
     def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:

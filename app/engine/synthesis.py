@@ -292,7 +292,9 @@ class Synthesizer:
             closing(self.batch(plan.rows)) as batch,
             closing(self.sounding(plan, playback)) as sounding,
         ):
+            started_s = perf_counter()
             drawing = batch.begin(plan)
+            capacity.note_admission(perf_counter() - started_s)
             while not drawing.over:
                 started_s, frames = perf_counter(), drawing.frames
                 batch.step([drawing])

@@ -22,6 +22,8 @@ class _Line:
 
     Attributes:
         ticket: The job.
+        began_s: When it was admitted, by `time.monotonic`.
+        starts: Whether its first sound is still to be given.
         items: What its level 0 gave, in order, and at last perhaps an error.
         chunks: The sound of the item that was begun; None between two items.
         sounding: Makes it; None before the first item, and for a replay.
@@ -30,6 +32,7 @@ class _Line:
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
         self.began_s = monotonic()
+        self.starts = True
         self.items: deque[Any] = deque()
         self.chunks: Iterator[AudioChunk] | None = None
         self.sounding: Sounding | None = None
@@ -115,14 +118,17 @@ class Voicer:
 
         To wait for the first sound is better than to begin and stall.
         """
-        return fits(self._streams(), speech_s, self._capacity.speed)
+        capacity = self._capacity
+        return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
 
     def hold_s(self, speech_s: float) -> float:
-        """Return the seconds of sound to make before the first is given, for a stream alone.
+        """Return the seconds of sound to make before the first is given.
 
-        What is made at a speed below 1 and heard at 1 lasts if ``1 - speed`` of it comes first.
+        Beside others, as much as work on them may keep a stream waiting. And alone, what is made
+        at a speed below 1 and heard at 1 lasts if ``1 - speed`` of it comes first.
         """
-        return max(0.0, 1.0 - self._capacity.speed) * speech_s
+        beside_s = self._capacity.blocking_s if self._streams() else 0.0
+        return max(beside_s, (1.0 - self._capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
         """Return in how many seconds there will likely be room for one listener more.
@@ -136,7 +142,11 @@ class Voicer:
     def _streams(self) -> list[Stream]:
         with self._changed:
             playbacks = [ticket.playback for ticket in self._lines]
-        return [Stream(one.lead_s, one.left_s) for one in playbacks if one.left_s]
+        return [
+            Stream(one.lead_s, one.left_s, one.first_s is not None)
+            for one in playbacks
+            if one.left_s
+        ]
 
     def begin(self, ticket: Ticket) -> None:
         """Take a job; a replay needs no more than this."""
@@ -235,7 +245,8 @@ class Voicer:
         if line.sounding is not None:  # a replay costs next to nothing
             sound_s = ticket.playback.given_s - given_s
             self._capacity.note_voiced(perf_counter() - started_s, sound_s)
-            if sound_s and not given_s and not ticket.playback.hold_s:
+            if line.starts and ticket.playback.first_s is not None:
+                line.starts = False
                 self._capacity.note_start(monotonic() - line.began_s)
         if chunk is None:
             return

@@ -67,3 +67,12 @@ def test_the_length_of_speech_follows_what_was_spoken() -> None:
     for _ in range(60):
         capacity.note_spoken(20, 4.0)
     assert capacity.speech_s(10) == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_longest_work_counts_until_it_has_faded() -> None:
+    capacity = after((0.1, 1.0), (0.3, 1.0), (0.1, 1.0))
+    capacity.note_admission(0.05)
+    assert capacity.blocking_s == pytest.approx(0.3 + 0.05, rel=0.05)
+    for _ in range(200):
+        capacity.note_voiced(0.1, 1.0)
+    assert capacity.blocking_s == pytest.approx(0.1 + 0.05, rel=0.05)

@@ -57,6 +57,15 @@ def test_who_is_far_ahead_leaves_room_for_others() -> None:
     assert fits([Stream(0.0, 5.0)] * 2 + [Stream(4.0, 1.0)], 5.0, 3.2)
 
 
+def test_nobody_begins_while_a_listener_has_less_before_them_than_work_may_take() -> None:
+    crowd = [Stream(0.1, 3.0, plays=True)]
+    assert fits(crowd, 3.0, 5.0)
+    assert not fits(crowd, 3.0, 5.0, blocking_s=0.2)
+    assert fits([Stream(0.3, 3.0, plays=True)], 3.0, 5.0, blocking_s=0.2)
+    assert fits([Stream(0.0, 3.0)], 3.0, 5.0, blocking_s=0.2)
+    assert fits([Stream(0.1, 0.0, plays=True)], 3.0, 5.0, blocking_s=0.2)
+
+
 def test_the_first_may_always_begin() -> None:
     assert fits([], 60.0, 0.1)
     assert wait_s([], [], 60.0, 0.1) == 0.0
