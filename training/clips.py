@@ -1,12 +1,13 @@
 """Random clips of speech, as the codec is trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from training.cache import cache_folder
 from training.data import Corpus
 
 MEAN_SPEECH = 0.008  # mean amplitude above which a clip counts as speech
@@ -44,3 +45,12 @@ class Clips:
             if np.abs(clip[::7]).mean() > MEAN_SPEECH or random.random() < SILENCE_SHARE:
                 clips.append(clip * np.float32(random.uniform(*LOUDNESS)))
         return torch.from_numpy(np.stack(clips).astype(np.float32))
+
+
+def clips_of(shares: Mapping[str, float], length: int, *, held_out: bool = False) -> Clips:
+    """Return clips of those corpora in the cache that have a share, by name."""
+    cache = cache_folder()
+    corpora = [
+        (Corpus(cache, name), share) for name, share in shares.items() if (cache / name).is_dir()
+    ]
+    return Clips(corpora, length, held_out=held_out)

@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.checkpoints import load_codec
 from models.config import SpectralCodecConfig
 from models.spectral import SpectralCodec
 from training.cache import cache_folder
-from training.clips import Clips
-from training.data import Corpus
+from training.clips import Clips, clips_of
 from training.discriminator import Discriminator, deceiving_losses, judging_loss
 from training.quantizer import QuantizerTrainer
 from training.spectra import Spectra
@@ -275,23 +275,6 @@ def _mean(rows: list[dict[str, float]], name: str) -> float:
     return float(np.mean([row[name] for row in rows if name in row]))
 
 
-def exported(path: Path) -> SpectralCodec:
-    """Return the codec of a saved state, with the decoder's averaged weights."""
-    saved = torch.load(path, map_location="cpu", weights_only=True)
-    codec = SpectralCodec(CONFIG)
-    codec.load_state_dict(saved["codec"])
-    codec.decoder.load_state_dict(saved["average"])
-    return codec.eval()
-
-
-def all_clips(*, held_out: bool = False) -> Clips:
-    """Return the clips of all that has been spoken."""
-    cache = cache_folder()
-    corpora = [(Corpus(cache, name), SHARES[name]) for name in SHARES if (cache / name).is_dir()]
-    length = (CLIP_FRAMES - 1) * CONFIG.hop + CONFIG.window
-    return Clips(corpora, length, held_out=held_out)
-
-
 def main() -> None:
     """Train the codec within a budget of steps."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -305,13 +288,13 @@ def main() -> None:
     folder = cache_folder() / "codec"
     folder.mkdir(exist_ok=True)
     checkpoint = folder / "checkpoint.pt"
-    trainer = CodecTrainer(all_clips(), all_clips(held_out=True), args.steps, device, args.seed)
+    length = (CLIP_FRAMES - 1) * CONFIG.hop + CONFIG.window
+    clips, held_out = clips_of(SHARES, length), clips_of(SHARES, length, held_out=True)
+    trainer = CodecTrainer(clips, held_out, args.steps, device, args.seed)
     print(f"training in {trainer.dtype}", flush=True)
     if checkpoint.exists():
         trainer.load(checkpoint)
     elif args.warm_start:
-        from models.checkpoints import load_codec
-
         codec = load_codec(args.warm_start)
         if not isinstance(codec, SpectralCodec):
             parser.error(f"{args.warm_start} holds a codec of another architecture")

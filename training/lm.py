@@ -33,11 +33,10 @@ from models.config import ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 from training.cache import NEXT_MODEL, cache_folder
-from training.codes import CodedUtterance, codes_folder, load_codes, trimmed
-from training.data import Corpus
+from training.codes import CodedUtterance, codes_folder, load_codes
 from training.rows import Prompts, Row, losses_of
 from training.speed import fastest_type
-from training.translate import parallel_codes, translate
+from training.translate import initialise, parallel_codes, some_speech, translate
 
 CONFIG = ModelConfig(
     name="valle-voices",
@@ -254,13 +253,7 @@ class Trainer:
         if codes_folder(cache_folder(), folder) == codes_folder(cache_folder()):
             self.model.load_state_dict(other.state_dict())
         else:
-            cache = cache_folder()
-            corpora = [Corpus(cache, name) for name in self.pools]
-            speech = (
-                trimmed(corpus.samples(utterance))
-                for corpus in corpora
-                for utterance in corpus.utterances[-TRANSLATED_UTTERANCES // len(corpora) :]
-            )
+            speech = some_speech(list(self.pools), TRANSLATED_UTTERANCES)
             codecs = load_codec(folder), load_codec(NEXT_MODEL)
             translate(other, self.model.cpu(), parallel_codes(speech, *codecs))
             self.model.to(self.device)
@@ -268,19 +261,6 @@ class Trainer:
             name: value.detach().clone() for name, value in self.model.named_parameters()
         }
         self.warm_started = True
-
-
-def initialise(model: Valle) -> None:
-    """Start small: every block begins as the identity, every head as nearly uniform."""
-    for name, parameter in model.named_parameters():
-        if parameter.ndim < 2:
-            continue
-        if name.endswith(("attention.out.weight", "feed_forward.down.weight")):
-            nn.init.zeros_(parameter)
-        else:
-            linear = "transformer" in name or "heads" in name
-            nn.init.normal_(parameter, std=0.03 if linear else 0.3)
-    nn.init.normal_(model.separator, std=0.3)
 
 
 def main() -> None:

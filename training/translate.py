@@ -1,11 +1,11 @@
-"""Begin a language model on a new codec with what another has learned on an old one.
+"""How a language model begins: small, or on a new codec with what another learned on an old one.
 
 The stack needs no change: what it hears and what it says are vectors. Only their tables and heads
 belong to codes. The same speech in both codecs tells which old codes stand where a new one does: a
 new code begins with the mean of their vectors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from models.codec import Codec
 from models.valle import Valle
+from training.cache import cache_folder
+from training.codes import trimmed
+from training.data import Corpus
 
 # How many frames later EnCodec's causal encoder tells what the spectral codec's frame, which hears
 # what follows it, tells: measured, by how much of the old vectors the new codes explain (0 frames
@@ -28,6 +31,15 @@ class Parallel:
 
     old: Tensor
     new: Tensor
+
+
+def some_speech(corpora: Sequence[str], count: int) -> Iterator[NDArray[np.float32]]:
+    """Yield samples of the last utterances of those corpora that are in the cache."""
+    for name in corpora:
+        if (cache_folder() / name).is_dir():
+            corpus = Corpus(cache_folder(), name)
+            for utterance in corpus.utterances[-count // len(corpora) :]:
+                yield trimmed(corpus.samples(utterance))
 
 
 @torch.inference_mode()
@@ -94,3 +106,16 @@ def _means(vectors: Tensor, codes: Tensor, otherwise: Tensor) -> Tensor:
     sums = torch.zeros(count, vectors.shape[1]).index_add_(0, codes, vectors)
     times = codes.bincount(minlength=count)[:, None]
     return torch.where(times > 0, sums / times.clamp(min=1), otherwise)
+
+
+def initialise(model: Valle) -> None:
+    """Start small: every block begins as the identity, every head as nearly uniform."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2:
+            continue
+        if name.endswith(("attention.out.weight", "feed_forward.down.weight")):
+            nn.init.zeros_(parameter)
+        else:
+            linear = "transformer" in name or "heads" in name
+            nn.init.normal_(parameter, std=0.03 if linear else 0.3)
+    nn.init.normal_(model.separator, std=0.3)

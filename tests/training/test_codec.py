@@ -8,7 +8,9 @@ import torch
 from models.config import SpectralCodecConfig
 from tests.training.synthetic import write_corpus
 from training import codec as stage
-from training.codec import CodecTrainer, all_clips, exported
+from training.clips import clips_of
+from training.codec import CodecTrainer
+from training.export import averaged_codec
 
 STEPS = 12
 TINY = SpectralCodecConfig(
@@ -30,7 +32,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def trainer(steps: int = STEPS) -> CodecTrainer:
-    return CodecTrainer(all_clips(), all_clips(held_out=True), steps, torch.device("cpu"))
+    length = 11 * TINY.hop + TINY.window
+    clips, held_out = (clips_of({"speech": 1.0}, length, held_out=out) for out in (False, True))
+    return CodecTrainer(clips, held_out, steps, torch.device("cpu"))
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ def test_it_learns(tmp_path: Path) -> None:
 def test_what_is_exported_has_the_averaged_decoder(tmp_path: Path) -> None:
     run = trainer(steps=4)
     run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
-    codec = exported(tmp_path / "checkpoint.pt")
+    codec = averaged_codec(tmp_path / "checkpoint.pt")
     for name, tensor in codec.decoder.named_parameters():
         assert torch.equal(tensor, run.average[name])
     assert codec.decode(codec.encode(torch.randn(5000) * 0.05)).shape == (16 * 320,)
@@ -80,7 +84,7 @@ def test_a_warm_start_begins_where_the_codebooks_have_settled(tmp_path: Path) ->
     run = trainer(steps=4)
     run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
     next_run = trainer()
-    next_run.warm_start(exported(tmp_path / "checkpoint.pt"))
+    next_run.warm_start(averaged_codec(tmp_path / "checkpoint.pt"))
     assert next_run.step == next_run.settled_from
     books = next_run.codec.quantizer.codebooks
     assert torch.equal(books, run.codec.quantizer.codebooks)
