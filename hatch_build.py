@@ -6,7 +6,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDERS = ("app", "models", "samplers", "weights")
-LEFT_OUT = {"__pycache__", "plots"}
+LEFT_OUT = {"__pycache__", "plots", "next"}
 
 
 class Lib(BuildHookInterface):  # type: ignore[type-arg]
