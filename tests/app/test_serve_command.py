@@ -19,6 +19,8 @@ from app.settings import BUILTIN_MODEL
 from tests.app.process import process
 from tests.app.serving import until
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "app", "serve"]
 
 

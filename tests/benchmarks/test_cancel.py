@@ -14,6 +14,8 @@ from benchmarks.observed import observed_app
 from benchmarks.served import served_here
 from benchmarks.vitals import Vitals, settled_vitals
 
+pytestmark = pytest.mark.slow
+
 VITALS = Vitals(
     queued=0, running=0, slots=None, tasks=3, processes=1, threads=4, files=5, rss_bytes=6
 )

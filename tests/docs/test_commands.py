@@ -21,6 +21,8 @@ from tests.speech_like import packed, speech_like
 from tests.toy.make_public import make_public
 from tests.toy.make_toy import make
 
+pytestmark = pytest.mark.slow
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = "127.0.0.1:8000"
 

@@ -31,6 +31,8 @@ from tests.app.loop_lag import MOST_S, watched
 from tests.app.serving import served, until
 from tests.toy.make_toy import make
 
+pytestmark = pytest.mark.slow
+
 CI_CASES = 100
 CASES = int(os.environ.get("FUZZ_LIVE_CASES", CI_CASES))
 SLOTS = ("tts_slots", {"state": "used"})

@@ -34,6 +34,8 @@ from tests.app.loop_lag import MOST_S, Watchdog, watched
 from tests.app.serving import served
 from tests.toy.make_toy import make
 
+pytestmark = pytest.mark.slow
+
 CI_CASES = 300
 CASES = int(os.environ.get("FUZZ_HTTP_CASES", CI_CASES))
 SHARES = {"POST /v1/audio/speech": 12, "POST /tts": 8, "POST /v1/audio/voices": 6}

@@ -29,6 +29,8 @@ from tests.samplers.distributions import (
 from tests.samplers.harness import load, run, stack
 from tests.samplers.statistics import chi_square, rejected
 
+pytestmark = pytest.mark.slow
+
 log = logging.getLogger(__name__)
 
 

@@ -29,6 +29,8 @@ from tests.samplers import (
 )
 from tests.samplers.statistics import rejected
 
+pytestmark = pytest.mark.slow
+
 Patch = pytest.MonkeyPatch
 Check = Callable[[Path], None]
 

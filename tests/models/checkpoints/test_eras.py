@@ -121,10 +121,12 @@ def assert_found(tmp_path: Path, truth: Switches, steps: int, limit: float) -> N
     assert [one.total for one in found] == sorted(one.total for one in found)
 
 
+@pytest.mark.slow
 def test_the_switches_of_a_model_trained_for_seconds_are_found(tmp_path: Path) -> None:
     assert_found(tmp_path, Switches("exclusive", "full", language=False), steps=200, limit=1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "truth",

@@ -112,6 +112,7 @@ def test_what_was_changed_in_the_cache_is_not_believed(hub: Hub, tmp_path: Path)
     assert locate(NAME, endpoint=hub.url).read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "kind"), [(503, Unreachable), (429, Unreachable)])
 def test_what_may_pass_is_told_from_what_will_not(
     hub: Hub, status: int, kind: type[Exception]
@@ -131,6 +132,7 @@ def test_a_missing_file_is_told(hub: Hub, tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "reason"), [(401, "needs a token"), (403, "not granted"), (500, "Internal")]
 )
@@ -143,6 +145,7 @@ def test_a_refusal_is_told_with_its_reason(
     assert files(tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_without_a_network_it_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="the network failed"):
         locate(NAME, endpoint=f"http://127.0.0.1:{free_port()}")
