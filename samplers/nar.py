@@ -47,6 +47,27 @@ def sample_nar(
     scores = filters.sanitise(logits)
     if stop_token is not None:
         scores[:, stop_token] = -torch.inf
+    codes = _drawn(scores, params, seed, utterance, level, position, codebook)
+    if stop_token is None:
+        return codes
+    # Only a row without a finite logit gives the stop, where that is the lowest id.
+    return codes.masked_fill(codes == stop_token, int(stop_token == 0))
+
+
+def _drawn(
+    scores: Tensor,
+    params: SamplingParams,
+    seed: int,
+    utterance: int,
+    level: int,
+    position: int,
+    codebook: Tensor | None,
+) -> Tensor:
+    """Return a code ``(T,)`` of each row of float32 scores ``(T, V)``; see `sample_nar`.
+
+    Raises:
+        ValueError: `nar_decision` is `mean` and there is no codebook.
+    """
     levels = params.nar_level_temperatures
     temperature = levels[level - 1] if level <= len(levels) else params.nar_temperature
     if temperature <= 0:

@@ -109,3 +109,21 @@ def test_a_row_without_a_finite_logit_still_gives_a_code() -> None:
     logits[1, 2] = torch.nan
     for params in (SamplingParams(), WARM):
         assert sample_nar(logits, params, seed=0, utterance=0, level=1).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("stop_token", [0, 1, 4])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(),
+        SamplingParams(nar_temperature=0.0),
+        SamplingParams(nar_temperature=0.0, nar_decision="mean"),
+    ],
+)
+def test_a_row_of_nothing_gives_the_lowest_id_that_is_not_the_stop(params, stop_token) -> None:
+    logits = torch.full((2, 5), torch.nan)
+    codes = sample_nar(
+        logits, params, seed=0, utterance=0, level=1, stop_token=stop_token,
+        codebook=torch.randn(5, 3),
+    )  # fmt: skip
+    assert codes.tolist() == [int(stop_token == 0)] * 2
