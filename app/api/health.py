@@ -30,7 +30,7 @@ async def get_health(engine: EngineDep) -> Health:
         deterministic=status.deterministic,
         batching=info.batching if info else None,
         streams=status.streams,
-        first_audio_s=None if status.first_audio_s is None else round(status.first_audio_s, 3),
+        first_audio_s=round(engine.first_audio_s(), 3) if info else None,
         golden=_told(status.golden),
         heartbeat_age_s=round(status.beat_age_s, 3),
     )

@@ -116,7 +116,6 @@ class SpeechEngine:
             deterministic=self._deterministic,
             golden=self._golden,
             streams=self._capacity.streams,
-            first_audio_s=self._first_audio_s() if state == "ready" else None,
         )
 
     def _forecast(self, ticket: Ticket, plan: Plan) -> None:
@@ -126,10 +125,10 @@ class SpeechEngine:
         playback = ticket.playback
         playback.expected_s = self._capacity.speech_s(phonemes) + pauses_s
         waited_s = monotonic() - playback.submitted_s
-        playback.expected_first_s = waited_s + self._first_audio_s(playback.expected_s)
+        playback.expected_first_s = waited_s + self.first_audio_s(playback.expected_s)
 
-    def _first_audio_s(self, speech_s: float = USUAL_S) -> float:
-        """Return the seconds until the first sound of a job that lines up now."""
+    def first_audio_s(self, speech_s: float = USUAL_S) -> float:
+        """Return the seconds until the first sound of a job of that length that lines up now."""
         ahead_s = [one.playback.expected_s for one in self._queue.waiting]
         return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s
 
@@ -275,7 +274,7 @@ class SpeechEngine:
         ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
-            wait_s = self._first_audio_s()
+            wait_s = self.first_audio_s()
             raise EngineBusy(
                 f"{waiting} requests are waiting, and no more may, or no more of yours",
                 retry_after_s=max(1, min(60, math.ceil(wait_s))),

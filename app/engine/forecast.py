@@ -38,9 +38,14 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
         streams: All of them.
         speed: Seconds of sound made a second.
     """
-    for end_s in (one.lead_s + one.left_s for one in streams):
-        due_s = sum(min(one.left_s, max(0.0, end_s - one.lead_s)) for one in streams)
-        if due_s > speed * end_s:
+    begins = [(one.lead_s, 1) for one in streams]
+    ends = [(one.lead_s + one.left_s, -1) for one in streams]
+    due_s = at_s = 0.0
+    playing = 0  # streams that have used up their lead and have not ended
+    for time_s, change in sorted(begins + ends):
+        due_s += playing * (time_s - at_s)
+        at_s, playing = time_s, playing + change
+        if change < 0 and due_s > speed * time_s:
             return False
     return True
 

@@ -38,7 +38,6 @@ class EngineStatus:
         golden: How the model's golden requests compared at the start, where that was asked for.
         streams: How many listeners this machine serves at once without a gap, as measured; None
             before.
-        first_audio_s: Seconds after which a job that came now would give its first sound.
     """
 
     state: State
@@ -52,7 +51,6 @@ class EngineStatus:
     deterministic: bool | None = None
     golden: GoldenResult | None = None
     streams: int | None = None
-    first_audio_s: float | None = None
 
     @property
     def healthy(self) -> bool:
