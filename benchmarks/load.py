@@ -127,6 +127,24 @@ async def open_loop(
         text_s: Seconds that a text takes to say, on average.
         seed: Of when they come.
     """
+    began_s = perf_counter()
+    heard = await arriving(client, said, streams / text_s, seed)
+    ended_s = max(one.sent_s + one.wall_s for one in heard)
+    name = f"Poisson, {streams:g} streams"
+    return figures(name, heard, _audio_until(heard, ended_s) / (ended_s - began_s))
+
+
+async def arriving(
+    client: httpx.AsyncClient, said: Sequence[str], rate_hz: float, seed: int
+) -> list[Heard]:
+    """Let a listener come for each text, at random; return what they heard.
+
+    Args:
+        client: Of the server.
+        said: A text a listener.
+        rate_hz: How many come in a second, on average.
+        seed: Of when they come.
+    """
     heard: list[Heard] = []
 
     async def listen(number: int, text: str) -> None:
@@ -134,13 +152,12 @@ async def open_loop(
 
     began_s = perf_counter()
     async with asyncio.TaskGroup() as group:
-        at_s = list(poisson(streams / text_s, len(said), seed))
-        for number, (text, wanted_s) in enumerate(zip(said, at_s, strict=True)):
-            await asyncio.sleep(max(0.0, began_s + wanted_s - perf_counter()))
+        for number, (text, at_s) in enumerate(
+            zip(said, poisson(rate_hz, len(said), seed), strict=True)
+        ):
+            await asyncio.sleep(max(0.0, began_s + at_s - perf_counter()))
             group.create_task(listen(number, text))
-    ended_s = max(one.sent_s + one.wall_s for one in heard)
-    name = f"Poisson, {streams:g} streams"
-    return figures(name, heard, _audio_until(heard, ended_s) / (ended_s - began_s))
+    return heard
 
 
 def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:

@@ -19,12 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
 
 import httpx
 
-from benchmarks.listener import Heard, hear, listening
-from benchmarks.load import GAP_S, percentiles, poisson
+from benchmarks.listener import hear, listening
+from benchmarks.load import GAP_S, arriving, percentiles
 from benchmarks.report import Gate, conclude, machine
 from benchmarks.served import argument_parser, served
 from benchmarks.texts import texts
@@ -94,17 +93,8 @@ async def load(
     client: httpx.AsyncClient, quota: int, share: float, streams: int, text_s: float, count: int
 ) -> Row:
     """Let ``count`` listeners come at ``share`` of the rate that ``streams`` at once are."""
-    heard: list[Heard] = []
-
-    async def listen(number: int, text: str) -> None:
-        heard.append(await hear(client, text, seed=number))
-
-    began_s = perf_counter()
-    arrivals = poisson(share * max(1, streams) / text_s, count, seed=quota)
-    async with asyncio.TaskGroup() as group:
-        for number, (text, at_s) in enumerate(zip(texts(count), arrivals, strict=True)):
-            await asyncio.sleep(max(0.0, began_s + at_s - perf_counter()))
-            group.create_task(listen(number, text))
+    rate_hz = share * max(1, streams) / text_s
+    heard = await arriving(client, texts(count), rate_hz, seed=quota)
     good = [one for one in heard if one.ok]
     firsts = [one.arrivals[0][0] for one in good if one.arrivals]
     told = [await told_s(client, one.id) for one in good if one.arrivals]

@@ -9,19 +9,16 @@ the last ones are kept out of training.
 """
 
 import argparse
-import multiprocessing
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from training.cache import cache_folder
 from training.chorus import levelled
-from training.data import Corpus, sentences, shard_paths, write_shard
+from training.data import load_teacher, sentences, shard_paths, speak_shards, write_shard
 
 if TYPE_CHECKING:
     from hibari import Hibari
@@ -85,18 +82,10 @@ def speak(teacher: "Hibari", text: str, bend: Bend) -> NDArray[np.float32]:
     return np.concatenate(pieces)
 
 
-@cache
-def _teacher() -> "Hibari":
-    """Load the teacher, once a process."""
-    from hibari import Hibari
-
-    return Hibari()
-
-
 def _speak_shard(task: tuple[Path, int, list[str], Bend, str]) -> float:
     """Say one speaker's sentences; return the seconds of speech written."""
     folder, number, texts, bend, part = task
-    teacher = _teacher()
+    teacher = load_teacher()
     speech = (
         (
             levelled(speak(teacher, text, bend)),
@@ -131,17 +120,7 @@ def main() -> None:
         for number, bend in enumerate(cast)
         if not shard_paths(folder, number)[1].exists()
     ]
-    wanted_s, have_s = args.hours * 3600, 0.0
-    if any(folder.glob("*.jsonl")):
-        have_s = sum(one.duration_s for one in Corpus(folder.parent, folder.name).utterances)
-    with multiprocessing.Pool(args.workers) as pool, tqdm(total=args.hours, unit="h") as bar:
-        bar.update(have_s / 3600)
-        for seconds in pool.imap(_speak_shard, tasks):
-            have_s += seconds
-            bar.update(seconds / 3600)
-            if have_s >= wanted_s:
-                pool.terminate()
-                break
+    speak_shards(folder, _speak_shard, tasks, hours=args.hours, workers=args.workers)
 
 
 if __name__ == "__main__":

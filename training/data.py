@@ -16,18 +16,23 @@ import json
 import multiprocessing
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from training.cache import cache_folder
+
+if TYPE_CHECKING:
+    from hibari import Hibari
+
+T = TypeVar("T")
 
 SAMPLE_RATE_HZ = 24_000
 SHARD_SENTENCES = 250
@@ -129,7 +134,7 @@ def _tidy(text: str) -> str | None:
 
 
 @cache
-def _teacher() -> Callable[..., object]:
+def load_teacher() -> "Hibari":
     """Load the teacher, once a process."""
     from hibari import Hibari
 
@@ -139,7 +144,7 @@ def _teacher() -> Callable[..., object]:
 def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
     """Read one shard's sentences aloud; return the seconds of speech written."""
     folder, number, texts = task
-    teacher = _teacher()
+    teacher = load_teacher()
     speech = ((np.asarray(teacher(text, seed=0), np.float32), {"text": text}) for text in texts)
     return write_shard(folder, number, speech)
 
@@ -211,6 +216,36 @@ class Corpus:
         return self._maps[number]
 
 
+def speak_shards(
+    folder: Path,
+    speak_shard: Callable[[T], float],
+    tasks: Sequence[T],
+    *,
+    hours: float,
+    workers: int,
+) -> None:
+    """Speak one shard after the other until a corpus holds the hours asked for.
+
+    Args:
+        folder: Of the corpus.
+        speak_shard: Writes a shard and returns its seconds; in a process of its own.
+        tasks: What it is given, for each shard that is missing.
+        hours: Of speech, with what the corpus holds already.
+        workers: Processes.
+    """
+    wanted_s, have_s = hours * 3600, 0.0
+    if any(folder.glob("*.jsonl")):
+        have_s = sum(one.duration_s for one in Corpus(folder.parent, folder.name).utterances)
+    with multiprocessing.Pool(workers) as pool, tqdm(total=hours, unit="h") as bar:
+        bar.update(have_s / 3600)
+        for seconds in pool.imap(speak_shard, tasks):
+            have_s += seconds
+            bar.update(seconds / 3600)
+            if have_s >= wanted_s:
+                pool.terminate()
+                break
+
+
 def main() -> None:
     """Speak sentences until the corpus holds the hours asked for."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -227,17 +262,7 @@ def main() -> None:
         for number, start in enumerate(range(0, len(texts), SHARD_SENTENCES))
         if not shard_paths(folder, number)[1].exists()
     ]
-    wanted_s, have_s = args.hours * 3600, 0.0
-    if any(folder.glob("*.jsonl")):
-        have_s = sum(utterance.duration_s for utterance in Corpus(folder.parent).utterances)
-    with multiprocessing.Pool(args.workers) as pool, tqdm(total=wanted_s / 3600, unit="h") as bar:
-        bar.update(have_s / 3600)
-        for seconds in pool.imap(_speak_shard, tasks):
-            have_s += seconds
-            bar.update(seconds / 3600)
-            if have_s >= wanted_s:
-                pool.terminate()
-                break
+    speak_shards(folder, _speak_shard, tasks, hours=args.hours, workers=args.workers)
 
 
 if __name__ == "__main__":
