@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.config import CodecConfig
-from models.quantizer import Quantizer, check_codes
+from models.quantizer import Quantizer, check_codes, check_samples
 
 State = dict[nn.Module, Tensor | tuple[Tensor, Tensor]]
 """What a stream remembers of each layer."""
@@ -202,8 +202,7 @@ class Encodec(nn.Module):
         Raises:
             ValueError: ``samples`` is empty or not of one dimension.
         """
-        if samples.ndim != 1 or samples.numel() == 0:
-            raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
+        check_samples(samples)
         latent = self.encoder((samples * self.config.gain)[None, None])
         return self.quantizer.encode(latent[0].T)
 

@@ -52,6 +52,16 @@ def nearest(vectors: Tensor, book: Tensor) -> Tensor:
     return (book.pow(2).sum(1) - 2 * vectors @ book.T).argmin(1)
 
 
+def check_samples(samples: Tensor) -> None:
+    """Do nothing if ``samples`` can be encoded: ``[N]``, N > 0.
+
+    Raises:
+        ValueError: They are empty or not of one dimension.
+    """
+    if samples.ndim != 1 or samples.numel() == 0:
+        raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
+
+
 def check_codes(codes: Tensor, config: Sizes) -> None:
     """Pass ``[T, K']`` with T > 0 and K' from 1 to the levels there are, all ids in range.
 

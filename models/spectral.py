@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from models.config import SpectralCodecConfig
 from models.mel import mel_filters
-from models.quantizer import Quantizer, check_codes
+from models.quantizer import Quantizer, check_codes, check_samples
 
 _KERNEL = 7
 _EPS = 1e-6  # of every norm
@@ -135,8 +135,7 @@ class SpectralCodec(nn.Module):
         Raises:
             ValueError: ``samples`` is empty or not of one dimension.
         """
-        if samples.ndim != 1 or samples.numel() == 0:
-            raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
+        check_samples(samples)
         return self.quantizer.encode(self.encoder(self.heard(samples[None]))[0])
 
     @torch.inference_mode()
