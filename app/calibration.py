@@ -19,10 +19,10 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob, TraceColumns
-from app.engine.synthesis import Synthesizer
-from samplers.entropix import State
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
+from samplers.ops.entropix import State
 
 SENTENCES = Path(__file__).with_name("calibration_sentences.txt")
 """Plain sentences, one a line, that are in no corpus and no test set."""

@@ -76,7 +76,7 @@ def _run(arguments: list[str]) -> int:
     from pydantic_settings import CliApp, CliSubCommand, SettingsError
 
     from app.commands.errors import MISUSED, CommandError
-    from app.commands.help import speak_help
+    from app.commands.speech.help import speak_help
     from app.preset_files import PresetError
 
     if not arguments or arguments[0] not in COMMANDS:

@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from app.api.askers import network_of
 from app.api.errors import error_response
-from app.api.gate import PROBES
-from app.engine.shares import share
+from app.api.gate.askers import network_of
+from app.api.gate.middleware import PROBES
+from app.engine.serving.shares import share
 from app.websockets import read_little
 
 log = logging.getLogger(__name__)

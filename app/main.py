@@ -11,33 +11,33 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from app.api import errors
-from app.api.access import AccessLog
-from app.api.admission import Admission
-from app.api.bodies import BodyLimits
 from app.api.document import Service, operation_id
-from app.api.gate import GATE_ANSWERS, SENDS_KEY, Gate
+from app.api.gate.access_log import AccessLog
+from app.api.gate.admission import Admission
+from app.api.gate.bodies import BodyLimits
+from app.api.gate.hosts import Hosts
+from app.api.gate.keys import Keyring
+from app.api.gate.middleware import GATE_ANSWERS, SENDS_KEY, Gate
+from app.api.gate.origins import CrossOrigin, Origins
+from app.api.gate.request_id import RequestIdMiddleware
 from app.api.health import health_router
-from app.api.hosts import Hosts
 from app.api.http_metrics import HttpMetrics
-from app.api.keys import Keyring
-from app.api.live import live_router
+from app.api.live.route import live_router
 from app.api.metrics import metrics_router
-from app.api.origins import CrossOrigin, Origins
-from app.api.recent import RecentSpeeches
-from app.api.reports import ReportWriter
-from app.api.request_id import RequestIdMiddleware
+from app.api.reports.recent import RecentSpeeches
+from app.api.reports.writing import ReportWriter
 from app.api.routes import list_router
-from app.api.speech import speech_router
+from app.api.speech.route import speech_router
+from app.api.speech.workshop import Workshop
 from app.api.voices import MAX_UPLOADS, voices_router
-from app.api.workshop import Workshop
+from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
-from app.engine.shares import Places
-from app.engine.synthesis import Synthesizer
-from app.engine.voice_start import VoiceStart
+from app.engine.serving.shares import Places
+from app.engine.sound.process.start import VoiceStart
 from app.preset_files import read_presets
 from app.settings import Settings
 from app.voice_store import VoiceStore
-from samplers.presets import Presets
+from samplers.knobs.presets import Presets
 
 
 def load_synthesizer(

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from samplers.conflicts import ConflictError
-from samplers.params import SamplingParams, resolve
-from samplers.presets import AUTO, PRESETS, Presets
+from samplers.knobs.conflicts import ConflictError
+from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.presets import AUTO, PRESETS, Presets
 
 # A preset is how to draw, whatever is drawn: these two belong to a request.
 OF_REQUESTS = ("preset", "seed")

@@ -18,8 +18,8 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from app.api.admission import Admission
-from app.api.heads import MAX_HEAD_BYTES
+from app.api.gate.admission import Admission
+from app.api.gate.heads import MAX_HEAD_BYTES
 from app.connections import bounded
 from app.engine.engine import SpeechEngine
 from app.garbage import exempt_once_loaded

@@ -1,7 +1,7 @@
 """What an operator sets, from `TTS_*` variables or the flags of `serve`.
 
-Loads without torch. How speech sounds is no setting: that is `samplers.params`, per request, and
-the shape of a model is read from its checkpoint.
+Loads without torch. How speech sounds is no setting: that is `samplers.knobs.params`, per request,
+and the shape of a model is read from its checkpoint.
 """
 
 import os
@@ -219,7 +219,7 @@ class Settings(BaseSettings):
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether keys are configured; then there is one, or `app.api.keys` refuses to start."""
+        """Whether keys are configured; then the key file must hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
     @model_validator(mode="after")
@@ -248,7 +248,7 @@ def unknown_variables(names: Iterable[str]) -> list[str]:
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Return what may have been meant by an unknown variable; empty if nothing is like it."""
-    from samplers.params import SamplingParams
+    from samplers.knobs.params import SamplingParams
 
     knob = name.removeprefix(_PREFIX).lower()
     if knob in SamplingParams.model_fields:

@@ -19,8 +19,8 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import ConfigDict, Field, ValidationError
 
-from models.recording import Recording
-from models.voice import NAME_PATTERN, Voice, VoiceCard
+from models.voices.recording import Recording
+from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
 
 EVERYBODY = ""
 """Owner of what was uploaded where no keys are asked for, and of what the operator adds."""

@@ -5,4 +5,4 @@ set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 "$python" -m pytest -q -m gpu tests
-exec "$python" -m benchmarks.gpu "$@"
+exec "$python" -m benchmarks.model.gpu "$@"

@@ -19,12 +19,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from models.batching import AS_THEY_COME, Batching, measure
-from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
 from models.int8.cache import Int8Cache
-from models.slots import Slots
-from models.transformer import Transformer
+from models.stack.batching import AS_THEY_COME, Batching, measure
+from models.stack.cache import KVCache
+from models.stack.slots import Slots
+from models.stack.transformer import Transformer
 
 
 @dataclass(frozen=True)

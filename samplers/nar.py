@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from samplers import filters
-from samplers import temperature as temperatures
-from samplers.draw import Stage, categorical, greedy, stream_key, uniform
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
+from samplers.ops import filters
+from samplers.ops import temperature as temperatures
+from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
 
 
 @torch.inference_mode()

@@ -17,7 +17,7 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 
 
 def rank(

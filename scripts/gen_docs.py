@@ -1,7 +1,7 @@
 """Write the pages that are made from declarations; ``--check`` only says whether they are current.
 
-``docs/parameters.md`` comes from ``samplers.params`` and ``samplers.presets``, ``.env.example``
-from ``app.settings``. Neither import loads torch.
+``docs/parameters.md`` comes from ``samplers.knobs.params`` and ``samplers.knobs.presets``,
+``.env.example`` from ``app.settings``. Neither import loads torch.
 """
 
 import argparse
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.settings import BUILTIN_MODEL, Settings
-from samplers.params import SamplingParams
-from samplers.presets import PRESETS
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXED_IN_CONTAINER = {"host", "port", "port_file", "cache", "voices"}
@@ -22,7 +22,7 @@ MANY = 2**32  # an upper bound from here on is the machine's, not the reader's
 Schema = dict[str, Any]
 
 PARAMETERS_HEAD = """\
-<!-- Written by scripts/gen_docs.py from samplers/params.py and samplers/presets.py: edit those. -->
+<!-- Written by scripts/gen_docs.py from samplers/knobs/{params,presets}.py: edit those. -->
 # Parameters
 
 Every knob is a field of the request body, beside `input` and `voice`, and a flag of

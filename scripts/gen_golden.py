@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from app.engine.golden import GOLDEN_FILE, GoldenRequest, codes_sha256
-from app.engine.synthesis import Synthesizer
+from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256
+from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
 
 SENTENCES: Final = ("Hello there.", "One, two, three.", "Good morning to you.", "Is it raining?")

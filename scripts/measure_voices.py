@@ -1,6 +1,6 @@
 """Measure how loud the built-in model speaks as each of its voices, and write it on their cards.
 
-Streams begin with that level (`app.api.loudness`), so run this once after a new model:
+Streams begin with that level (`app.audio.loudness`), so run this once after a new model:
 ``python -m scripts.measure_voices``. A minute on two cores.
 """
 
@@ -14,7 +14,7 @@ from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
 from app.main import create_engine
 from app.settings import BUILTIN_MODEL, Settings
-from models.loudness import loudness_lufs
+from models.voices.loudness import loudness_lufs
 
 SENTENCES = Path(__file__).resolve().parents[1] / "app" / "calibration_sentences.txt"
 SPOKEN = 10

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.engine.capacity import Capacity
-from app.engine.demand import rows_needed
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
+from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay
 from app.engine.job import (
     AudioChunk,
     Progress,
@@ -22,9 +21,10 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay
+from app.engine.serving.capacity import Capacity
 from app.engine.voices import Voices
-from models.voice import BuiltinVoices
+from models.voices.voice import BuiltinVoices
+from samplers.knobs.rows import rows_needed
 
 SAMPLE_RATE_HZ = 24_000
 SAMPLES_A_FRAME = 320

@@ -14,13 +14,13 @@ from pathlib import Path
 import torch
 
 from models.checkpoints import save_codec, save_lm
-from models.spectral import SpectralCodec
+from models.codecs.spectral import SpectralCodec
 from training.cache import NEXT_MODEL, cache_folder
 
 
 def averaged_codec(path: Path) -> SpectralCodec:
     """Return the codec of a saved state, with the decoder's averaged weights."""
-    from training.codec import CONFIG
+    from training.codec.train import CONFIG
 
     saved = torch.load(path, map_location="cpu", weights_only=True)
     codec = SpectralCodec(CONFIG)
@@ -39,7 +39,7 @@ def export_codec(*, coarse: bool = False) -> None:
 
 def export_lm(*, coarse: bool = False) -> None:
     """Write the averaged weights of the language model."""
-    from training.lm import CONFIG
+    from training.lm.train import CONFIG
 
     saved = torch.load(
         cache_folder() / "lm" / "checkpoint.pt", map_location="cpu", weights_only=True

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from app.api.events import EVENT_STREAM
-from app.api.formats import MEDIA_TYPES
 from app.api.schemas import ErrorBody, Usage
+from app.api.speech.events import EVENT_STREAM
+from app.audio.formats import MEDIA_TYPES
+from app.engine.interface import Plan
 from app.engine.job import SpeechResult
-from app.engine.speaking import Plan
 
 Answers = dict[int | str, dict[str, Any]]
 

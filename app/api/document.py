@@ -13,8 +13,8 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
-from app.api.speech import speech_router
-from samplers.params import SamplingParams
+from app.api.speech.route import speech_router
+from samplers.knobs.params import SamplingParams
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 

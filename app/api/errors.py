@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from app.api.admission import TooManyRequests
+from app.api.gate.admission import TooManyRequests
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
 from app.engine.errors import (
     DeadlineExceeded,

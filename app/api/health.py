@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from app.api.answers import NOT_READY, error_answers
 from app.api.routes import EngineDep
 from app.api.schemas import Health, Ready
-from app.engine.speaking import GoldenResult
+from app.engine.interface import GoldenResult
 
 health_router = APIRouter(tags=["health"])
 

@@ -16,9 +16,9 @@ from pydantic import (
     field_validator,
 )
 
-from app.api.formats import STREAMED, AudioFormat
+from app.audio.formats import STREAMED, AudioFormat
 from app.engine.job import SpeechJob
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 
 
 def _voice_name(voice: object) -> object:

@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from app.api.bodies import media_type
 from app.api.errors import problems_of
+from app.api.gate.bodies import media_type
 from app.engine.errors import InvalidRequest
-from models.voice import NAME_PATTERN
+from models.voices.voice import NAME_PATTERN
 
 FILE_FIELDS: Final = ("file", "audio_sample")
 """What the audio may be called: ours, and OpenAI's."""

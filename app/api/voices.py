@@ -12,13 +12,13 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
 from app.api.answers import NOT_READY, error_answers
-from app.api.askers import asker
+from app.api.gate.askers import asker
 from app.api.routes import EngineDep
 from app.api.voice_form import form_schema, read_voice_form
 from app.engine.errors import EngineBusy
-from app.engine.shares import Places
+from app.engine.serving.shares import Places
 from app.engine.voices import Voices
-from models.voice import Voice, VoiceCard
+from models.voices.voice import Voice, VoiceCard
 
 MAX_UPLOADS = 5
 """Uploads that may be read at once: each is held in memory, and unpacked. One asker may have 4."""

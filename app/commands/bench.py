@@ -107,7 +107,7 @@ async def _in_process(
     from app.engine.errors import SpeechError
     from app.engine.job import SpeechJob
     from app.main import create_engine
-    from samplers.params import SamplingParams
+    from samplers.knobs.params import SamplingParams
 
     async with create_engine(settings) as engine:
         try:

@@ -12,7 +12,7 @@ from app.commands.output import check_folder, write_whole
 from app.engine.errors import SpeechError
 from app.preset_files import PresetName, read_presets
 from app.settings import Settings
-from samplers.presets import Presets
+from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
     from app.calibration import Calibration, Task

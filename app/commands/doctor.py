@@ -1,22 +1,22 @@
 """`valle-serve doctor`: whether this machine can speak, and what to do if not."""
 
-from app.commands import checks, device_checks, speech_checks
+from app.commands.checks import device, host, speech
 from app.commands.errors import CommandFailed, Doubt
 from app.settings import Settings
 
 _CHECKS = {
-    "python": checks.check_python,
-    "device": device_checks.check_device,
-    "espeak": checks.check_espeak,
-    "model": checks.check_model,
-    "golden": speech_checks.check_golden,
-    "streams": speech_checks.check_streams,
-    "formats": checks.check_formats,
-    "presets": checks.check_presets,
-    "keys": checks.check_keys,
-    "cache": checks.check_cache,
-    "voices": checks.check_voices,
-    "port": checks.check_port,
+    "python": host.check_python,
+    "device": device.check_device,
+    "espeak": host.check_espeak,
+    "model": host.check_model,
+    "golden": speech.check_golden,
+    "streams": speech.check_streams,
+    "formats": host.check_formats,
+    "presets": host.check_presets,
+    "keys": host.check_keys,
+    "cache": host.check_cache,
+    "voices": host.check_voices,
+    "port": host.check_port,
 }
 
 

@@ -10,7 +10,7 @@ from app.commands.errors import CommandError
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from models.checkpoints.public import Switches
+    from models.checkpoints.published.load import Switches
 
 DEFAULT = "ecker/vall-e"
 _NAMED = "A folder, a published file, ecker/vall-e, or owner/name@COMMIT:path/of/file."
@@ -111,7 +111,7 @@ class Convert(BaseModel):
         print(f"{self.target}: from {found}")
 
     def _switches(self) -> "Switches":
-        from models.checkpoints.public import Switches
+        from models.checkpoints.published.load import Switches
 
         return Switches(self.code_sums, self.nar_mask, self.language_segment)
 
@@ -131,10 +131,10 @@ class Eras(BaseModel):
         Raises:
             CommandError: The model or a file is not sound.
         """
-        from models.checkpoints.eras import eras
         from models.checkpoints.files import CheckpointError
-        from models.checkpoints.pairs import read_pair
-        from models.checkpoints.public import inspect_public
+        from models.checkpoints.published.eras import eras
+        from models.checkpoints.published.load import inspect_public
+        from models.checkpoints.published.pairs import read_pair
         from models.text import FrontEnd
 
         try:

@@ -3,10 +3,10 @@
 import logging
 
 from app import logs
-from app.commands.checks import check_port, check_there, check_voices
-from app.commands.device_checks import driver_version
+from app.commands.checks.device import driver_version
+from app.commands.checks.host import check_port, check_there, check_voices
 from app.commands.errors import CommandError, CommandFailed
-from app.engine.voice_start import start
+from app.engine.sound.process.start import start
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Serve(Settings):
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
         started = start() if self.voice_process and self._on_cpu() else None
-        from app.api.keys import KeyringError
+        from app.api.gate.keys import KeyringError
         from app.main import create_app, create_engine
         from app.server import serve
 

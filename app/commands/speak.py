@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
 
-from app.api.formats import AudioFormat
 from app.api.schemas import SpeechOptions
+from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError
 from app.commands.output import check_folder, say
-from app.commands.player import find_player
-from samplers.params import SamplingParams
+from app.commands.speech.player import find_player
+from samplers.knobs.params import SamplingParams
 
 if TYPE_CHECKING:
-    from app.api.rendering import Manner
+    from app.audio.rendering import OutputOptions
 
 _PIPE = "-"
 
@@ -83,7 +83,7 @@ class Speak(SpeechOptions):
         text = self._text()
         logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is raised, and said once
         if self.url is not None:
-            from app.commands.remote_speech import speak_by
+            from app.commands.speech.remote import speak_by
 
             if self.model is not None:
                 raise CommandError(
@@ -93,8 +93,8 @@ class Speak(SpeechOptions):
             return
         if self.key is not None:
             raise CommandError("key: nobody asks for one in process; leave it out or add --url")
-        from app.commands.local_speech import LocalSpeech
-        from app.commands.reading import pieces_of
+        from app.commands.speech.local import LocalSpeech
+        from app.commands.speech.reading import pieces_of
         from models.text import TextError
 
         try:
@@ -123,11 +123,11 @@ class Speak(SpeechOptions):
         """Where what is spoken of a file is kept until all is."""
         return self.target and self.target.with_name(self.target.name + ".parts")
 
-    def manner(self, form: AudioFormat) -> "Manner":
+    def manner(self, form: AudioFormat) -> "OutputOptions":
         """Return what the sound is to be in a format."""
-        from app.api.rendering import Manner
+        from app.audio.rendering import OutputOptions
 
-        return Manner(form, self.speed, self.loudness_lufs)
+        return OutputOptions(form, self.speed, self.loudness_lufs)
 
     def _text(self) -> str:
         """Return what to say.

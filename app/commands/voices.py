@@ -16,7 +16,7 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.voice_store import VoiceStore
-    from models.recording import Recording
+    from models.voices.recording import Recording
 
 _OWNER = Field("", description="Whose it is, the name of a key; none is everybody's.")
 
@@ -46,7 +46,7 @@ class Add(BaseModel):
             CommandError: It cannot be a voice, or the name is not free.
         """
         from app.voice_store import NameTaken, StoreFull
-        from models.voice import VoiceCard
+        from models.voices.voice import VoiceCard
 
         if not self.consent:
             raise CommandError("consent: give --consent to say that the speaker agreed")
@@ -140,7 +140,7 @@ def _check_name(name: str, settings: Settings) -> None:
         CommandError: It is one.
     """
     from app.engine.voices import OPENAI_VOICES
-    from models.voice import DEFAULT, BuiltinVoices, VoiceError
+    from models.voices.voice import DEFAULT, BuiltinVoices, VoiceError
 
     try:
         builtin = BuiltinVoices(Path(settings.model) / "voices")
@@ -156,7 +156,7 @@ def _recording(file: Path) -> "Recording":
     Raises:
         CommandError: It cannot be read, or cannot be one.
     """
-    from models.recording import RecordingError, read_recording
+    from models.voices.recording import RecordingError, read_recording
 
     try:
         return read_recording(file.read_bytes())

@@ -1,8 +1,8 @@
 """Jobs in, audio chunks out: who waits, who is told to go away, and the life of it all.
 
-Three threads beside the event loop: one reads texts (`app.engine.text_reader`), one draws level 0
-of all jobs together (`app.engine.scheduler`), one makes sound of it (`app.engine.voicer`). Knows
-nothing of phonemes, codes or HTTP.
+Three threads beside the event loop: one reads texts (`app.engine.serving.text_worker`), one draws
+level 0 of all jobs together (`app.engine.serving.scheduler`), one makes sound of it
+(`app.engine.serving.sound_worker`). Knows nothing of phonemes, codes or HTTP.
 
 The life of an engine: new -> loading -> warming -> ready -> draining -> stopped, or failed.
 """
@@ -17,19 +17,19 @@ from contextlib import closing
 from time import monotonic
 from typing import Self
 
-from app.engine.accounts import Accounts
-from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
+from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay, Speaking
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
-from app.engine.metrics import EngineMetrics
-from app.engine.queue import TicketQueue
-from app.engine.scheduler import Scheduler
-from app.engine.speaking import GoldenResult, ModelInfo, Plan, Replay, Speaking
-from app.engine.status import WAITS_FOR, EngineStatus, State
-from app.engine.supervisor import Supervisor
-from app.engine.text_reader import TextReader
-from app.engine.ticket import SpeechStream, Ticket
-from app.engine.voicer import Voicer
+from app.engine.serving.accounts import Accounts
+from app.engine.serving.capacity import Capacity
+from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.queue import TicketQueue
+from app.engine.serving.scheduler import Scheduler
+from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.status import WAITS_FOR, EngineStatus, State
+from app.engine.serving.supervisor import Supervisor
+from app.engine.serving.text_worker import TextReader
+from app.engine.serving.ticket import SpeechStream, Ticket
 from app.engine.voices import Voices
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
 """Why a speech or an utterance ended."""
@@ -27,7 +27,7 @@ Samples = NDArray[np.float32]
 
 
 TraceColumns = Mapping[str, NDArray[Any]]
-"""``[N]`` a field of `samplers.trace.Record`, one entry a token drawn."""
+"""``[N]`` a field of `samplers.ar.trace.Record`, one entry a token drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class RankedTake:
 
     Args:
         score: What it was ranked by, nats a code: see `samplers.ranking` for takes of `best_of`,
-            `samplers.beam` for beams.
+            `samplers.ops.beam` for beams.
         frames: How many it had.
         finish_reason: Why it ended.
         kept: Whether it is the one that is heard.

@@ -15,8 +15,8 @@ from app.engine.errors import (
     VoiceProtected,
 )
 from app.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
-from models.recording import RecordingError, read_recording
-from models.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
+from models.voices.recording import RecordingError, read_recording
+from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 
 OPENAI_VOICES: Final = (
     "alloy",

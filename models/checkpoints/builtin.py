@@ -3,7 +3,7 @@
 codec.json  codec.safetensors     the codec
 lm.json     lm-*.safetensors      the language model, in files that a git host accepts
 SHA256SUMS                        hashes of the weights, see `models.checkpoints.sums`
-voices/                           reference audio, see `models.voice`
+voices/                           reference audio, see `models.voices.voice`
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
 from models.checkpoints.sums import check_sums, write_sums
+from models.codecs.encodec import Encodec
+from models.codecs.spectral import SpectralCodec
+from models.codecs.vocos import Vocos
 from models.config import CodecConfig, ModelConfig, SpectralCodecConfig
-from models.encodec import Encodec
-from models.spectral import SpectralCodec
 from models.valle import Valle
-from models.vocos import Vocos
 
 FILE_BYTES = 14 * 2**20
 

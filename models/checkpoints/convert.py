@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from models.checkpoints.files import CheckpointError, write_tensors
-from models.checkpoints.public import AS_FILED, Published, Switches, read_public
+from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
 from models.checkpoints.sums import SUMS, write_sums
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from models.checkpoints.download import DownloadError, fetch
 from models.checkpoints.files import CheckpointError, fill, read_tensors
 from models.checkpoints.pickles import convert_once
+from models.codecs.encodec import Encodec
 from models.config import CodecConfig
-from models.encodec import Encodec
 
 OFFICIAL_URL = "https://dl.fbaipublicfiles.com/encodec/v0/encodec_24khz-d7cc33bc.th"
 _HASH = re.compile(r"-([0-9a-f]+)\.th")

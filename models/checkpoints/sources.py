@@ -8,7 +8,7 @@ from models.checkpoints.builtin import DecoderName, SpeechModel, load_lm, load_s
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError, sha256_of
 from models.checkpoints.hub import CACHE, locate
-from models.checkpoints.public import AS_FILED, SUFFIXES, Switches, find_file, load_public
+from models.checkpoints.published.load import AS_FILED, SUFFIXES, Switches, find_file, load_public
 from models.checkpoints.vocos import load_vocos, vocos_file
 
 VOICES = Path(__file__).resolve().parents[2] / "weights"

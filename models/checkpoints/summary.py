@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.checkpoints.builtin import read_config
 from models.checkpoints.files import CheckpointError, read_header
-from models.checkpoints.public import find_file, inspect_public
+from models.checkpoints.published.load import find_file, inspect_public
 from models.checkpoints.sources import VOICES
 from models.config import ModelConfig
 

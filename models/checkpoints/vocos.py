@@ -12,8 +12,8 @@ from torch import Tensor
 from models.checkpoints.files import fill, read_tensors
 from models.checkpoints.hub import HubFile, obtain
 from models.checkpoints.pickles import convert_once
+from models.codecs.vocos import Vocos
 from models.config import VocosConfig
-from models.vocos import Vocos
 
 PUBLISHED: Final = HubFile(
     repo="charactr/vocos-encodec-24khz",

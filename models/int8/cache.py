@@ -16,7 +16,7 @@ from models.config import ModelConfig
 from models.int8.arrays import Floats, Uint8s
 from models.int8.processors import NEIGHBOURS
 from models.int8.product import COLUMNS, ZERO
-from models.slots import Slots
+from models.stack.slots import Slots
 
 BLOCK: Final = 64  # positions; weights of one block of values share a scale
 

@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from models.block import Block
 from models.int8.linear import Int8Linear
-from models.transformer import Transformer
+from models.stack.block import Block
+from models.stack.transformer import Transformer
 
 
 def quantize_linears(model: nn.Module) -> None:

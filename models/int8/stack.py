@@ -1,4 +1,4 @@
-"""The stack's cached passes on a CPU, in integers: the same as `models.transformer` in fewer calls.
+"""The cached passes of `models.stack.transformer` on a CPU, in integers.
 
 Keys are rotated by halves rather than by pairs, and so are the queries told of.
 """
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.block import Block, RmsNorm
 from models.int8 import attention, kernels
 from models.int8.arrays import Bools, Floats, Int8s, Int64s
 from models.int8.cache import Int8Cache, Int8Layer
 from models.int8.linear import Int8Linear
-from models.slots import Slots
+from models.stack.block import Block, RmsNorm
+from models.stack.slots import Slots
 
 
 class Int8Stack:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from models.text.characters import check
 from models.text.errors import TextError
-from models.text.growing import pieces
+from models.text.incremental.text import pieces
 from models.text.markup import MAX_PAUSE_S, parse
 from models.text.phonemes import ENGLISH_SYMBOLS
 from models.text.reader import Reader, builtin_reader

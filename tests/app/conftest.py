@@ -6,7 +6,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.toy.make_toy import make
 
 

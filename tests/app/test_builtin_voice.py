@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
-from app.engine.synthesis import Synthesizer
-from models.loudness import loudness_lufs
-from samplers.params import SamplingParams
+from models.voices.loudness import loudness_lufs
+from samplers.knobs.params import SamplingParams
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 

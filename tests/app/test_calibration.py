@@ -8,15 +8,15 @@ import pytest
 
 from app.calibration import PERCENTILES, SENTENCES, THRESHOLDS, Task, read_sentences
 from app.cli import main
+from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
-from app.engine.synthesis import Synthesizer
 from app.main import load_synthesizer
 from app.preset_files import read_presets
 from app.settings import Settings
 from models.checkpoints import load_codec
-from models.silence import silent_codes
-from samplers.params import SamplingParams, resolve
-from samplers.presets import PRESETS
+from models.codecs.silence import silent_codes
+from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.presets import PRESETS
 
 TEXTS = ["Hello.", "Good bye."]
 

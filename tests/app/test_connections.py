@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.live_client import live
-from tests.app.serving import served, until
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 
 TIMEOUT_S = 0.4

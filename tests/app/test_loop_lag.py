@@ -19,9 +19,9 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.hostile import ATTACKS, address
-from tests.app.loop_lag import MOST_S, Watchdog, watched
-from tests.app.serving import served
+from tests.app.tools.hostile import ATTACKS, address
+from tests.app.tools.loop_lag import MOST_S, Watchdog, watched
+from tests.app.tools.serving import served
 from tests.toy.make_toy import make
 
 PINGS_BYTES = 40_000_000

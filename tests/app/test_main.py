@@ -4,7 +4,7 @@ import sys
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.fakes import fake_engine
 
 

@@ -11,9 +11,9 @@ import pytest
 from app.main import create_app
 from app.preset_files import PresetError, read_presets
 from app.settings import Settings
-from samplers.params import SamplingParams
-from samplers.presets import PRESETS
-from tests.app.serving import served
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import PRESETS
+from tests.app.tools.serving import served
 
 CALM: dict[str, Any] = {"temperature": 0.6, "min_p": 0.05}
 

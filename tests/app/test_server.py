@@ -12,13 +12,13 @@ import pytest
 import uvicorn
 from websockets.exceptions import ConnectionClosed
 
-from app.api.messages import PROTOCOL
+from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.server import DrainingServer
 from app.settings import Settings
-from tests.app.api.live_client import live
-from tests.app.process import CHUNK_S, process
-from tests.app.serving import until
+from tests.app.tools.live_client import live
+from tests.app.tools.process import CHUNK_S, process
+from tests.app.tools.serving import until
 from tests.fakes import FakeSpeaking, fake_engine
 
 KEY = "alice-0123456789"

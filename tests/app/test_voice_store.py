@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
-from models.recording import Recording, read_recording
-from models.voice import VoiceCard, read_mono
+from models.voices.recording import Recording, read_recording
+from models.voices.voice import VoiceCard, read_mono
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard(title="Anna", language="en", transcript="Good morning.")

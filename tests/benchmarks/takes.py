@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchmarks.takes import EAR, Take
-from training.endings import Ending
-from training.judges import Errors
-from training.panel import Judgement
+from benchmarks.speech.takes import EAR, Take
+from training.judging.endings import Ending
+from training.judging.judges import Errors
+from training.judging.panel import Judgement
 
 MODEL = "0" * 64
 

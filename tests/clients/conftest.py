@@ -5,7 +5,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.toy.make_toy import make
 
 SEED = 3  # the toy model speaks then; of some 150 other seeds, one has it end at once

@@ -10,7 +10,7 @@ import numpy as np
 import openai
 import pytest
 
-from tests.app.api.decoding import decoded
+from tests.app.tools.decoding import decoded
 from tests.clients.conftest import SEED
 
 TEXT = "Hi."

@@ -2,7 +2,7 @@
 
 import httpx
 
-from tests.app.api.decoding import decoded
+from tests.app.tools.decoding import decoded
 from tests.clients.conftest import OPENAI_VOICES, SEED
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import openai
 import pytest
 
-from tests.app.api.decoding import decoded
+from tests.app.tools.decoding import decoded
 
 TEXT = "Hello there. [pause:0.2s] This is it."
 KNOBS = {"seed": 3, "max_duration_s": 0.5}

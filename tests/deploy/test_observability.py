@@ -12,7 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.conftest import ROOT
 from tests.deploy.container_files import compose, last, text
 from tests.toy.make_toy import make

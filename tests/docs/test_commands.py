@@ -15,7 +15,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.conftest import ROOT
 from tests.speech_like import packed, speech_like
 from tests.toy.make_public import make_public
@@ -60,8 +60,8 @@ SMALLER = {
 """What is as quick, or lies here, in place of what is not."""
 
 BY_OTHER_TESTS = {
-    "scripts/serve": "tests/app/test_serve_command.py",
-    "valle-serve serve": "tests/app/test_serve_command.py",
+    "scripts/serve": "tests/app/commands/test_serve.py",
+    "valle-serve serve": "tests/app/commands/test_serve.py",
     "curl": "tests/docs/test_readme_runs.py",
     "id=$(curl": "tests/docs/test_commands.py",
     "valle-serve voices": "tests/docs/test_voices_page.py",

@@ -18,7 +18,7 @@ import soundfile
 
 from app.main import create_app
 from app.settings import BUILTIN_MODEL, Settings
-from models.voice import BuiltinVoices
+from models.voices.voice import BuiltinVoices
 from tests.conftest import ROOT
 from tests.toy.make_toy import make
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from app.api.schemas import SpeechRequest
-from benchmarks.effects import BEGIN, END
-from samplers.params import SamplingParams
-from samplers.presets import PRESETS
+from benchmarks.speech.effects import BEGIN, END
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import PRESETS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "samplers.md").read_text("utf-8")

@@ -16,7 +16,7 @@ from app.api.voices import VoiceDetail
 from app.engine.voices import OPENAI_VOICES
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.conftest import ROOT
 from tests.speech_like import packed, speech_like
 from tests.toy.make_toy import make

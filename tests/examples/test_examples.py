@@ -12,7 +12,7 @@ import soundfile
 
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.conftest import ROOT
 from tests.toy.make_toy import make
 

@@ -21,14 +21,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from app.api.messages import PROTOCOL
+from app.api.live.messages import PROTOCOL
 from app.engine.engine import SpeechEngine
-from app.engine.shares import Places
+from app.engine.serving.shares import Places
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.live_client import live, url_of
-from tests.app.loop_lag import MOST_S, watched
-from tests.app.serving import served, until
+from tests.app.tools.live_client import live, url_of
+from tests.app.tools.loop_lag import MOST_S, watched
+from tests.app.tools.serving import served, until
 from tests.toy.make_toy import make
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.cache import KVCache
 from models.config import ModelConfig
 from models.placement import prepare_for
+from models.stack.cache import KVCache
 from models.valle import Valle
 from tests.models.test_valle import IDS, random_model, some_codes
 

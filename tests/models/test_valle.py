@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.cache import KVCache
 from models.config import BOS_ID, EOS_ID, ModelConfig
+from models.stack.cache import KVCache
 from models.valle import Valle
 
 CONFIG = ModelConfig(

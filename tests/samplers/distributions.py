@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from samplers import backtrack
-from samplers.draw import Draw, Stage, categorical, stream_key, uniform
-from samplers.order import StepName
-from samplers.params import SamplingParams
-from samplers.rows import Rows
-from samplers.scores import Scores
-from samplers.steps import MOVABLE
-from samplers.terminal import Terminal
-from tests.samplers.harness import Case, load, newest_first, run, stack
+from samplers.knobs.order import StepName
+from samplers.knobs.params import SamplingParams
+from samplers.ops import stuck as backtrack
+from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
+from samplers.processors.batch_params import Rows
+from samplers.processors.draw import Terminal
+from samplers.processors.scores import Scores
+from samplers.processors.steps import MOVABLE
+from tests.samplers.reference.harness import Case, load, newest_first, run, stack
 from tests.samplers.statistics import (
     chi_square,
     independence,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from samplers import filters
-from samplers.chain import ArSampler
-from samplers.draw import Stage, categorical, stream_key, uniform
-from samplers.params import SamplingParams
-from samplers.trace import Trace
+from samplers.ar.sampler import ArSampler
+from samplers.ar.trace import Trace
+from samplers.knobs.params import SamplingParams
+from samplers.ops import filters
+from samplers.ops.draw import Stage, categorical, stream_key, uniform
 from tests.samplers.distributions import (
     FILTERS,
     QUICK,
@@ -26,7 +26,7 @@ from tests.samplers.distributions import (
     count_draws,
     streams,
 )
-from tests.samplers.harness import load, run, stack
+from tests.samplers.reference.harness import load, run, stack
 from tests.samplers.statistics import chi_square, rejected
 
 pytestmark = pytest.mark.slow

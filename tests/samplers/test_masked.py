@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from samplers.masked import least_certain, progress_of, schedule
-from tests.samplers.harness import load
+from tests.samplers.reference.harness import load
 
 
 def test_golden_schedules_and_selections(golden: Path) -> None:

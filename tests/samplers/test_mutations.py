@@ -13,19 +13,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from samplers import draw, entropix, filters, mirostat, penalties, ras, repeats, scores, terminal
-from samplers.scores import Scores
-from tests.samplers import (
-    distributions,
-    test_chain,
+from samplers.ops import draw, entropix, filters, mirostat, penalties, ras, repeats
+from samplers.processors import draw as terminal
+from samplers.processors import scores
+from samplers.processors.scores import Scores
+from tests.samplers import distributions
+from tests.samplers.ar import test_sampler as test_chain
+from tests.samplers.ar import test_trace
+from tests.samplers.knobs import test_order
+from tests.samplers.ops import (
     test_entropix,
     test_filters,
     test_guidance,
     test_mirostat,
-    test_order,
     test_penalties,
     test_repeats,
-    test_trace,
 )
 from tests.samplers.statistics import rejected
 

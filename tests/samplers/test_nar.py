@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar
-from samplers.params import SamplingParams
 
 LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
 WARM = SamplingParams(nar_temperature=1.0)

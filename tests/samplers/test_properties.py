@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from samplers.chain import ArSampler
+from samplers.ar.sampler import ArSampler
+from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar
-from samplers.params import SamplingParams
-from tests.samplers.harness import attention
+from tests.samplers.reference.harness import attention
 from tests.samplers.strategies import hard_logits, sampling_params
 
 STOP, VOCAB, FRAMES = 16, 17, 6

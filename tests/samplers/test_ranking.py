@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 from samplers.ranking import beyond, oddity, rank, repeated
 
 CODES = st.lists(st.integers(0, 2), max_size=30)

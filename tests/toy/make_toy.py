@@ -15,8 +15,8 @@ import soundfile
 import torch
 
 from models.checkpoints import save_codec, save_lm
+from models.codecs.encodec import Encodec
 from models.config import CodecConfig, ModelConfig
-from models.encodec import Encodec
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data import SAMPLE_RATE_HZ, write_shard
+from training.speech.corpus import SAMPLE_RATE_HZ, write_shard
 
 TEXTS = ("Most of our graduates are employed.", "He who waits, wins!", "In an irate manner.")
 

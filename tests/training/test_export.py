@@ -5,8 +5,9 @@ import torch
 
 from models.checkpoints import load_codec, load_lm
 from models.valle import Valle
-from tests.training.test_lm import CONFIG, random_codec
-from training import export, lm
+from tests.training.lm.test_train import CONFIG, random_codec
+from training import export
+from training.lm import train as lm
 
 
 @pytest.fixture(autouse=True)

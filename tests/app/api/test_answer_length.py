@@ -13,11 +13,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.workshop import Workshop
+from app.api.speech.workshop import Workshop
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.live_client import live
-from tests.app.serving import served, until
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from app.api.schemas import TtsRequest
 from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served, until
+from tests.app.tools.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 from tests.toy.make_toy import make
 

@@ -3,7 +3,7 @@ import asyncio
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.fakes import FakeSpeaking, fake_engine
 
 
@@ -11,7 +11,7 @@ def test_health_tells_how_long_ago_the_engine_moved(monkeypatch) -> None:
     engine = fake_engine()
     with served(create_app(Settings(), engine)) as client:
         assert 0 <= client.get("/health").json()["heartbeat_age_s"] < 60
-        monkeypatch.setattr("app.engine.status.STALLED_AFTER_S", -1)
+        monkeypatch.setattr("app.engine.serving.status.STALLED_AFTER_S", -1)
         stuck = client.get("/health")
         assert stuck.status_code == 503
         assert "has not moved" in stuck.json()["error"]["message"]

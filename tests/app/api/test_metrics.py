@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from app.api.http_metrics import HttpMetrics
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.live_client import live
-from tests.app.serving import served, until
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served, until
 from tests.fakes import fake_engine
 
 KEY = "alice-0123456789"

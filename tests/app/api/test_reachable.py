@@ -17,8 +17,8 @@ from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
-from samplers.params import SamplingParams
-from tests.app.serving import served
+from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import served
 from tests.toy.make_toy import MODEL, make
 
 Knobs = Mapping[str, Any]

@@ -11,7 +11,7 @@ from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served, until
+from tests.app.tools.serving import served, until
 from tests.fakes import FakeSpeaking, fake_engine
 
 HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engine import scheduler
+from app.engine.serving import scheduler
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.toy.make_toy import MODEL, make
 
 ASKED: dict[str, Any] = {"input": "Hi. You.", "seed": 1, "max_duration_s": 0.5, "nar_levels": 0}

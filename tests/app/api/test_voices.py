@@ -19,7 +19,7 @@ from app.engine.voices import OPENAI_VOICES
 from app.logs import TextLines
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served, until
+from tests.app.tools.serving import served, until
 from tests.speech_like import packed, silent_file, speech_like
 from tests.toy.make_toy import MODEL, make
 

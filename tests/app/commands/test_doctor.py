@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.commands.device_checks import Place, problem
+from app.commands.checks.device import Place, problem
 from models.checkpoints.hub import PINNED, HubFile
 from tests.toy.make_public import make_public
 
@@ -50,7 +50,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 def test_it_finds_nothing_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks._ROOM_BYTES", 1)
+    monkeypatch.setattr("app.commands.checks.host._ROOM_BYTES", 1)
     status, told = diagnosed(capsys)
     assert status == 0
     assert all(line.startswith("ok ") for line in told.values()), told
@@ -94,7 +94,7 @@ def test_what_is_wrong_stands_beside_what_to_do(
 def test_what_is_only_doubtful_is_no_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks._ROOM_BYTES", 2**62)
+    monkeypatch.setattr("app.commands.checks.host._ROOM_BYTES", 2**62)
     status, told = diagnosed(capsys, "--host", "0.0.0.0")
     assert status == 0
     assert told["keys"].startswith("warn ")

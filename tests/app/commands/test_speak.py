@@ -19,7 +19,7 @@ import pytest
 import soundfile
 
 from app.cli import main
-from tests.app.serving import until
+from tests.app.tools.serving import until
 
 TEXT = 'One two. "Three," he said. Four five six. [pause:0.2s] Seven.\n\nEight nine ten.'
 SHORT = ["--max-duration-s", "0.4"]

@@ -7,7 +7,7 @@ import pytest
 from app.cli import main
 from app.main import create_app
 from app.settings import Settings
-from tests.app.serving import served
+from tests.app.tools.serving import served
 from tests.speech_like import packed, speech_like
 
 

@@ -7,13 +7,13 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from app.engine.ar import ArBatch
-from app.engine.ar_utterance import ArUtterance
-from app.engine.finer import finer_levels
 from app.engine.job import Backtrack, FinishReason, TraceColumns
-from app.engine.masked_utterance import MaskedUtterance
-from app.engine.piece import Piece
-from models.prefix_cache import PrefixCache
+from app.engine.level_0.masked import MaskedUtterance
+from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.sound.finer import finer_levels
+from app.engine.utterance import Piece
+from models.stack.prefix_cache import PrefixCache
 from models.valle import Valle
 
 OnFrame = Callable[[int], bool]

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from app.engine.job import TraceColumns
-from app.engine.piece import Piece
-from models.cache import KVCache
+from app.engine.utterance import Piece
 from models.checkpoints import SpeechModel, load_speech_model
-from samplers.guidance import guide, guide_frames
+from models.stack.cache import KVCache
+from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar
-from samplers.params import SamplingParams
+from samplers.ops.guidance import guide, guide_frames
 from tests.app.engine.decoding import Decoded, OnFrame, decode_utterance
 
 IDS = [1, 10, 20, 30, 2]
@@ -201,7 +201,7 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    monkeypatch.setattr("models.transformer.look", None)
+    monkeypatch.setattr("models.stack.transformer.look", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 

@@ -15,9 +15,9 @@ from app.engine.errors import (
     InvalidRequest,
 )
 from app.engine.job import SpeechJob
-from app.engine.supervisor import MAX_RESTARTS
+from app.engine.serving.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeSpeaking, fake_engine
 
 pytestmark = pytest.mark.anyio
@@ -333,7 +333,7 @@ async def test_it_can_be_stopped_while_it_loads():
 
 
 async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
-    monkeypatch.setattr("app.engine.status.STALLED_AFTER_S", 0.02)
+    monkeypatch.setattr("app.engine.serving.status.STALLED_AFTER_S", 0.02)
     speaking = FakeSpeaking()
     async with running(speaking) as engine:
         stream = engine.submit(job("wait"))

@@ -15,8 +15,8 @@ from app.engine.errors import (
 )
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.voice_store import EVERYBODY, VoiceStore
-from models.voice import BuiltinVoices, PromptCodes, VoiceCard
-from tests.models.test_voice import CountingCodec
+from models.voices.voice import BuiltinVoices, PromptCodes, VoiceCard
+from tests.models.voices.test_voice import CountingCodec
 from tests.speech_like import packed, speech_like
 
 CARD = VoiceCard()

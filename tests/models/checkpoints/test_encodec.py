@@ -14,10 +14,10 @@ from torch import Tensor
 from models.checkpoints.download import DownloadError
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError
+from models.codecs.encodec import Encodec
 from models.config import CodecConfig
-from models.encodec import Encodec
 from tests.models.checkpoints.hub_server import Hub
-from tests.models.oracle import random_encodec
+from tests.models.codecs.oracle import random_encodec
 
 CONFIG = CodecConfig(filters=4, dimension=16, codes=64)
 

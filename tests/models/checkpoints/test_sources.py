@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
+from app.engine.interface import Replay
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
-from app.engine.speaking import Replay
-from app.engine.synthesis import Synthesizer
 from models.checkpoints import CheckpointError, DecoderName, open_speech_model
 from models.checkpoints.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
 from models.checkpoints.vocos import converted_file, vocos_file
+from models.codecs.encodec import Encodec
+from models.codecs.vocos import Vocos
 from models.config import CodecConfig, VocosConfig
-from models.encodec import Encodec
-from models.vocos import Vocos
-from samplers.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 from tests.models.checkpoints.hub_server import COMMIT
 from tests.toy.make_public import Form, make_public
 from tests.toy.make_toy import make as make_toy

@@ -14,10 +14,10 @@ from models.checkpoints.download import DownloadError
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.hub import HubFile
 from models.checkpoints.vocos import PUBLISHED, load_vocos, vocos_file
+from models.codecs.vocos import Vocos
 from models.config import VocosConfig
-from models.vocos import Vocos
 from tests.models.checkpoints.hub_server import COMMIT, Hub
-from tests.models.test_vocos import SMALL
+from tests.models.codecs.test_vocos import SMALL
 
 OURS = {"codebooks": "feature_extractor.codebook_weights", "window": "head.istft.window"}
 OURS |= {"out.weight": "head.out.weight", "out.bias": "head.out.bias"}

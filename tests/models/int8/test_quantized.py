@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from app.settings import BUILTIN_MODEL
-from models.cache import KVCache
 from models.checkpoints import load_lm
 from models.config import ModelConfig
 from models.int8.cache import Int8Cache
 from models.int8.linear import Int8Linear
 from models.int8.quantized import is_quantized, quantize_linears
+from models.stack.cache import KVCache
 from models.valle import Valle
 
 CONFIG = ModelConfig(width=256, layers=2, heads=4, kv_heads=2, ffn=896, phonemes=("a",))

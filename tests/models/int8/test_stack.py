@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.cache import KVCache
 from models.config import ModelConfig
 from models.int8.cache import Int8Cache
 from models.int8.quantized import quantize_linears
-from models.slots import Slots
-from models.transformer import Transformer
-from samplers.entropix import AttentionStatistics
+from models.stack.cache import KVCache
+from models.stack.slots import Slots
+from models.stack.transformer import Transformer
+from samplers.ops.entropix import AttentionStatistics
 
 CONFIG = ModelConfig(width=256, layers=2, heads=4, kv_heads=2, ffn=896, phonemes=("a",))
 ROWS = 32

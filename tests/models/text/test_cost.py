@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.text import TextError, normalise, prepare
-from models.text.borders import BORDER, PAUSE, goes_on, numbers, piece_end
-from models.text.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
-from models.text.growing import GrowingText, _starts_line, _with_pauses, pieces
+from models.text.incremental.borders import BORDER, PAUSE, goes_on, numbers, piece_end
+from models.text.incremental.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
+from models.text.incremental.text import GrowingText, _starts_line, _with_pauses, pieces
 from models.text.normalise.rule import rule
 from models.text.normalise.symbols import LAYOUT
-from tests.models.text.test_growing import SENTENCES, WORDS
+from tests.models.text.incremental.test_text import SENTENCES, WORDS
 
 CHARS = 4096
 UNITS = [

@@ -1,0 +1,117 @@
+"""A server to measure: one that is started for it, in a process of its own, or any that runs."""
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+READY_WITHIN_S = 300.0
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class NotServed(RuntimeError):
+    """The server did not come up."""
+
+
+@contextmanager
+def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[str]:
+    """Serve with settings; give the address once it is ready.
+
+    Args:
+        prefix: Words before the command, which run it in some way.
+        settings: Of `app.settings`, by name. Where they say nothing the environment holds.
+
+    Raises:
+        NotServed: It ended, or did not become ready within five minutes.
+    """
+    chosen = {"port": 0, "log_level": "warning"} | settings
+    environment = os.environ | {f"TTS_{k.upper()}": str(v) for k, v in chosen.items()}
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-m", "benchmarks.harness.observed"],
+        cwd=_ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            raise NotServed("the server ended at its start; what it said is above")
+        _wait_until_ready(url, lambda: process.poll() is None)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def served_here(app: FastAPI) -> Iterator[str]:
+    """Serve an application in a thread of this process, where it can be reached from outside.
+
+    Raises:
+        NotServed: It ended, or did not become ready within five minutes.
+    """
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="server")
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        if not server.started:
+            raise NotServed("the server ended at its start; what it said is above")
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        _wait_until_ready(url, thread.is_alive)
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def served_or(url: str | None, **settings: str | float) -> AbstractContextManager[str]:
+    """Serve with settings, unless there is the address of a server that runs."""
+    return nullcontext(url) if url else served(**settings)
+
+
+def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.ArgumentParser:
+    """Return what every measurement of a server can be asked.
+
+    Args:
+        description: Of the command.
+        needs_vitals: Whether it must be a server that tells its vitals, and so one it starts.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if not needs_vitals:
+        parser.add_argument("--url", help="of a server that runs; else one is started")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    return parser
+
+
+def _wait_until_ready(url: str, lives: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + READY_WITHIN_S
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        while True:
+            if not lives():
+                raise NotServed("the server ended while it loaded; what it said is above")
+            try:
+                if client.get("/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass  # it does not listen yet
+            if time.monotonic() > ends_s:
+                raise NotServed(f"the server was not ready within {READY_WITHIN_S:g} s")
+            time.sleep(0.1)

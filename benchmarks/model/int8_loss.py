@@ -1,0 +1,82 @@
+"""What integers cost: the loss of held-out speech in int8 over that in float32, level by level.
+
+    python -m benchmarks.model.int8_loss --utterances 40
+
+Both read the same prefixes and codes into caches, as the service does; the codes are those of
+`training.export` in the training cache, of utterances that no model was trained on.
+"""
+
+import argparse
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from app.settings import BUILTIN_MODEL
+from benchmarks.harness.report import conclude, machine
+from models.checkpoints import load_lm
+from models.int8.quantized import quantize_linears
+from models.valle import Valle
+from training.cache import cache_folder
+from training.lm.codes import CodedUtterance, load_codes
+from training.lm.rows import Prompts
+
+
+@torch.inference_mode()
+def loss(model: Valle, utterance: CodedUtterance, prompt: Tensor | None, level: int) -> float:
+    """Return the loss of an utterance's level, in nats over all its codes."""
+    codes = torch.from_numpy(utterance.codes.astype(np.int64))
+    prefix = model.prefix(utterance.phoneme_ids, level, prompt=prompt)
+    cache, stack = model.new_cache(1, len(prefix) + len(codes)), model.transformer
+    ranks = model.ranks(level, prefix.blocks)
+    first = stack.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)[-1:]
+    positions = prefix.response_start + torch.arange(len(codes))
+    ranks = model.ranks(level, model.response_blocks(0, len(codes)))
+    rest = stack.extend(model.embed_response(codes, level), positions, cache, 0, ranks)
+    wanted, hidden = codes[:, level], rest
+    if level == 0:
+        wanted = F.pad(wanted, (0, 1), value=model.config.stop_token)
+        hidden = torch.cat([first, rest])
+    return F.cross_entropy(model.logits(hidden, level), wanted, reduction="sum").item()
+
+
+def main() -> int:
+    """Measure, print one table and write JSON."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--utterances", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=None)
+    args, started = parser.parse_args(), machine()
+    torch.set_num_threads(1)
+    model = load_lm(BUILTIN_MODEL)
+    quantized = copy.deepcopy(model)
+    quantize_linears(quantized)
+    held_out = [one for _, some in load_codes(cache_folder()).values() for one in some]
+    chosen = held_out[:: max(1, len(held_out) // args.utterances)][: args.utterances]
+    prompts, random = Prompts(held_out), np.random.default_rng(0)
+    drawn = [prompts.draw(one, model.config.max_prompt_frames, random) for one in chosen]
+    prompted = [None if one is None else torch.from_numpy(one.astype(np.int64)) for one in drawn]
+    codes = sum(len(one.codes) for one in chosen)
+    rows: list[dict[str, Any]] = []
+    for level in tqdm(range(model.config.levels)):
+        pairs = np.array([
+            [loss(one, utterance, prompt, level) for one in (model, quantized)]
+            for utterance, prompt in zip(chosen, prompted, strict=True)
+        ])
+        more = pairs[:, 1] - pairs[:, 0]
+        rows.append({
+            "level": level,
+            "float32, nats a code": pairs[:, 0].sum() / codes,
+            "int8 more, thousandths": 1000 * more.sum() / codes,
+            "standard error, thousandths": 1000 * more.std() * len(more) ** 0.5 / codes,
+        })
+    return conclude(rows, [], args.out, started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

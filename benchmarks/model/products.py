@@ -1,0 +1,99 @@
+"""Our product of int8 against torch's, all matrices of the stack in turn.
+
+    python -m benchmarks.model.products --rounds 60 --out products.json
+
+Both take the same rows through the same matrices, one thread, in turn. Between two uses of a matrix
+lie all the others, as in a step. Before any timing the products must be equal.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from app.settings import BUILTIN_MODEL
+from benchmarks.harness.report import conclude, machine
+from models.checkpoints import load_lm
+from models.int8.arrays import Int8s, Int32s
+from models.int8.processors import processors
+from models.int8.product import COLUMNS, lay, multiply
+
+ROWS = (1, 2, 4, 8, 16, 32, 128)
+
+
+def shapes(model: Path) -> list[tuple[int, int]]:
+    """Return inputs and outputs of every layer of a model's stack, in order."""
+    return [
+        (layer.in_features, layer.out_features)
+        for layer in load_lm(model).transformer.modules()
+        if isinstance(layer, nn.Linear)
+    ]
+
+
+def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any]:
+    """Return a row of the table: a pass of ``count`` rows through all matrices.
+
+    Raises:
+        SystemExit: The products differ, so no time would mean anything.
+    """
+    generator = np.random.default_rng(0)
+
+    def integers(*shape: int) -> Int8s:
+        return generator.integers(-127, 128, shape, np.int8)
+
+    rows = {inputs: integers(count, inputs) for inputs, _ in of}
+    matrices = [integers(*shape) for shape in of]
+    tiles = [lay(matrix) for matrix in matrices]
+    weights = [torch.from_numpy(matrix.T.copy()) for matrix in matrices]  # as a layer has them
+    outs = [np.empty((count, len(laid) * COLUMNS), np.int32) for laid in tiles]
+
+    def ours() -> list[Int32s]:
+        for (inputs, _), laid, out in zip(of, tiles, outs, strict=True):
+            multiply(rows[inputs], laid, out)
+        return outs
+
+    def theirs() -> list[Int32s]:
+        return [
+            torch._int_mm(torch.from_numpy(rows[inputs]), weight.t()).numpy()
+            for (inputs, _), weight in zip(of, weights, strict=True)
+        ]
+
+    for (_, outputs), own, other in zip(of, ours(), theirs(), strict=True):
+        if not np.array_equal(own[:, :outputs], other):
+            raise SystemExit("the products differ: nothing is timed")
+    pairs = [(_us(ours), _us(theirs)) for _ in range(rounds)]
+    own_us, other_us = (median(pair[place] for pair in pairs) for place in (0, 1))
+    ratio = median(other / own for own, other in pairs)
+    return {"rows": count, "ours, us": own_us, "torch, us": other_us, "torch over ours": ratio}
+
+
+def _us(run: Callable[[], object]) -> float:
+    began_s = perf_counter()
+    run()
+    return 1e6 * (perf_counter() - began_s)
+
+
+def main() -> int:
+    """Measure, print one table and write JSON."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
+    parser.add_argument("--out", type=Path, default=None)
+    args, started = parser.parse_args(), machine()
+    torch.set_num_threads(1)
+    of = shapes(args.model)
+    table = [measure(of, count, args.rounds) for count in ROWS]
+    best = processors()[0]
+    print(f"{type(best).__name__}, {best.lanes} lanes")
+    return conclude(table, [], args.out, started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""What is left of clients who leave in the middle.
+
+    python -m benchmarks.service.cancel --out cancel.json
+
+Clients leave at random moments, in turn over HTTP (whole and streamed) and the WebSocket, first one
+at a time, then all that the server takes at once; each time until no job runs and no slot is taken
+is measured, polls included. Then more requests, some heard to the end and some left, while the
+memory of the server is read: its slope, and what of tasks, threads and files is left in the end.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any
+
+import httpx
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.harness.listener import Heard, hear, listening
+from benchmarks.harness.live_listener import hear_live
+from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.served import argument_parser, served
+from benchmarks.harness.texts import texts
+from benchmarks.harness.vitals import Vitals, ask_vitals, settled_vitals
+
+FREE_WITHIN_S = 0.1
+GROWTH_BYTES = 20_000  # a request
+AT_MOST_S = 30.0  # that slots are waited for
+TOGETHER = 8
+POLL_S = 0.002
+SPARE = {"threads": (os.cpu_count() or 1) + 4}
+"""Asyncio's pool grows to that size as it is needed, and stays; a leak is a thread a client."""
+READ_EVERY = 10  # requests, for the slope
+STAY = 2 / 3  # of those over which memory is read
+
+Listening = Coroutine[Any, Any, Heard]
+Clients = Sequence[Callable[[str, int], Listening]]
+
+
+def clients(url: str, client: httpx.AsyncClient) -> Clients:
+    """Return the manners to listen in, each given a text and a seed."""
+    return (
+        lambda text, seed: hear(client, text, seed=seed, stream=True),
+        lambda text, seed: hear(client, text, seed=seed, stream=False),
+        lambda text, seed: hear_live(url, text, seed=seed),
+    )
+
+
+async def leave(listening_to: Listening, after_s: float) -> None:
+    """Listen, and hang up in the middle."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(after_s):
+            await listening_to
+
+
+async def until_idle(client: httpx.AsyncClient) -> float:
+    """Return the seconds until the server is idle, at most 30.
+
+    Raises:
+        TimeoutError: It is not.
+    """
+    began_s = perf_counter()
+    async with asyncio.timeout(AT_MOST_S):
+        while not (await ask_vitals(client)).idle:
+            await asyncio.sleep(POLL_S)
+    return perf_counter() - began_s
+
+
+class Leavers:
+    """Clients who leave, and how long the server then takes to be free."""
+
+    def __init__(self, url: str, client: httpx.AsyncClient, said: Sequence[str], text_s: float):
+        """Take turns.
+
+        Args:
+            url: Of the server.
+            client: Of the server, for those who speak HTTP.
+            said: Their texts.
+            text_s: Seconds within which each leaves.
+        """
+        self._clients = clients(url, client)
+        self._said, self._text_s = said, text_s
+        self._generator = random.Random(0)
+        self._asking = listening(url)
+
+    async def one_at_a_time(self) -> list[float]:
+        """Return seconds to be free, one each."""
+        took_s = []
+        async with self._asking:
+            for number in tqdm(range(len(self._said)), desc="one at a time", disable=None):
+                await leave(self._listen(number), self._generator.uniform(0, self._text_s))
+                took_s.append(await until_idle(self._asking))
+        return took_s
+
+    async def together(self, url: str) -> list[float]:
+        """Let groups leave at one moment each; return seconds to be free, one a group."""
+        took_s = []
+        async with listening(url) as asking:
+            for start in tqdm(range(0, len(self._said), TOGETHER), desc="together", disable=None):
+                numbers = range(start, min(start + TOGETHER, len(self._said)))
+                group = [asyncio.create_task(self._listen(number)) for number in numbers]
+                await asyncio.sleep(self._generator.uniform(0, self._text_s))
+                for task in group:
+                    task.cancel()
+                await asyncio.gather(*group, return_exceptions=True)
+                took_s.append(await until_idle(asking))
+        return took_s
+
+    def _listen(self, number: int) -> Listening:
+        return self._clients[number % len(self._clients)](self._said[number], number)
+
+
+async def grow(url: str, said: Sequence[str], text_s: float) -> list[float]:
+    """Serve requests, four at a time, a third of them left, and read the memory in bytes.
+
+    It is read after every ten, when the server is idle and its garbage collected.
+    """
+    generator, memory = random.Random(1), list[float]()
+    async with listening(url) as client, listening(url) as asking:
+        manners = clients(url, client)
+
+        async def listen(waiting: Iterator[int]) -> None:
+            for number in waiting:
+                speech = manners[number % len(manners)](said[number], number)
+                stays = generator.random() < STAY
+                await leave(speech, AT_MOST_S if stays else generator.uniform(0, text_s))
+
+        for start in tqdm(range(0, len(said), READ_EVERY), desc="memory", disable=None):
+            waiting = iter(range(start, min(start + READ_EVERY, len(said))))
+            await asyncio.gather(*(listen(waiting) for _ in range(4)))
+            await until_idle(asking)
+            memory.append(float((await ask_vitals(asking, collect=True)).rss_bytes))
+    return memory
+
+
+def slope(values: Sequence[float], every: float) -> float:
+    """Return the growth a unit of values that are ``every`` units apart, by least squares."""
+    return float(np.polyfit(np.arange(len(values)) * every, values, 1)[0])
+
+
+async def measure(
+    url: str, count: int, requests: int
+) -> tuple[list[dict[str, Any]], list[Gate], list[float]]:
+    """Measure all three; the last is the memory after every ten requests, in bytes."""
+    said = texts(max(count, requests))
+    async with listening(url) as client:
+        # What is made once is made: caches, threads, the connections of clients who come together.
+        warm = await asyncio.gather(
+            *(hear(client, text, stream=number % 2 == 0) for number, text in enumerate(said[:8]))
+        )
+    text_s = float(np.mean([one.audio_s for one in warm])) / 2
+    await grow(url, said[: requests // 5], text_s)
+    before = await settled_vitals(url)
+    async with listening(url) as client:
+        alone_s = await Leavers(url, client, said[:count], text_s).one_at_a_time()
+        together_s = await Leavers(url, client, said[:count], text_s).together(url)
+    memory = await grow(url, said[:requests], text_s)
+    after = await settled_vitals(url)
+    rows = [
+        free_row(f"{count} clients, one at a time", alone_s),
+        free_row(f"{count} clients, {TOGETHER} at a time", together_s),
+    ]
+    return rows, gates_of(alone_s + together_s, after, before, memory), memory
+
+
+def free_row(what: str, took_s: Sequence[float]) -> dict[str, Any]:
+    """Return a row of the table."""
+    p50, p95 = (1000 * float(np.percentile(took_s, percent)) for percent in (50, 95))
+    most = 1000 * max(took_s)
+    return {"who left": what, "free p50, ms": p50, "free p95, ms": p95, "free at most, ms": most}
+
+
+def gates_of(
+    took_s: Sequence[float], after: Vitals, before: Vitals, memory: Sequence[float]
+) -> list[Gate]:
+    """Return what is asked."""
+    most, growth = max(took_s), slope(memory, READ_EVERY)
+    left = after.left_since(before)
+    return [
+        Gate("slots free, at most, ms", 1000 * most, "< 100", most < FREE_WITHIN_S),
+        *(
+            Gate(f"{name} left", count, f"<= {SPARE.get(name, 0)}", count <= SPARE.get(name, 0))
+            for name, count in left.items()
+        ),
+        Gate("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argument_parser(__doc__, needs_vitals=True)
+    parser.add_argument("--clients", type=int, default=100, help="who leave")
+    parser.add_argument("--requests", type=int, default=500, help="over which memory is read")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure, print one table and write JSON."""
+    args, started = _arguments(), machine()
+    with served(max_queue=64) as url:
+        rows, gates, memory = asyncio.run(measure(url, args.clients, args.requests))
+    return conclude(rows, gates, args.out, started, {"memory_bytes": memory})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

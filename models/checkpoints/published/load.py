@@ -1,0 +1,276 @@
+"""Checkpoints of e-c-k-e-r/vall-e: layout found, everything checked, told in one log line.
+
+The files leave three things open that change what is computed (the *switches*): which lower levels
+a level hears, who sees whom in the NAR, and whether the language has a segment. The defaults are
+what the files were trained with as far as is known; `models.checkpoints.published.eras` measures
+it.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.checkpoints.files import CheckpointError, fill, read_header, read_tensors
+from models.checkpoints.published import lora, one_vocabulary
+from models.checkpoints.published.layouts import Layout, find_layout, rename
+from models.checkpoints.published.metadata import Description, describe, published, vocabulary
+from models.config import EOS_ID, CodeSums, ModelConfig, Segment
+from models.valle import Valle
+
+log = logging.getLogger(__name__)
+
+LANGUAGES = ("en", "ja", "de", "fr", "zh", "ko")  # in the order of their ids
+HEAD_DIM = 64  # of every published size
+SUFFIXES = {".sft", ".safetensors", ".safetensor"}
+MAX_PHONEMES = 150  # as many as fit into 12 s, the longest utterances it was trained on
+
+NarMask = Literal["causal", "full"]
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What a file may have been trained with; None: as it says, else as its era had it.
+
+    Attributes:
+        code_sums: Which of the levels below a level are summed for it.
+        nar_mask: Who sees whom in NAR passes and masked passes.
+        language: Whether there is a segment for the language.
+    """
+
+    code_sums: CodeSums | None = None
+    nar_mask: NarMask | None = None
+    language: bool | None = None
+
+
+AS_FILED = Switches()
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published file, understood.
+
+    Attributes:
+        path: Where it lies.
+        form: How it is stored.
+        config: What it is, switches and all.
+        tensors: Under our names, in the dtypes of the file.
+    """
+
+    path: Path
+    form: Literal["ar+nar", "ar+nar-len", "hf"]
+    config: ModelConfig
+    tensors: Mapping[str, Tensor]
+
+    def check_numbers(self) -> None:
+        """Do nothing if all tensors are finite.
+
+        Raises:
+            CheckpointError: One holds NaN or infinity.
+        """
+        for name, tensor in self.tensors.items():
+            if not torch.isfinite(tensor).all():
+                raise CheckpointError(f"{self.path}: tensor {name} holds NaN or infinity")
+
+    def __str__(self) -> str:
+        config = self.config
+        dtypes = sorted({
+            str(tensor.dtype).removeprefix("torch.") for tensor in self.tensors.values()
+        })
+        sums = {config.prompt_sums, config.response_sums}
+        named = sums.pop() if len(sums) == 1 else f"{config.prompt_sums}/{config.response_sums}"
+        language = "a" if "lang" in config.segments else "no"
+        return (
+            f"{self.path}: layout {self.form}, {config.layers} layers of {config.width},"
+            f" {'/'.join(dtypes)}; code sums {named}, NAR mask {config.nar_mask},"
+            f" {language} language segment (`valle-serve models convert` can set others,"
+            " `valle-serve models eras` finds them)"
+        )
+
+
+def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
+    """Return a published model's config with the given switches set."""
+    changes: dict[str, object] = {}
+    if switches.code_sums is not None:
+        changes |= {"prompt_sums": switches.code_sums, "response_sums": switches.code_sums}
+    if switches.nar_mask is not None:
+        changes["nar_mask"] = switches.nar_mask
+    if switches.language is not None:
+        changes["segments"] = _segments(language=switches.language)
+    return config.model_copy(update=changes)
+
+
+def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()) -> Valle:
+    """Load a published language model in fp32, ready for inference.
+
+    Args:
+        source: A file, or a folder with one.
+        switches: What to set against the file.
+        loras: LoRA files to merge.
+
+    Raises:
+        CheckpointError: It is missing, damaged, of no known layout, contradicts itself, or holds
+            numbers that are none.
+    """
+    found = read_public(source, switches, loras)
+    log.info("%s", found)
+    model = Valle(found.config)
+    fill(model, found.tensors, str(found.path)).lay_out_for_steps()
+    return model
+
+
+def read_public(
+    source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
+) -> Published:
+    """Read a published file's tensors and say what they are.
+
+    Raises:
+        CheckpointError: As `load_public`.
+    """
+    path = find_file(source)
+    header, metadata = read_header(path)
+    found = _understand(path, header, metadata, switches)  # refuse before reading half a gigabyte
+    tensors = read_tensors([path])
+    if found.form == "hf":
+        tensors = one_vocabulary.cut(tensors, str(path))
+    for file in loras:
+        tensors = lora.merge(tensors, file)
+    return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
+
+
+def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
+    """Say what a published file is without reading its tensors: they are on the device "meta".
+
+    Raises:
+        CheckpointError: As `load_public`, but for the numbers themselves.
+    """
+    path = find_file(source)
+    return _understand(path, *read_header(path), switches)
+
+
+def find_file(source: Path) -> Path:
+    """Return the checkpoint's file, be it given itself or its folder.
+
+    Raises:
+        CheckpointError: There is none, or the folder leaves a choice.
+    """
+    if not source.is_dir():
+        if source.suffix not in SUFFIXES and source.is_file():
+            kinds = ", ".join(sorted(SUFFIXES))
+            raise CheckpointError(f"{source}: only {kinds} are read, never pickles")
+        return source
+    files = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
+    if len(files) != 1:
+        raise CheckpointError(f"{source} holds {len(files)} checkpoint files, expected one")
+    return files[0]
+
+
+def _understand(
+    path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str], switches: Switches
+) -> Published:
+    """Find layout and config from a file's header.
+
+    Raises:
+        CheckpointError: As `load_public`, but for the numbers themselves.
+    """
+    is_hf = one_vocabulary.is_one_vocabulary(tensors)
+    if is_hf:
+        tensors = one_vocabulary.cut(tensors, str(path))
+    layout = find_layout(tensors, str(path))
+    described = describe(metadata, str(path))
+    if described is not None:
+        _compare(layout, described, str(path))
+    described = described or published(masked_level_0=layout.masked_level_0)
+    beside = one_vocabulary.check_description(path.with_name("config.json")) if is_hf else None
+    heads = beside or described.sizes.heads or layout.width // HEAD_DIM
+    names = vocabulary(metadata, path)
+    if outside := [name for name, number in names.items() if number >= layout.phonemes]:
+        raise CheckpointError(
+            f"{path}: phoneme {outside[0]!r} has id {names[outside[0]]},"
+            f" the table {layout.phonemes} rows"
+        )
+    if not heads or layout.width % heads:
+        raise CheckpointError(f"{path}: width {layout.width} cannot be divided into {heads} heads")
+    config = _config(layout, described, heads, names, switches)
+    form = "hf" if is_hf else layout.name
+    return Published(path, form, config, rename(layout, tensors))
+
+
+def _compare(layout: Layout, described: Description, source: str) -> None:
+    """Refuse metadata that say something else than the tensors.
+
+    Raises:
+        CheckpointError: They do.
+    """
+    sizes = described.sizes
+    said = {
+        "size.dim": (sizes.dim, layout.width),
+        "size.layers": (sizes.layers, layout.layers),
+        "size.resp_levels": (sizes.resp_levels, layout.levels),
+        "size.audio_tokens": (sizes.audio_tokens, layout.codes),
+        "size.phoneme_tokens": (sizes.phoneme_tokens, layout.phonemes),
+    }
+    for name, (claimed, found) in said.items():
+        if claimed is not None and claimed != found:
+            raise CheckpointError(
+                f"{source}: metadata config.{name} is {claimed}, the tensors have {found}"
+            )
+    if "len" in described.capabilities and not layout.masked_level_0:
+        raise CheckpointError(
+            f"{source}: metadata claim the capability 'len', the tensors have no length task"
+        )
+
+
+def _config(
+    layout: Layout,
+    described: Description,
+    heads: int,
+    names: Mapping[str, int],
+    switches: Switches,
+) -> ModelConfig:
+    flags = described.experimental
+    summed = flags.audio_embedding_sums
+    era: dict[str, CodeSums] = {
+        side: "exclusive" if summed is True or summed == side else "none"
+        for side in ("prom", "resp")
+    }
+    first_names: dict[int, str] = {}
+    for name, number in names.items():
+        first_names.setdefault(number, name)
+    rows = range(EOS_ID + 1, layout.phonemes)
+    config = ModelConfig(
+        name=described.name,
+        width=layout.width,
+        layers=layout.layers,
+        heads=heads,
+        kv_heads=heads,
+        ffn=layout.ffn,
+        activation="gelu",
+        levels=layout.levels,
+        codes=layout.codes,
+        phonemes=tuple(first_names.get(number, f"<{number}>") for number in rows),
+        phoneme_vocabulary=dict(names),
+        max_phonemes=MAX_PHONEMES,
+        languages=LANGUAGES,
+        language_rows=layout.languages,
+        segments=_segments(language="lang" in described.capabilities),
+        nar_mask="full" if flags.noncausal_masks else "causal",
+        unified_positions=flags.unified_position_ids,
+        prompt_sums=era["prom"],
+        response_sums=era["resp"],
+        masked_level_0=layout.masked_level_0,
+        has_null_condition=True,
+        nar_has_null_condition=True,
+        preset="vall_e",
+    )
+    return configured(config, switches)
+
+
+def _segments(*, language: bool) -> tuple[Segment, ...]:
+    if language:
+        return ("phn", "lang", "level", "prom", "resp")
+    return ("phn", "level", "prom", "resp")

@@ -1,0 +1,222 @@
+"""A codec that works at the frame rate alone: log-mel spectra in, one short spectrum a frame out.
+
+ConvNeXt blocks over the frames on both sides of residual vector quantisation, and the inverse
+Fourier transform with overlapping windows as the last step, in the manner of Vocos (Siuzdak 2023,
+arXiv:2306.00814). Nothing runs at the rate of samples but two Fourier transforms a frame: a tenth
+of the arithmetic of EnCodec's architecture (`models.codecs.interface`).
+
+Frame t stands for the samples from ``t * hop`` to ``t * hop + window``: the encoder hears those,
+and the decoder adds its spectrum there. What it adds depends on no later frame, so that the first
+``hop`` of these samples are certain as soon as frame t is there. A stream therefore gives a frame's
+samples for every frame that it takes, and holds nothing back.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.codecs.mel import mel_filters
+from models.codecs.quantizer import Quantizer, check_codes, check_samples
+from models.config import SpectralCodecConfig
+
+_KERNEL = 7
+_EPS = 1e-6  # of every norm
+_FLOOR = 1e-3  # of magnitudes, before their logarithm
+_LOUDEST = 1e3  # magnitudes are cut off here: a wild code shall not give an infinity
+# Mean and deviation of log-mel magnitudes of speech with unit variance; the input has 0 and 1 then.
+_MEAN, _DEVIATION = -3.0, 2.2
+
+State = dict[nn.Module, Tensor]
+"""What a stream remembers: the last inputs of each convolution, and samples not yet complete."""
+
+
+class _Conv(nn.Module):
+    """A convolution of `_KERNEL` over ``[B, T, C]``, of all channels or of each by itself.
+
+    Causal with the past that a stream remembers, zeros before its beginning; or centred.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, *, causal: bool, groups: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels_in, channels_out, _KERNEL, groups=groups)
+        self.causal = causal
+
+    def forward(self, x: Tensor, state: State | None) -> Tensor:
+        past = _KERNEL - 1 if self.causal else _KERNEL // 2
+        rows = x.transpose(1, 2)
+        if state is None or self not in state:
+            rows = F.pad(rows, (past, _KERNEL - 1 - past))
+        else:
+            rows = torch.cat([state[self], rows], -1)
+        if state is not None:
+            state[self] = rows[..., rows.shape[-1] - past :]
+        return self.conv(rows).transpose(1, 2)
+
+
+class _Block(nn.Module):
+    """ConvNeXt in one dimension: each channel over time, then all channels of a frame."""
+
+    def __init__(self, config: SpectralCodecConfig, layers: int, *, causal: bool) -> None:
+        super().__init__()
+        width = config.width
+        self.over_time = _Conv(width, width, causal=causal, groups=width)
+        self.norm = nn.LayerNorm(width, eps=_EPS)
+        self.up = nn.Linear(width, config.ffn)
+        self.down = nn.Linear(config.ffn, width)
+        self.scale = nn.Parameter(torch.full((width,), 1 / layers))
+
+    def forward(self, x: Tensor, state: State | None) -> Tensor:
+        y = self.norm(self.over_time(x, state))
+        return x + self.scale * self.down(F.silu(self.up(y)))
+
+
+class _Stack(nn.Module):
+    """Frames ``[B, T, C]`` through blocks to frames of another width."""
+
+    def __init__(
+        self,
+        config: SpectralCodecConfig,
+        channels_in: int,
+        channels_out: int,
+        layers: int,
+        *,
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        width = config.width
+        self.embed = _Conv(channels_in, width, causal=causal, groups=1)
+        self.first_norm = nn.LayerNorm(width, eps=_EPS)
+        blocks = nn.ModuleList(_Block(config, layers, causal=causal) for _ in range(layers))
+        self.blocks = cast("list[_Block]", blocks)
+        self.last_norm = nn.LayerNorm(width, eps=_EPS)
+        self.out = nn.Linear(width, channels_out)
+
+    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+        x = self.first_norm(self.embed(x, state))
+        for block in self.blocks:
+            x = block(x, state)
+        return self.out(self.last_norm(x))
+
+
+class SpectralCodec(nn.Module):
+    """Encode and decode speech; the weights are shared, a stream's state is not."""
+
+    window: Tensor
+    mel: Tensor
+
+    def __init__(self, config: SpectralCodecConfig) -> None:
+        super().__init__()
+        self.config = config
+        bins = config.window // 2 + 1
+        self.encoder = _Stack(
+            config, config.bands, config.dimension, config.encoder_layers, causal=False
+        )
+        self.decoder = _Stack(
+            config, config.dimension, 2 * bins, config.decoder_layers, causal=True
+        )
+        self.quantizer = Quantizer(config)
+        # Both follow from the config and are in no file.
+        self.register_buffer("window", torch.hann_window(config.window), persistent=False)
+        filters = mel_filters(config.bands, config.window, config.sample_rate_hz)
+        self.register_buffer("mel", filters / filters.sum(1, keepdim=True), persistent=False)
+
+    @torch.inference_mode()
+    def encode(self, samples: Tensor) -> Tensor:
+        """Return the codes of speech.
+
+        Args:
+            samples: ``[N]`` float in [-1, 1] at the config's sample rate.
+
+        Returns:
+            ``[T, K]`` int64, T = ceil(N / hop).
+
+        Raises:
+            ValueError: ``samples`` is empty or not of one dimension.
+        """
+        check_samples(samples)
+        return self.quantizer.encode(self.encoder(self.heard(samples[None]))[0])
+
+    @torch.inference_mode()
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return the speech of ``codes`` in one piece.
+
+        Args:
+            codes: ``[T, K']`` int64; fewer levels than the codec has give a rougher sound.
+
+        Returns:
+            ``[T * hop]`` float32.
+
+        Raises:
+            ValueError: The shape or an id is out of range.
+        """
+        check_codes(codes, self.config)
+        return self.sound(self.quantizer.decode(codes)[None])[0]
+
+    def stream(self) -> "SpectralStream":
+        """Return a new stream: push codes, get the samples that they complete."""
+        return SpectralStream(self)
+
+    def heard(self, samples: Tensor) -> Tensor:
+        """Return what the encoder hears of ``[B, N]``: ``[B, ceil(N / hop), bands]``."""
+        hop, window = self.config.hop, self.config.window
+        frames = -(-samples.shape[-1] // hop)
+        padded = F.pad(samples, (0, (frames - 1) * hop + window - samples.shape[-1]))
+        pieces = padded.unfold(-1, window, hop) * (self.window * self.config.gain)
+        magnitudes = torch.fft.rfft(pieces, norm="ortho").abs() @ self.mel.T
+        return (magnitudes.clamp(min=_FLOOR).log() - _MEAN) / _DEVIATION
+
+    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+        """Return the samples ``[B, T * hop]`` of a latent ``[B, T, D]``; grad flows.
+
+        Args:
+            latent: What the codebooks sum up to.
+            state: Of what came before; it is brought up to date. None: this is the whole.
+        """
+        return self.sound_of(self.decoder(latent, state), state)
+
+    def sound_of(self, out: Tensor, state: State | None = None) -> Tensor:
+        """Return the samples ``[B, T * hop]`` of what the decoder's network gave."""
+        magnitude, phase = out.float().chunk(2, -1)
+        spectra = torch.polar(magnitude.exp().clamp(max=_LOUDEST), phase)
+        frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window
+        return self._overlap(frames, state) / self.config.gain
+
+    def _overlap(self, frames: Tensor, state: State | None) -> Tensor:
+        """Add windows ``[B, T, window]``, ``hop`` apart; return the certain ones."""
+        count, hop = frames.shape[1], self.config.hop
+        parts = frames.view(len(frames), count, -1, hop)  # [B, T, window / hop, hop]
+        reach = parts.shape[2]
+        total = frames.new_zeros(len(frames), count + reach - 1, hop)
+        for part in range(reach):
+            total[:, part : part + count] += parts[:, :, part]
+        if state is not None:
+            if self in state:
+                total[:, : reach - 1] += state[self]
+            state[self] = total[:, count:]
+        return total[:, :count].flatten(1)
+
+
+class SpectralStream:
+    """One utterance decoded piece by piece; the pieces joined equal `SpectralCodec.decode`."""
+
+    def __init__(self, codec: SpectralCodec) -> None:
+        self._codec = codec
+        self._state: State = {}
+
+    @torch.inference_mode()
+    def push(self, codes: Tensor) -> Tensor:
+        """Take frames ``[T, K']`` and return their samples ``[T * hop]``.
+
+        Raises:
+            ValueError: As `SpectralCodec.decode`.
+        """
+        check_codes(codes, self._codec.config)
+        latent = self._codec.quantizer.decode(codes)[None]
+        return self._codec.sound(latent, self._state)[0]
+
+    @torch.inference_mode()
+    def finish(self) -> Tensor:
+        """Return no samples: all came with their frames."""
+        return torch.zeros(0)

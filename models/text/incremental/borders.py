@@ -1,0 +1,150 @@
+"""Where a text that still grows may be cut, and whether a sentence goes on there.
+
+A candidate is found in one pass, and what decides on it is near it: the word before, at most
+`_WORD_CHARS` long, and what follows. So a text costs as much as it is long, whatever is in it:
+quantifiers are possessive, and a run of marks is tried at its beginning alone.
+"""
+
+# ruff: noqa: RUF001 - marks and quotes of several scripts
+
+import re
+from typing import Final
+
+from models.text.incremental.enclosure import Undecided
+from models.text.normalise.rule import any_of
+from models.text.normalise.vocabulary import (
+    ABBREVIATIONS,
+    DAYS,
+    MIDWAY,
+    MONTHS,
+    OPENERS,
+    REFERENCES,
+    SHORT_MONTHS,
+    STREETS,
+    TITLES,
+    UNITS,
+)
+
+PAUSE: Final = r"\[pause:[\d.]{1,13}m?s\]"
+LONGEST_PAUSE: Final = len("[pause:123456.123456ms]")
+
+_MARK, _CLOSING = ".!?…", "\"')\\]}”’»"
+_WIDE, _WIDE_CLOSING = "。！？", '」』》）)”"'
+BORDER: Final = re.compile(
+    rf"(?P<pause>{PAUSE})\s*+(?=\S)"
+    rf"|(?<![{_MARK}])(?P<mark>[{_MARK}]++)(?P<closing>[{_CLOSING}]*+)(?P<space>\s++)"
+    r"(?=(?P<opening>[\"'(\[{“‘«]*+)(?P<next>\w*+)(?P<after>.?))"
+    rf"|(?<![{_WIDE}])(?P<wide>[{_WIDE}]++[{_WIDE_CLOSING}]*+)\s*+(?=[^\s{_WIDE}{_WIDE_CLOSING}])"
+    r"|(?P<paragraph>\n[ \t\r]*+\n)\s*+(?=\S)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What may be a border. Nothing but white space may follow the last character searched."""
+
+_TAIL: Final = frozenset("".join((_MARK, _CLOSING.replace("\\", ""), _WIDE, _WIDE_CLOSING)))
+
+_WORD_CHARS: Final = 64  # more than any abbreviation, unit or row of initials has
+_ABBREVIATED: Final = re.compile(rf"(?<![\w.])(?:{any_of({**ABBREVIATIONS, **STREETS})})$")
+_MEASURE: Final = re.compile(rf"\d[ -]?(?:{any_of(unit.rstrip('.') for unit in UNITS)})(?:/\w+)?$")
+_INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
+# At the beginning of a line, as `normalise` has it, or of what follows a pause.
+_LIST_NUMBER: Final = re.compile(
+    rf"(?P<border>^|\n|{PAUSE})[ \t]*+(?:(?:#{{1,6}}|[-*•‣])[ \t]++)?\d{{1,3}}$", re.IGNORECASE
+)
+
+
+def unfinished(text: str, searched: int) -> int:
+    """Return where the search for borders goes on once more text has come.
+
+    Args:
+        text: In which there is no border any more.
+        searched: Where the search began.
+    """
+    place = len(text)
+    while place > searched and (text[place - 1] in _TAIL or text[place - 1].isspace()):
+        place -= 1
+    return max(searched, place - LONGEST_PAUSE)
+
+
+def piece_end(match: re.Match[str]) -> int:
+    """Return where a piece would end that ends at a candidate."""
+    if match["pause"]:
+        return match.end("pause")
+    if match["mark"]:
+        return match.end("closing")
+    return match.end("wide") if match["wide"] else match.start("paragraph")
+
+
+def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
+    """Tell whether a full stop only follows the number of an item of a list.
+
+    Args:
+        match: A candidate.
+        since: Where the candidate before ended: no number reaches over it.
+        at_line_start: Whether the text begins a line.
+    """
+    if match["mark"] != "." or match["closing"] or match["space"].strip(" \t"):
+        return False
+    if not match.string[match.start() - 1 : match.start()].isdigit():
+        return False
+    number = _LIST_NUMBER.search(match.string, since, match.start())
+    if number is None or not (at_line_start or number["border"]):
+        return False
+    after_opening = match["next"] or match["after"]
+    return not after_opening[:1].isdigit() and match["opening"] != "["
+
+
+def goes_on(match: re.Match[str]) -> bool:
+    """Tell whether the sentence goes on after a mark: "Stop!" he said. Well... maybe. Dr. Who.
+
+    Raises:
+        Undecided: The next word is not whole yet.
+    """
+    mark, upcoming = match["mark"], match["next"]
+    if match["closing"] or mark.endswith(("..", "…")):
+        return (upcoming[:1].islower() or upcoming[:1].isdigit()) and not match["opening"]
+    return mark == "." and _abbreviates(match)
+
+
+def _abbreviates(match: re.Match[str]) -> bool:
+    """Tell whether a full stop belongs to the word before it, and not to a sentence.
+
+    Raises:
+        Undecided: The next word is not whole yet.
+    """
+    upcoming, at = match["next"], match.start()
+    before = _word_before(match.string, at)
+    if before in TITLES:
+        return True
+    if before.lower() in REFERENCES and upcoming[:1].isdigit():
+        return True
+    near = max(0, at - _WORD_CHARS)
+    if before in MIDWAY or _MEASURE.search(match.string, near, at):
+        return upcoming[:1].islower() or upcoming[:1].isdigit()
+    if before in DAYS or before in SHORT_MONTHS:
+        return _dated(match, weekday=before in DAYS)
+    if _ABBREVIATED.search(match.string, near, at) or _INITIALS.fullmatch(before):
+        if not match["after"]:
+            raise Undecided
+        return upcoming not in OPENERS
+    return False
+
+
+def _word_before(text: str, end: int) -> str:
+    start, least = end, max(0, end - _WORD_CHARS)
+    while start > least and (text[start - 1].isalnum() or text[start - 1] in "._"):
+        start -= 1
+    return text[start:end]
+
+
+def _dated(match: re.Match[str], *, weekday: bool) -> bool:
+    """Tell whether a date goes on: Sept. 5. Fri. 5 Mar. Mon. - Fri.
+
+    Raises:
+        Undecided: The next word is not whole yet.
+    """
+    upcoming = match["next"]
+    if upcoming[:1].isdigit() or not weekday:
+        return upcoming[:1].isdigit()
+    if not match["after"]:
+        raise Undecided
+    return upcoming in MONTHS or upcoming in SHORT_MONTHS or match["after"] in "-–—"

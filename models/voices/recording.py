@@ -1,0 +1,224 @@
+"""A recording that somebody sent: read with suspicion, made ready to be a voice.
+
+Nothing of the file is believed before it is checked: not its size, its length, its rate nor its
+samples. A small file can unpack to hours, so no more than one sample too many is ever unpacked.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from models.voices.loudness import loudness_lufs
+from models.voices.mp3 import Mp3Error, Mp3TooLong, looks_like_mp3, read_mp3
+
+MIN_S, MAX_S = 1.0, 30.0
+MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
+MAX_KEPT_RATE_HZ: Final = 48_000
+LEVEL_LUFS: Final = -26.0
+"""Loudness of every recording that is kept: what the built-in models were trained on."""
+
+_MAX_CHANNELS = 2
+_PEAK = 0.98
+_SILENT_LUFS = -60.0
+_SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
+_BEFORE_S, _AFTER_S = 0.05, 0.10  # of silence that is left; as the built-in models were trained
+_CLIPPED_SHARE = 0.002
+_FORMATS = {
+    "WAV": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
+    "WAVEX": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
+    "FLAC": {"PCM_S8", "PCM_16", "PCM_24"},
+    "OGG": {"VORBIS", "OPUS"},
+}
+_TOO_LONG = f"it is longer than {MAX_S:g} s"
+_NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus)"
+
+Samples = NDArray[np.float32]
+"""``[N]``, mono."""
+
+
+class RecordingError(ValueError):
+    """The recording cannot be a voice; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Speech that can be a voice.
+
+    Args:
+        samples: ``[N]`` in [-1, 1], mono, without silence around it, at `LEVEL_LUFS`.
+        rate_hz: At most `MAX_KEPT_RATE_HZ`.
+    """
+
+    samples: Samples
+    rate_hz: int
+
+    @property
+    def audio_s(self) -> float:
+        """How long it is."""
+        return len(self.samples) / self.rate_hz
+
+    def flac(self) -> bytes:
+        """Return it as a FLAC file of 16 bits."""
+        file = io.BytesIO()
+        soundfile.write(file, self.samples, self.rate_hz, format="FLAC", subtype="PCM_16")
+        return file.getvalue()
+
+
+def read_recording(content: bytes) -> Recording:
+    """Make a recording out of a file.
+
+    Channels are averaged, silence around the speech is cut off, loudness is made that of all
+    voices, and a rate over 48 kHz is lowered.
+
+    Args:
+        content: A WAV, FLAC, MP3 or OGG file.
+
+    Raises:
+        RecordingError: It is no such file, or too short, too long, too quiet, clipped, broken, or
+            has too many channels or a rate that speech is not recorded at.
+    """
+    samples, rate_hz = _unpack(content)
+    if not np.isfinite(samples).all():
+        raise RecordingError("it has samples that are no numbers")
+    samples = _trimmed(samples, rate_hz)
+    _check_length(len(samples) / rate_hz, " without the silence around it")
+    _check_clipping(samples)
+    samples = _levelled(samples, rate_hz)
+    if rate_hz > MAX_KEPT_RATE_HZ:
+        samples = soxr.resample(samples, rate_hz, MAX_KEPT_RATE_HZ)
+        rate_hz = MAX_KEPT_RATE_HZ
+    return Recording(np.clip(samples, -1, 1).astype(np.float32), rate_hz)
+
+
+def _unpack(content: bytes) -> tuple[NDArray[np.float64], int]:
+    """Return samples ``[N]`` and their rate.
+
+    Raises:
+        RecordingError: It is not such a file, or what it says of itself cannot be taken.
+    """
+    if looks_like_mp3(content):
+        return _unpack_mp3(content)
+    if not _looks_known(content):
+        raise RecordingError(_NO_FORMAT)
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            _check_form(file)
+            _check_header(file.channels, file.samplerate)
+            if file.frames > MAX_S * file.samplerate:
+                _check_length(file.frames / file.samplerate)
+            rate_hz = int(file.samplerate)
+            # One more than may be: the length in the header may be missing or a lie.
+            samples = file.read(round(MAX_S * rate_hz) + 1, dtype="float32", always_2d=True)
+    except (OSError, soundfile.SoundFileError) as error:
+        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
+    _check_length(len(samples) / rate_hz)
+    return samples.mean(axis=1, dtype=np.float64), rate_hz
+
+
+def _unpack_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
+    """Return samples ``[N]`` of an MP3 file and their rate.
+
+    Raises:
+        RecordingError: As `_unpack`.
+    """
+    try:
+        samples, rate_hz = read_mp3(content, MAX_S)
+    except Mp3TooLong as error:
+        raise RecordingError(_TOO_LONG) from error
+    except Mp3Error as error:
+        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
+    _check_header(samples.shape[1], rate_hz)
+    _check_length(len(samples) / rate_hz)
+    return samples.mean(axis=1, dtype=np.float64), rate_hz
+
+
+def _looks_known(content: bytes) -> bool:
+    """Tell from its first bytes whether to let the decoders, of which there are many, see it."""
+    wav = content[:4] == b"RIFF" and content[8:12] == b"WAVE"
+    return wav or content[:4] in {b"fLaC", b"OggS"}
+
+
+def _check_form(file: soundfile.SoundFile) -> None:
+    """Refuse a form that is not read.
+
+    Raises:
+        RecordingError: It is one.
+    """
+    if file.subtype not in _FORMATS.get(file.format, ()):
+        raise RecordingError(f"{file.format} with {file.subtype} is not read; {_NO_FORMAT}")
+
+
+def _check_header(channels: int, rate_hz: int) -> None:
+    """Refuse what is too much before any of it is unpacked.
+
+    Raises:
+        RecordingError: It is.
+    """
+    if channels > _MAX_CHANNELS:
+        raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are taken")
+    if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
+        raise RecordingError(
+            f"its rate is {rate_hz} Hz; {MIN_RATE_HZ:,} to {MAX_RATE_HZ:,} Hz are taken"
+        )
+
+
+def _check_length(audio_s: float, what: str = "") -> None:
+    """Refuse what is too short or too long.
+
+    Raises:
+        RecordingError: It is.
+    """
+    if audio_s > MAX_S:
+        raise RecordingError(_TOO_LONG)
+    if audio_s < MIN_S:
+        raise RecordingError(f"it has {audio_s:.2f} s{what}; at least {MIN_S:g} s is needed")
+
+
+def _check_clipping(samples: NDArray[np.float64]) -> None:
+    """Refuse speech whose peaks are cut off: they are flat, one sample like the next.
+
+    Raises:
+        RecordingError: Too many are.
+    """
+    height = np.abs(samples)
+    top = height[1:] >= 0.98 * height.max()
+    flat = np.diff(samples) == 0
+    share = float((top & flat).mean())
+    if share > _CLIPPED_SHARE:
+        raise RecordingError(f"it is clipped: {share:.1%} of it lies flat; record it less loud")
+
+
+def _trimmed(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
+    """Return speech with a short silence at both ends.
+
+    Raises:
+        RecordingError: There is none in it.
+    """
+    window = rate_hz // 100
+    blocks = samples[: len(samples) // window * window].reshape(-1, window)
+    rms = np.sqrt((blocks**2).mean(axis=1))
+    if rms.max() <= 10 ** (_SILENT_LUFS / 20):
+        raise RecordingError("it is silent")
+    loud = np.flatnonzero(rms > rms.max() * 10 ** (_SILENT_BELOW_DB / 20))
+    start = int(loud[0]) * window - round(_BEFORE_S * rate_hz)
+    end = (int(loud[-1]) + 1) * window + round(_AFTER_S * rate_hz)
+    return samples[max(0, start) : end]
+
+
+def _levelled(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
+    """Return speech at `LEVEL_LUFS`, or as close as its peaks allow.
+
+    Raises:
+        RecordingError: It is silent.
+    """
+    # Measured at a common height: the gate of ITU-R BS.1770 would leave quiet speech out.
+    samples = samples / np.abs(samples).max()
+    lufs = loudness_lufs(samples, rate_hz)
+    if not np.isfinite(lufs):
+        raise RecordingError("it is silent but for some clicks")
+    return samples * min(10 ** ((LEVEL_LUFS - lufs) / 20), _PEAK)

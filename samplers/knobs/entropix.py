@@ -1,0 +1,164 @@
+"""The knobs of entropix: where its five states begin, and what each moves by how much. Torch-free.
+
+The defaults are those of a text model, as the author of entropix described them: thresholds must be
+measured for each model. `samplers.knobs.params` is the declaration that these are a part of.
+
+H and V are the entropy (bits) and varentropy (bits²) of a code before temperature and filters. In a
+formula, T, p, k and m are the row's own temperature, top_p, top_k (all codes where it is off) and
+min_p; *ae*, *av*, *ag* and *is* the four attention statistics: entropy, varentropy, agreement and
+interaction strength.
+"""
+
+from typing import Any, Literal
+
+from samplers.knobs.knob import Knobs, knob
+
+EntropixAction = Literal["temperature", "resample", "pause", "branch"]
+
+
+def _threshold(default: float, description: str, unit: str) -> Any:
+    return knob(default, description, group="entropix", unit=unit, step=0.1, top=10.0, ge=0.0)
+
+
+def _weight(default: float, description: str) -> Any:
+    return knob(default, description, group="entropix", off=0.0, step=0.05, ge=-10.0, le=10.0)
+
+
+def _factor(default: float, description: str) -> Any:
+    return knob(default, description, group="entropix", step=0.05, ge=0.0, le=10.0)
+
+
+def _share(default: float, description: str) -> Any:
+    return knob(default, description, group="entropix", step=0.01, ge=0.0, le=1.0)
+
+
+def _count(default: int, description: str, *, unit: str = "", least: int = 1, most: int) -> Any:
+    return knob(default, description, group="entropix", unit=unit, step=1, ge=least, le=most)
+
+
+class EntropixKnobs(Knobs):
+    """Entropix: a row's temperature, top_p, top_k and min_p move with how unsure it is."""
+
+    # fmt: off
+    entropix: bool = knob(
+        False,
+        "Entropix: the entropy H and varentropy V of each code choose one of five states, which "
+        "move temperature, top_p, top_k and min_p by how the model's attention looks; where a "
+        "floor is above its ceiling the ceiling holds.",
+        group="entropix", off=False,
+    )
+    entropix_action: EntropixAction = knob(
+        "temperature",
+        "What the state HELV does where a text model would ask: `temperature` heats the row, "
+        "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "
+        "puts in a frame of silence, or heats where there may be none, `branch` goes on in several "
+        "ways (in LEHV too) and keeps the best, or draws as usual where it just did.",
+        group="entropix", off="temperature",
+    )
+
+    entropix_low_entropy: float = _threshold(
+        0.1, "H below this, V below entropix_low_varentropy: LELV, the likeliest code.", "bits"
+    )
+    entropix_low_varentropy: float = _threshold(
+        0.1, "V below this is low, for LELV and HELV.", "bits²"
+    )
+    entropix_helv_entropy: float = _threshold(
+        3.0, "H above this, V below entropix_low_varentropy: HELV, entropix_action.", "bits"
+    )
+    entropix_lehv_entropy: float = _threshold(
+        5.0, "H below this, V above entropix_high_varentropy: LEHV, warmer and wider.", "bits"
+    )
+    entropix_hehv_entropy: float = _threshold(
+        5.0, "H above this, V above entropix_high_varentropy: HEHV, hot and narrow. All else is "
+        "the adaptive state.", "bits",
+    )
+    entropix_high_varentropy: float = _threshold(
+        5.0, "V above this is high, for LEHV and HEHV.", "bits²"
+    )
+
+    entropix_helv_temperature: float = _factor(
+        1.3, "HELV: the temperature is T times (this + entropix_helv_attention_entropy ae)."
+    )
+    entropix_helv_attention_entropy: float = _weight(
+        0.2, "HELV: what the attention's entropy adds to that factor."
+    )
+    entropix_helv_temperature_ceiling: float = _factor(1.5, "HELV: the highest temperature.")
+
+    entropix_lehv_temperature: float = _factor(
+        1.2, "LEHV: the temperature is T times (this + entropix_lehv_strength is)."
+    )
+    entropix_lehv_strength: float = _weight(
+        0.3, "LEHV: what the attention's interaction strength adds to that factor."
+    )
+    entropix_lehv_temperature_ceiling: float = _factor(1.5, "LEHV: the highest temperature.")
+    entropix_lehv_top_k_agreement: float = _weight(
+        0.5, "LEHV: top_k is k (1 + this (1 - ag)), rounded down."
+    )
+    entropix_lehv_top_k_floor: int = _count(5, "LEHV: the lowest top_k.", most=2**31 - 1)
+
+    entropix_hehv_temperature: float = _factor(
+        2.0, "HEHV: the temperature is T times (this + entropix_hehv_attention_varentropy av)."
+    )
+    entropix_hehv_attention_varentropy: float = _weight(
+        0.5, "HEHV: what the attention's varentropy adds to that factor."
+    )
+    entropix_hehv_temperature_floor: float = _factor(2.0, "HEHV: the lowest temperature.")
+    entropix_hehv_top_p_attention_entropy: float = _weight(
+        0.2, "HEHV: top_p is p - this ae."
+    )
+    entropix_hehv_top_p_floor: float = _share(0.5, "HEHV: the lowest top_p.")
+
+    entropix_adaptive_candidates: int = _count(
+        5, "Adaptive: so many codes are drawn, and the likeliest of them is taken.", most=32
+    )
+    entropix_adaptive_entropy: float = _weight(
+        0.3, "Adaptive: the temperature is T times (1 + this (H + V) + "
+        "entropix_adaptive_attention_entropy (ae + av) - entropix_adaptive_agreement ag).",
+    )
+    entropix_adaptive_attention_entropy: float = _weight(
+        0.2, "Adaptive: what entropy and varentropy of the attention add to that factor."
+    )
+    entropix_adaptive_agreement: float = _weight(
+        0.2, "Adaptive: what the attention's agreement takes from that factor."
+    )
+    entropix_adaptive_top_p: float = _weight(0.1, "Adaptive: top_p is p (1 + this av).")
+    entropix_adaptive_top_p_floor: float = _share(0.1, "Adaptive: the lowest top_p.")
+    entropix_adaptive_top_p_ceiling: float = _share(1.0, "Adaptive: the highest top_p.")
+    entropix_adaptive_top_k_strength: float = _weight(
+        0.3, "Adaptive: top_k is k (1 + this is - entropix_adaptive_top_k_agreement ag), rounded."
+    )
+    entropix_adaptive_top_k_agreement: float = _weight(
+        0.2, "Adaptive: what the attention's agreement takes from that factor."
+    )
+    entropix_adaptive_top_k_floor: int = _count(1, "Adaptive: the lowest top_k.", most=2**31 - 1)
+    entropix_adaptive_top_k_ceiling: int = _count(
+        100, "Adaptive: the highest top_k.", most=2**31 - 1
+    )
+    entropix_adaptive_min_p: float = _weight(0.5, "Adaptive: min_p is m (1 - this (H + V)).")
+    entropix_adaptive_min_p_floor: float = _share(0.01, "Adaptive: the lowest min_p.")
+    entropix_adaptive_min_p_ceiling: float = _share(0.5, "Adaptive: the highest min_p.")
+
+    entropix_pause_interval: int = _count(
+        50, "`pause` puts in at most one frame of silence in so many.", unit="frames", most=7500
+    )
+    entropix_pause_silence: int = _count(
+        5, "`pause` neither acts before so many frames, nor behind as many of silence.",
+        unit="frames", most=750,
+    )
+    entropix_pause_end: int = _count(
+        10, "`pause` does not act where fewer frames than this are left to the longest length.",
+        unit="frames", least=0, most=7500,
+    )
+    entropix_branch_rollouts: int = _count(
+        4, "`branch` goes on in so many ways, with different codes to begin with; a row is held "
+        "for each as long as the utterance lasts.", least=2, most=8,
+    )
+    entropix_branch_frames: int = _count(
+        12, "`branch` ranks them after so many frames, which are heard no sooner.",
+        unit="frames", most=75,
+    )
+    entropix_branch_interval: int = _count(
+        50, "`branch` acts at most once in so many frames, or in entropix_branch_frames.",
+        unit="frames", most=7500,
+    )
+    # fmt: on

@@ -1,0 +1,80 @@
+"""The knobs of masked level 0, a public model's other way to level 0. Torch-free.
+
+`samplers.knobs.params` is the declaration that these are a part of. The defaults are those of
+e-c-k-e-r/vall-e but for what is scored: MaskGIT (arXiv:2202.04200) keeps what was drawn, and so do
+these; preset `vall_e` does as the reference.
+"""
+
+from typing import Literal
+
+from samplers.knobs.knob import Knobs, knob
+
+Level0 = Literal["ar", "masked", "auto"]
+MaskedScore = Literal["drawn", "likeliest"]
+
+
+class MaskedKnobs(Knobs):
+    """How level 0 is drawn, and how in masked passes."""
+
+    # fmt: off
+    level_0: Level0 = knob(
+        "ar",
+        "How level 0 is drawn: `ar` code by code, `masked` in passes over all frames, or `auto`: "
+        "masked where the model can, unless the caller moved a knob that only `ar` heeds.",
+        group="masked", off="ar",
+    )
+    nar_len_steps: int = knob(
+        25, "Passes over all frames; more are slower and more careful.",
+        group="masked", unit="passes", step=1, top=100, ge=1, le=1000,
+    )
+    nar_len_frames: int = knob(
+        0, "How long each utterance is; 0 lets the model tell.",
+        group="masked", off=0, unit="frames", step=1, top=1500, ge=0,
+    )
+    nar_len_min_frames: int = knob(
+        75, "A length that the model told is raised to this.",
+        group="masked", off=1, unit="frames", step=1, top=750, ge=1,
+    )
+    nar_len_stretch: float = knob(
+        1.05, "A length that the model told is multiplied by this.",
+        group="masked", off=1.0, step=0.05, top=2.0, gt=0.0, le=10.0,
+    )
+    nar_len_cfg_strength: float = knob(
+        2.5, "As cfg_strength, for the masked passes.",
+        group="masked", off=1.0, step=0.1, top=4.0, ge=1.0,
+    )
+    nar_len_cfg_rescale: float = knob(
+        0.75, "As cfg_rescale, for the masked passes; one spread over all frames.",
+        group="masked", off=0.0, step=0.05, ge=0.0, le=1.0,
+    )
+    nar_len_temperature: float = knob(
+        0.0, "Temperature of the first masked pass, falling to 0 in the last; 0 or less is greedy.",
+        group="masked", off=0.0, step=0.05, top=2.0, ge=-1.0,
+    )
+    nar_len_top_k: int = knob(
+        0, "As top_k, for the masked passes; 0 or -1 keeps all.",
+        group="masked", off=0, step=1, top=1024, ge=-1,
+    )
+    nar_len_top_p: float = knob(
+        1.0, "As top_p, for the masked passes.",
+        group="masked", off=1.0, step=0.01, ge=0.0, le=1.0,
+    )
+    nar_len_min_p: float = knob(
+        0.0, "As min_p, for the masked passes.",
+        group="masked", off=0.0, step=0.01, ge=0.0, le=1.0,
+    )
+    nar_len_score: MaskedScore = knob(
+        "drawn",
+        "By what frames are masked again, the least certain first: the model's odds of the code "
+        "that was `drawn`, or those of the `likeliest` code after truncation (as the reference).",
+        group="masked",
+    )
+    nar_len_masked_only: bool = knob(
+        True, "A frame that was drawn once stays; off: any frame may be masked again.",
+        group="masked",
+    )
+    nar_len_remask: bool = knob(
+        False, "Mask slightly more frames in each pass: half a pass's share of all.",
+        group="masked", off=False,
+    )
+    # fmt: on

@@ -1,0 +1,63 @@
+"""Temperatures: how sharply the logits speak."""
+
+import torch
+from torch import Tensor
+
+from samplers.ops.draw import greedy
+from samplers.ops.filters import entropy
+
+# Below it float32 logits cannot be told apart anyway; it keeps quotients finite.
+COLDEST = 1e-6
+LARGEST = 1e38
+
+
+def scale(logits: Tensor, temperature: Tensor) -> Tensor:
+    """Divide ``(B, V)`` logits by a ``(B, 1)`` temperature; 1 changes nothing, not even a bit."""
+    return (logits / temperature.clamp(COLDEST, LARGEST)).clamp_(max=LARGEST)
+
+
+def only_best(logits: Tensor) -> Tensor:
+    """Remove all but the best code (the lowest id on a tie) from ``(B, V)`` logits."""
+    ids = torch.arange(logits.shape[-1], device=logits.device)
+    return logits.masked_fill(ids != greedy(logits)[:, None], -torch.inf)
+
+
+def dynamic_sigmoid(
+    logits: Tensor, low: Tensor, high: Tensor, slope: Tensor, center: Tensor
+) -> Tensor:
+    """The temperature of a row by its best code: low where the row is sure of itself.
+
+    Args:
+        logits: ``(B, V)`` float32, untempered.
+        low: ``(B, 1)`` temperature of a sure row.
+        high: ``(B, 1)`` temperature of an unsure row.
+        slope: ``(B, 1)`` steepness of the sigmoid.
+        center: ``(B, 1)`` probability of the best code halfway.
+
+    Returns:
+        ``(B, 1)``, at least 0.01.
+
+    Source: koboldcpp PR 464 by kalomaze, which vall-e has too.
+    """
+    best = logits.softmax(-1).amax(-1, keepdim=True)
+    return (high - (high - low) * torch.sigmoid(slope * (best - center))).clamp_(min=0.01)
+
+
+def dynamic_entropy(logits: Tensor, low: Tensor, high: Tensor, exponent: Tensor) -> Tensor:
+    """The temperature of a row by its entropy as a share of the highest possible.
+
+    Args:
+        logits: ``(B, V)`` float32, untempered; what is -inf does not count as possible.
+        low: ``(B, 1)`` temperature of a row without entropy.
+        high: ``(B, 1)`` temperature of a flat row.
+        exponent: ``(B, 1)`` exponent on the share.
+
+    Returns:
+        ``(B, 1)``, at least 0.01; 1 for a row with a single code left.
+
+    Source: koboldcpp PR 600; llama.cpp's extended temperature.
+    """
+    alive = (logits > -torch.inf).sum(-1, keepdim=True)
+    share = (entropy(logits) / alive.clamp(min=2).log()).clamp_(0, 1)
+    temperature = low + (high - low) * share.pow(exponent)
+    return torch.where(alive > 1, temperature.clamp_(min=0.01), 1.0)

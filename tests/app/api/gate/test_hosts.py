@@ -1,0 +1,155 @@
+"""A page of elsewhere that has its name lead here (DNS rebinding) can do nothing without keys."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import HTTPConnection
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
+from app.api.gate.hosts import Hosts
+from app.api.live.messages import PROTOCOL
+from app.main import create_app
+from app.settings import Settings
+from tests.app.api.test_errors import shape
+from tests.app.tools.live_client import url_of
+from tests.app.tools.serving import served
+from tests.fakes import FakeSpeaking, fake_engine
+
+BODY = {"input": "Hi."}
+
+
+def allowed(host: str | None, listening: str = "127.0.0.1", listed: str = "") -> bool:
+    headers = [] if host is None else [(b"host", host.encode())]
+    return Hosts(listening, listed).allow(HTTPConnection({"type": "http", "headers": headers}))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "localhost",
+        "LocalHost:8000",
+        "localhost.",
+        "a.localhost:1",
+        "127.0.0.1",
+        "192.168.1.7:8000",
+        "[::1]:8000",
+        "[fe80::1]",
+        socket.gethostname(),
+        f"{socket.gethostname().upper()}:8000",
+    ],
+)
+def test_addresses_loopback_and_this_machine_are_its_names(host) -> None:
+    assert allowed(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "evil-localhost",
+        "evil.example@localhost",
+        "localhost:8000:8000",
+        "2130706433",
+        "::1",
+        "a b",
+    ],
+)
+def test_no_other_is(host) -> None:
+    assert not allowed(host)
+
+
+@pytest.mark.parametrize(
+    ("listed", "host", "known"),
+    [
+        ("gpuhost", "gpuhost:8000", True),
+        (" GPUHOST , b.example", "gpuhost", True),
+        ("*.a.example", "tts.a.example:80", True),
+        ("*.a.example", "a.example", False),
+        ("*.a.example", "a.example.evil", False),
+        ("*", "evil.example", True),
+        (",", "evil.example", False),
+    ],
+)
+def test_an_operator_lists_more(listed, host, known) -> None:
+    assert allowed(host, listed=listed) is known
+
+
+def test_the_name_that_it_listens_to_is_one() -> None:
+    assert allowed("tts.lan:8000", listening="tts.lan")
+
+
+def test_two_names_are_none() -> None:
+    headers = [(b"host", b"localhost"), (b"host", b"evil.example")]
+    assert not Hosts("", "").allow(HTTPConnection({"type": "http", "headers": headers}))
+
+
+@pytest.fixture(scope="module")
+def speaking() -> FakeSpeaking:
+    return FakeSpeaking()
+
+
+@pytest.fixture(scope="module")
+def client(speaking) -> Iterator[httpx.Client]:
+    with served(create_app(Settings(), fake_engine(speaking))) as one:
+        yield one
+
+
+REBOUND: list[dict[str, str]] = [
+    {"host": "evil.example", "origin": "http://evil.example"},
+    {"host": "evil.example:8000", "origin": "http://evil.example:8000"},
+    {"host": "evil.example"},
+    {"host": "", "origin": "null"},
+    {"origin": "null"},
+    {"host": "evil.example", "origin": "null"},
+]
+
+
+@pytest.mark.parametrize("headers", REBOUND, ids=str)
+def test_a_rebound_page_is_refused(client, speaking, headers) -> None:
+    began = len(speaking.spoken)
+    for method, path in (("POST", "/tts"), ("GET", "/v1/audio/voices"), ("GET", "/metrics")):
+        answer = client.request(method, path, headers=headers, json=BODY)
+        assert answer.status_code == 403, (path, headers)
+        assert shape(answer)["param"] in {"host", "origin"}
+    assert len(speaking.spoken) == began
+
+
+def test_a_rebound_page_opens_no_session(client) -> None:
+    address = (client.base_url.host, client.base_url.port)
+    url = url_of(client).replace(client.base_url.host, "evil.example")
+    for origin in (Origin("http://evil.example"), None):
+        with socket.create_connection(address) as connection:
+            with pytest.raises(InvalidStatus) as refused:
+                connect(url, sock=connection, origin=origin, subprotocols=[Subprotocol(PROTOCOL)])
+            assert refused.value.response.status_code == 403
+
+
+def test_probes_answer_to_every_name(client) -> None:
+    for path in ("/health", "/ready"):
+        assert client.get(path, headers={"host": "pod.cluster.local"}).status_code == 200
+
+
+def test_a_name_that_is_listed_is_served_and_its_pages_too() -> None:
+    headers = {"host": "gpuhost:8000", "origin": "http://gpuhost:8000"}
+    with served(create_app(Settings(allowed_hosts="gpuhost"), fake_engine())) as client:
+        assert client.post("/tts", json=BODY, headers=headers).status_code == 200
+        refusal = client.post("/tts", json=BODY, headers={"host": "other"})
+        assert "TTS_ALLOWED_HOSTS" in shape(refusal)["message"]
+
+
+def test_where_keys_are_asked_for_any_name_will_do() -> None:
+    headers: dict[str, Any] = {"host": "tts.example"}
+    with served(create_app(Settings(api_keys="a" * 16), fake_engine())) as client:
+        assert client.get("/v1/models", headers=headers).status_code == 401
+        headers["authorization"] = "Bearer " + "a" * 16
+        assert client.get("/v1/models", headers=headers).status_code == 200

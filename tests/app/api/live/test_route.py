@@ -1,0 +1,54 @@
+"""Who may open a WebSocket."""
+
+import json
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from app.api.live.messages import PROTOCOL
+from tests.app.tools.live_client import live, serving, url_of
+from tests.app.tools.serving import until
+from tests.fakes import FakeSpeaking
+
+
+def refusal(client: httpx.Client, **options) -> tuple[int, str]:
+    with pytest.raises(InvalidStatus) as refused:
+        connect(url_of(client), **options)
+    answer = refused.value.response
+    return answer.status_code, json.loads(bytes(answer.body or b""))["error"]["code"]
+
+
+def test_pages_of_other_origins_are_refused() -> None:
+    with serving(FakeSpeaking(), origins="https://good.example, https://b.example") as (client, _):
+        for bad in ("https://bad.example", "null", "http://["):
+            assert refusal(client, origin=bad) == (403, "origin")
+        here = str(client.base_url).rstrip("/")
+        for good in ("https://good.example", here, None):
+            with live(client, origin=good) as session:
+                assert session.say("Hi.")["finish_reason"] == "stop"
+
+
+def test_subprotocols() -> None:
+    with serving(FakeSpeaking()) as (client, _):
+        assert refusal(client, subprotocols=["other"]) == (422, "subprotocol")
+        with live(client, subprotocols=["valle.key.secret", PROTOCOL]) as session:
+            assert session.connection.subprotocol == PROTOCOL
+        with live(client, subprotocols=None) as session:
+            assert session.connection.subprotocol is None
+
+
+def test_there_are_only_so_many_sessions() -> None:
+    with serving(FakeSpeaking(), max_sessions=1) as (client, _):
+        with live(client):
+            assert refusal(client) == (503, "too_many_sessions")
+        until(lambda: _opens(client))
+
+
+def _opens(client: httpx.Client) -> bool:
+    try:
+        with live(client):
+            return True
+    except InvalidStatus:
+        return False

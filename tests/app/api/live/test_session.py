@@ -1,0 +1,331 @@
+"""Text in pieces in, sound out, over a WebSocket."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from fastapi.testclient import TestClient
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from app.api.live.messages import PROTOCOL
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.live_client import LiveClient, live, serving
+from tests.app.tools.serving import until
+from tests.fakes import FakeSpeaking, fake_engine
+
+TEXT = '1. Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
+KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
+
+
+@pytest.fixture
+def fake() -> Iterator[LiveClient]:
+    with serving(FakeSpeaking(chunk_s=0.1)) as (client, _), live(client) as session:
+        yield session
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_the_sound_is_that_of_the_whole_text_whatever_the_packets(toy_server, size) -> None:
+    packets = [TEXT[start : start + size] for start in range(0, len(TEXT), size)]
+    with live(toy_server) as session:
+        done = session.say(*packets, **KNOBS)
+        whole = toy_server.post("/tts", json=KNOBS | {"input": TEXT, "response_format": "pcm"})
+        assert session.sound == whole.content
+        assert done["audio_bytes"] == len(session.sound)
+        report = toy_server.get(f"/v1/audio/speech/{whole.headers['x-request-id']}").json()
+        assert done["codes_sha256"] == report["codes_sha256"]
+        assert done["finish_reason"] == report["finish_reason"]
+
+
+def test_a_flush_is_a_border_that_the_packets_are_not(toy_server) -> None:
+    with live(toy_server) as session:
+        session.say("Hello", " there", **KNOBS)
+        whole, session.sound = session.sound, b""
+        session.create(**KNOBS)
+        session.text("Hello")
+        session.flush()
+        session.text(" there")
+        session.end()
+        session.until("response.done")
+        assert session.sound != whole
+
+
+def test_every_message_in_its_order(toy_server) -> None:
+    with live(toy_server) as session:
+        done = session.say("One. Two.", **KNOBS | {"max_duration_s": 0.6}, trace=True)
+        kinds = [message["type"] for message in session.seen]
+        assert kinds[:2] == ["session.created", "response.created"]
+        assert kinds.count("response.started") == 1
+        assert kinds.index("response.started") < kinds.index("response.trace")
+        assert kinds[-1] == "response.done"
+        acks = [one["sequence"] for one in session.seen if one["type"] == "input_text.ack"]
+        assert acks == [0, 1]
+        (started,) = (one for one in session.seen if one["type"] == "response.started")
+        assert (started["seed"], started["voice"], started["language"]) == (3, "toy", "en")
+        names = {one["response_id"] for one in session.seen[1:]}
+        assert names == {done["response_id"]}
+        usage = done["usage"]
+        assert usage["input_tokens"] > 0
+        assert usage["output_tokens"] == 45
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+        assert done["first_audio_s"] > 0
+        assert done["timings"]["total_s"] >= done["timings"]["ar_s"] > 0
+
+
+def test_traces_are_those_of_the_report(toy_server) -> None:
+    with live(toy_server) as session:
+        done = session.say("One. Two.", **KNOBS | {"max_duration_s": 0.6}, trace=True)
+        report = toy_server.get(f"/v1/audio/speech/{done['response_id']}").json()
+        assert report["request"]["input"] == "One. Two."
+        traces = [one for one in session.seen if one["type"] == "response.trace"]
+        assert [one["utterance"] for one in traces] == list(range(len(traces)))
+        for trace, utterance in zip(traces, report["utterances"], strict=True):
+            assert {name: trace[name] for name in utterance} == utterance
+        again = toy_server.get(f"/v1/audio/speech/{done['response_id']}/audio")
+        assert again.content[44:] == session.sound
+
+
+def test_speech_starts_before_the_text_ends(fake: LiveClient) -> None:
+    fake.create()
+    fake.text("Hello. A")
+    fake.until_sound()
+    fake.text("nd on.")
+    fake.end()
+    done = fake.until("response.done")
+    assert done["finish_reason"] == "stop"
+    assert done["usage"]["output_tokens"] == len("Hello.And on.")
+
+
+def test_sentences_of_one_response_share_its_seed(toy_server) -> None:
+    with live(toy_server) as session:
+        session.say("One. Two. Three.", max_duration_s=0.9)
+        drawn, session.sound = session.sound, b""
+        seed = session.seen[-1]["seed"]
+        session.say("One. Two. Three.", max_duration_s=0.9, seed=seed)
+        assert session.sound == drawn
+
+
+def test_cancelling_stops_at_the_next_frame_and_the_next_response_can_begin_at_once() -> None:
+    speaking = FakeSpeaking(chunk_s=0.1)
+    with serving(speaking) as (client, engine), live(client) as session:
+        name = session.create()
+        session.text("wait for me. And")
+        speaking.let(1)
+        session.until_sound()
+        session.send("response.cancel")
+        session.send("response.create")
+        done = session.until("response.done")
+        assert (done["response_id"], done["finish_reason"]) == (name, "cancelled")
+        assert done["codes_sha256"] is None
+        sent = len(session.sound)
+        session.until("response.created")
+        speaking.let(100)
+        until(lambda: engine.finished == {"cancelled": 1})
+        assert len(session.sound) == sent
+        assert speaking.frames_made[f"{name}.1"] <= 2
+        report = client.get(f"/v1/audio/speech/{name}").json()
+        assert (report["finish_reason"], report["error"]) == ("cancelled", None)
+        assert report["request"]["input"] == "wait for me. And"
+
+
+REFUSED = [
+    ("{", None, "json_invalid"),
+    ("[]", None, "dict_type"),
+    ("{}", "type", "union_tag_not_found"),
+    ('{"type": "nothing"}', "type", "union_tag_invalid"),
+    ('{"type": "response.create", "temprature": 1}', "temprature", "extra_forbidden"),
+    ('{"type": "response.create", "top_p": 2}', "top_p", "less_than_equal"),
+    ('{"type": "response.create", "top_p": "1"}', "top_p", "float_type"),
+    ('{"type": "response.create", "input": "Hi."}', "input", "extra_forbidden"),
+    ('{"type": "response.create", "model": "other"}', "model", "model_not_found"),
+    ('{"type": "input_text.end", "sequence": 0}', "type", "no_response"),
+    ('{"type": "input_text.end"}', "sequence", "missing"),
+    ('{"type": "response.cancel"}', "type", "no_response"),
+    (b"\x00", None, "not_text"),
+]
+
+
+def test_what_is_not_understood_is_refused_by_name_and_the_session_goes_on(fake) -> None:
+    for raw, param, code in REFUSED:
+        fake.connection.send(raw)
+        error = fake.until("error")["error"]
+        assert (error["param"], error["code"]) == (param, code), raw
+        assert error["type"] == "invalid_request_error"
+    fake.connection.send('{"type": "response.create", "temprature": 1}')
+    assert "did you mean temperature?" in fake.until("error")["error"]["message"]
+    assert fake.say("Hello.")["finish_reason"] == "stop"
+
+
+def test_messages_out_of_order_are_refused_and_change_nothing(fake) -> None:
+    fake.create()
+    fake.text("One")
+    for wrong in (0, 2, 99):
+        fake.send("input_text.append", sequence=wrong, text="no")
+        refused = fake.until("error")
+        assert (refused["sequence"], refused["error"]["param"]) == (wrong, "sequence")
+    fake.end()
+    assert fake.until("response.done")["usage"]["output_tokens"] == len("One")
+
+
+def test_one_response_at_a_time(fake) -> None:
+    name = fake.create()
+    fake.send("response.create")
+    refused = fake.until("error")
+    assert (refused["response_id"], refused["error"]["code"]) == (name, "response_open")
+    fake.text("Hi.")
+    fake.end()
+    fake.until("response.done")
+    assert fake.create() != name
+
+
+def test_a_text_is_as_long_as_one_of_a_request_may_be() -> None:
+    with serving(FakeSpeaking(), max_text_chars=10) as (client, _), live(client) as session:
+        session.create()
+        session.text("123456")
+        session.text("78901")
+        refused = session.until("error")
+        assert (refused["error"]["param"], refused["sequence"]) == ("text", 1)
+        session.send("input_text.end", sequence=1)
+        assert session.until("response.done")["usage"]["output_tokens"] == 6
+
+
+def test_a_message_is_no_larger_than_a_body_may_be() -> None:
+    with serving(FakeSpeaking(), max_body_bytes=1024) as (client, _), live(client) as session:
+        session.create()
+        session.text("é" * 600)
+        with pytest.raises(ConnectionClosed) as closed:
+            session.until("response.done")
+        assert closed.value.sent is not None
+        assert closed.value.sent.code == 1009
+
+
+def test_a_message_that_another_host_lets_through_is_no_larger_either() -> None:
+    app = create_app(Settings(max_body_bytes=1024), fake_engine())
+    path = "/v1/audio/speech/stream"
+    with (
+        TestClient(app) as client,
+        client.websocket_connect(path, [PROTOCOL], headers={"host": "localhost"}) as session,
+    ):
+        session.send_json({"type": "input_text.append", "text": "é" * 600})
+        while (message := session.receive_json())["type"] != "error":
+            pass
+        assert message["error"]["code"] == "body_too_large"
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_a_response_without_text_is_an_error_and_done(fake, text) -> None:
+    done = fake.say(text)
+    assert (done["finish_reason"], done["audio_bytes"]) == ("error", 0)
+    assert fake.seen[-2]["error"]["param"] == "text"
+
+
+def test_a_job_that_breaks_is_told_and_the_next_works(fake) -> None:
+    done = fake.say("Hello. break. More.")
+    assert done["finish_reason"] == "error"
+    error = fake.seen[-2]
+    assert (error["type"], error["error"]["code"]) == ("error", "generation_failed")
+    assert error["response_id"] == done["response_id"]
+    assert done["usage"]["output_tokens"] == len("Hello.")
+    assert fake.say("Hello.")["finish_reason"] == "stop"
+
+
+def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
+    speaking = FakeSpeaking(chunk_s=0.1)
+    with serving(speaking) as (client, engine):
+        with live(client) as session:
+            name = session.create()
+            session.text("wait for me. And")
+            speaking.let(1)
+            session.until_sound()
+        until(lambda: all(one.abandoned for one in engine._queue.running))
+        speaking.let(100)
+        until(lambda: engine.finished == {"cancelled": 1})
+        assert speaking.frames_made[f"{name}.1"] <= 2
+        until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
+
+
+def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
+    speaking = FakeSpeaking(chunk_s=5.0)
+    with (
+        serving(speaking, stall_timeout_s=0.5) as (client, engine),
+        live(client, max_queue=1, compression=None) as session,
+    ):
+        session.create()
+        session.text("x" * 400)
+        session.end()
+        until(lambda: engine.finished == {"cancelled": 1})
+        assert client.post("/tts", json={"input": "next"}).status_code == 200
+        with pytest.raises(ConnectionClosed):
+            session.until("response.done")
+
+
+def test_a_session_where_nothing_happens_is_closed() -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=0.2) as (client, _), live(client) as session:
+        session.create()
+        assert session.until("error")["error"]["code"] == "idle_timeout"
+        with pytest.raises(ConnectionClosed):
+            session.next()
+        assert session.connection.close_code == 1000
+
+
+def test_a_session_that_is_spoken_to_is_not_idle() -> None:
+    speaking = FakeSpeaking(chunk_s=0.1)
+    with serving(speaking, idle_timeout_s=0.2) as (client, _), live(client) as session:
+        session.create()
+        session.text("wait")
+        session.end()
+        time.sleep(0.6)
+        speaking.let(4)
+        assert session.until("response.done")["finish_reason"] == "stop"
+
+
+def keep_on(step: Callable[[], object]) -> None:
+    """Do something ten times a second, until the session is closed."""
+    for _ in range(300):
+        step()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "said", ["{}", '{"type": "response.cancel"}', "no JSON", b"bytes", '{"type": "x"}']
+)
+def test_what_is_refused_keeps_no_session_open(said) -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+        with pytest.raises(ConnectionClosed):
+            keep_on(lambda: session.connection.send(said))
+        assert session.connection.close_code == 1000
+
+
+def test_text_that_says_nothing_keeps_no_session_open() -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+        session.create()
+        with pytest.raises(ConnectionClosed):
+            keep_on(lambda: session.text(" "))
+        assert session.connection.close_code == 1000
+
+
+def test_a_text_that_grows_keeps_its_session() -> None:
+    with serving(FakeSpeaking(), idle_timeout_s=2.0) as (client, _), live(client) as session:
+        session.create()
+        for _ in range(10):
+            session.text("a")
+            time.sleep(0.25)
+        session.end()
+        assert session.until("response.done")["finish_reason"] == "stop"
+
+
+def test_one_address_has_its_share_of_the_sessions() -> None:
+    with serving(FakeSpeaking(), max_sessions=5) as (client, _), ExitStack() as open_:
+        for _ in range(4):
+            open_.enter_context(live(client))
+        with pytest.raises(InvalidStatus) as refused, live(client):
+            pass
+        assert refused.value.response.status_code == 503
+        with live(client, source_address=("127.0.0.2", 0)) as other:
+            assert other.say("Hi.")["finish_reason"] == "stop"
+            with (
+                pytest.raises(InvalidStatus),
+                live(client, source_address=("127.0.0.3", 0)),
+            ):
+                pass

@@ -1,0 +1,220 @@
+"""A speech over HTTP while it is made: the bytes of the whole, and what happens on the way."""
+
+import json
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from app.engine.engine import SpeechEngine
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served, until
+from tests.fakes import FakeSpeaking, fake_engine
+from tests.toy.make_toy import make
+
+HELLO = {"input": "Hello there. [pause:0.2s] This is it.", "max_duration_s": 1.2, "seed": 3}
+WAV_HEAD_BYTES = 44
+
+
+@contextmanager
+def serving(
+    speaking: FakeSpeaking, stall_timeout_s: float = 30.0, request_timeout_s: float = 60.0
+) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
+    engine = fake_engine(
+        speaking, stall_timeout_s=stall_timeout_s, request_timeout_s=request_timeout_s
+    )
+    settings = Settings(stall_timeout_s=stall_timeout_s)
+    with served(create_app(settings, engine)) as client:
+        yield client, engine
+
+
+@pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
+@pytest.mark.parametrize("container", ["wav", "pcm"])
+def test_streamed_bytes_are_those_of_the_whole(toy_server, path, container):
+    wanted = HELLO | {"response_format": container}
+    whole = toy_server.post(path, json=wanted | {"stream": False})
+    streamed = toy_server.post(path, json=wanted | {"stream": True})
+    assert (whole.status_code, streamed.status_code) == (200, 200), streamed.text
+    assert streamed.headers["content-type"] == whole.headers["content-type"]
+    head = WAV_HEAD_BYTES if container == "wav" else 0
+    assert len(whole.content) > head
+    assert streamed.content[head:] == whole.content[head:]
+
+
+def test_pcm_is_16_bits_of_what_wav_holds(toy_server):
+    pcm = toy_server.post("/tts", json=HELLO | {"response_format": "pcm"})
+    wav = toy_server.post("/tts", json=HELLO)
+    samples, rate_hz = soundfile.read(BytesIO(wav.content), dtype="int16")
+    np.testing.assert_array_equal(np.frombuffer(pcm.content, "<i2"), samples)
+    assert pcm.headers["content-type"] == "audio/pcm"
+    assert pcm.headers["x-sample-rate"] == wav.headers["x-sample-rate"] == str(rate_hz)
+
+
+def test_pcm_streams_and_wav_does_not_where_nothing_is_said(toy_server):
+    pcm = toy_server.post("/tts", json=HELLO | {"response_format": "pcm"})
+    assert pcm.headers["transfer-encoding"] == "chunked"
+    wav = toy_server.post("/tts", json=HELLO)
+    assert int(wav.headers["content-length"]) == len(wav.content)
+
+
+def test_a_streamed_wav_is_one_container_of_unknown_length(toy_server):
+    streamed = toy_server.post("/tts", json=HELLO | {"stream": True})
+    assert streamed.content.count(b"RIFF") == streamed.content.count(b"WAVE") == 1
+    assert struct.unpack("<I", streamed.content[4:8]) == (0xFFFFFFFF,)
+    assert streamed.content[36:44] == b"data" + struct.pack("<I", 0xFFFFFFFF)
+    samples, rate_hz = soundfile.read(BytesIO(streamed.content), dtype="int16")
+    whole, _ = soundfile.read(BytesIO(toy_server.post("/tts", json=HELLO).content), dtype="int16")
+    assert rate_hz == 24_000
+    np.testing.assert_array_equal(samples, whole)
+
+
+def test_what_is_known_comes_before_the_sound_and_the_rest_by_the_id(toy_server):
+    with toy_server.stream("POST", "/tts", json=HELLO | {"stream": True}) as answer:
+        headers = answer.headers
+        assert (headers["x-seed"], headers["x-voice"]) == ("3", "toy")
+        assert float(headers["x-ttfa-ms"]) > 0
+        sent = len(answer.read())
+    report = toy_server.get(f"/v1/audio/speech/{headers['x-request-id']}").json()
+    assert report["error"] is None
+    assert report["finish_reason"] in {"stop", "length"}
+    assert round(report["audio_s"] * 24_000) == (sent - WAV_HEAD_BYTES) / 2
+
+
+def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
+    speaking = FakeSpeaking(chunk_s=0.1)
+    with serving(speaking) as (client, _):
+        speaking.let(1)
+        with client.stream("POST", "/tts", json={"input": "wait", "stream": True}) as answer:
+            chunks = answer.iter_raw()
+            first = next(chunks)
+            assert speaking.frames_made[answer.headers["x-request-id"]] == 1
+            speaking.let(3)
+            rest = b"".join(chunks)
+        assert len(first) + len(rest) == WAV_HEAD_BYTES + 2 * 4 * 2400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"input": " "}, 422, "invalid_value"),
+        ({"voice": "nobody"}, 404, "voice_not_found"),
+        ({"input": "break"}, 500, "generation_failed"),
+        ({"response_format": "wma"}, 422, "literal_error"),
+    ],
+)
+def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields, status, code):
+    with serving(FakeSpeaking()) as (client, _):
+        answer = client.post("/tts", json={"input": "Hi.", "stream": stream} | fields)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        if status == 500:
+            report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+            assert (report["finish_reason"], report["error"]["code"]) == ("error", code)
+
+
+def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
+    with serving(FakeSpeaking(chunk_s=0.1)) as (client, _):
+        body = bytearray()
+        with client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer:
+            chunks = map(body.extend, answer.iter_raw())
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(chunks)
+        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+        assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
+        assert (report["codes_sha256"], report["frames"]) == (None, 2)
+        assert report["request"]["input"] == "break"
+        assert round(report["audio_s"] * 24_000) == (len(body) - WAV_HEAD_BYTES) / 2
+        sound = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/audio")
+        assert sound.status_code == 404
+        assert client.post("/tts", json={"input": "next"}).status_code == 200
+
+
+def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
+    speaking = FakeSpeaking(chunk_s=0.1)
+    with serving(speaking) as (client, engine):
+        speaking.let(1)
+        with client.stream("POST", "/tts", json={"input": "wait for me", "stream": True}) as answer:
+            next(answer.iter_raw())
+            name = answer.headers["x-request-id"]
+        until(lambda: all(one.abandoned for one in engine._queue.running))
+        speaking.let(100)
+        until(lambda: engine.finished == {"cancelled": 1})
+        assert speaking.frames_made[name] <= 2
+        until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
+        report = client.get(f"/v1/audio/speech/{name}").json()
+        assert (report["finish_reason"], report["error"]) == ("cancelled", None)
+
+
+def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
+    speaking = FakeSpeaking(chunk_s=5.0)
+    text = "x" * 400  # more sound than any socket holds
+    with serving(speaking, stall_timeout_s=0.5) as (client, engine):
+        with client.stream("POST", "/tts", json={"input": text, "stream": True}) as answer:
+            name = answer.headers["x-request-id"]
+            until(lambda: engine.finished == {"cancelled": 1})
+            assert speaking.frames_made[name] < len(text)
+            assert client.post("/tts", json={"input": "next"}).status_code == 200
+        report = client.get(f"/v1/audio/speech/{name}").json()
+        assert (report["finish_reason"], report["error"]["code"]) == ("cancelled", "reader_stalled")
+
+
+def test_a_client_that_takes_its_time_gets_everything():
+    speaking = FakeSpeaking(chunk_s=5.0)
+    text = "x" * 100
+    with serving(speaking) as (client, engine):
+        with client.stream("POST", "/tts", json={"input": text, "stream": True}) as answer:
+            until(lambda: any(one.paused_s for one in engine._queue.running))
+            assert sum(map(len, answer.iter_raw())) == WAV_HEAD_BYTES + 2 * 24_000 * 5 * len(text)
+        assert engine.finished == {"stop": 1}
+
+
+def test_clients_that_drop_at_random_leave_nothing_behind():
+    speaking = FakeSpeaking(chunk_s=0.05)
+    threads = threading.active_count()
+    with serving(speaking) as (client, engine):
+
+        def drop(after: int) -> None:
+            with httpx.Client(base_url=client.base_url) as one:
+                body = {"input": "x" * 30, "stream": True}
+                with one.stream("POST", "/tts", json=body) as answer:
+                    chunks = answer.iter_raw()
+                    for _ in range(min(after, 3) if answer.status_code == 200 else 0):
+                        next(chunks)
+
+        droppers = [threading.Thread(target=drop, args=(n % 5,)) for n in range(20)]
+        for dropper in droppers:
+            dropper.start()
+            time.sleep(0.01)
+        for dropper in droppers:
+            dropper.join()
+        until(lambda: not engine.status.running and not engine.status.queued)
+        assert client.post("/tts", json={"input": "next"}).status_code == 200
+    assert threading.active_count() <= threads
+
+
+def test_a_stream_is_led_by_what_is_on_the_voices_card_on_either_wire(tmp_path):
+    folder = make(tmp_path / "toy")
+    knobs = {"max_duration_s": 1.2, "seed": 3, "loudness_lufs": -38}
+    text = "Hello there. [pause:0.2s] This is it."
+    sounds = []
+    for likely_lufs in (None, -10.0, -25.0):
+        card = {"language": "en", "speech_lufs": likely_lufs}
+        (folder / "voices" / "toy.json").write_text(json.dumps(card))
+        settings = Settings(model=str(folder), device="cpu", voices=str(tmp_path / "uploads"))
+        with served(create_app(settings)) as client, live(client) as session:
+            wanted = knobs | {"input": text, "response_format": "pcm", "stream": True}
+            streamed = client.post("/tts", json=wanted).content
+            session.say(text, **knobs)
+            assert session.sound == streamed
+            sounds.append(np.abs(np.frombuffer(streamed, "<i2").astype(float)).mean())
+    assert sounds[1] != sounds[0]
+    assert sounds[2] > 1.5 * sounds[1]  # thought quiet, so made loud

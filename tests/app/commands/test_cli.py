@@ -1,0 +1,237 @@
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import httpx
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from app.cli import COMMANDS, main
+from app.commands.speak import Speak
+from samplers.knobs.params import SamplingParams
+from tests.app.tools.serving import until
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, toy):
+    monkeypatch.setenv("TTS_MODEL", str(toy))
+    monkeypatch.setenv("TTS_DEVICE", "cpu")
+
+
+def test_a_knob_on_the_command_line_reaches_the_sampler(tmp_path):
+    for seed in ("1", "2"):
+        out = str(tmp_path / seed)
+        knobs = ["--temperature", "0", "--max-duration-s", "0.5", "--seed", seed]
+        assert main(["speak", "Hello.", "-o", out, *knobs]) == 0
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def _other(name, field):
+    """Return a value of a knob that is not its default, and the words of its flag."""
+    return OTHER.get(name) or _other_of(field.annotation, field)
+
+
+OTHER = {
+    "preset": "stable",
+    "seed": 9,
+    "logit_bias": {5: -1.5},
+    "ban_tokens": [3, 4],
+    "dry_sequence_breakers": [7],
+    "ban_sequences": [{"codes": [1, 2], "strength": 3.0}],
+    "sampler_order": "hf",
+    "nar_level_temperatures": [0.5, 0.25],
+}
+
+
+def _other_of(kind, field):
+    if kind is bool:
+        return not field.default
+    if get_origin(kind) is Literal:
+        return next(choice for choice in reversed(get_args(kind)) if choice != field.default)
+    bounded: Any = Annotated[kind, *field.metadata]
+    adapter: TypeAdapter[Any] = TypeAdapter(bounded)
+    for value in (1, 2, 3, 0.5, 0.25, 1.5, -0.5, 30):
+        with suppress(ValidationError):
+            if kind(value) == value and adapter.validate_python(value) != field.default:
+                return kind(value)
+    raise AssertionError(field)
+
+
+def _words(value):
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    return str(value)
+
+
+@pytest.mark.parametrize("knob", SamplingParams.model_fields)
+def test_every_knob_can_be_set_by_its_flag(knob, monkeypatch):
+    """Beside what it would be in a request: what the flag's words mean is the same."""
+    field = SamplingParams.model_fields[knob]
+    value = _other(knob, field)
+    got: list[Any] = []
+    monkeypatch.setattr(Speak, "cli_cmd", got.append)
+    flag = f"--{knob.replace('_', '-')}"
+    words = [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else []
+    assert main(["speak", "Hello.", *(words or [flag, _words(value)])]) == 0
+    (said,) = got
+    wanted = SamplingParams.model_validate({knob: value})
+    assert getattr(said, knob) == getattr(wanted, knob) != field.default
+
+
+def test_a_list_of_steps_is_an_order_too(monkeypatch):
+    got: list[Any] = []
+    monkeypatch.setattr(Speak, "cli_cmd", got.append)
+    assert main(["speak", "Hello.", "--sampler-order", "top_k,temperature"]) == 0
+    assert main(["speak", "Hello.", "--sampler-order", '["top_k"]']) == 0
+    assert [said.sampler_order for said in got] == [("top_k", "temperature"), ("top_k",)]
+
+
+def test_help_is_short_and_every_knob_is_in_that_of_its_group(capsys):
+    assert main(["speak", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) < 80
+    assert main(["speak", "--help-knobs"]) == 0
+    every = capsys.readouterr().out
+    for knob, field in SamplingParams.model_fields.items():
+        flag = re.compile(rf"--{knob.replace('_', '-')}[ ,\n]")
+        extra: Any = field.json_schema_extra
+        group = extra["x-ui"]["group"]
+        of_group = every.partition(f"\n{group}:\n")[2].partition("\n\n")[0]
+        assert flag.search(short) or flag.search(of_group), knob
+    assert main(["speak", "--help-knobs", "xtc"]) == 0
+    assert "--xtc-threshold" in (one := capsys.readouterr().out)
+    assert "--top-k" not in one
+    assert main(["speak", "--help-knobs", "loud"]) == 2
+    assert "no group 'loud'" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"valle-serve {version('valle-serve')}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name, capsys):
+    status: Any
+    try:
+        status = main([name, "--help"])
+    except SystemExit as end:
+        status = end.code
+    assert status == 0
+    assert f"usage: valle-serve {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "subcommand is required"),
+        (["sing"], "invalid choice: 'sing'"),
+        (["speak", "Hello."], "out: name a file with -o, - for stdout, or give --play"),
+        (["speak", "Hello.", "-o", "a.wav", "--key", "k"], "key: nobody asks for one in process"),
+        (["speak", "Hello.", "--play", "--trace"], "trace: its account goes beside a file"),
+        (["speak", "Hello.", "-o", "a.wav", "--top-p", "2"], "top-p: Input should be less"),
+        (["speak", "Hello.", "-o", "a.wav", "--temperature", "nan"], "temperature: Input should"),
+        (["speak", "Hello.", "-o", "a.wav", "--temprature", "1"], "unrecognized arguments"),
+        (["speak", "Hello.", "-o", "a.wav", "--voice", "eve"], "voice: there is no voice 'eve'"),
+        (["speak", "?!", "-o", "a.wav"], "input: "),
+        (["speak", "Hello.", "-o", "a.wav", "--model", "/nowhere"], "model: /nowhere"),
+        (["speak", "Hello.", "-o", "/nowhere/a.wav"], "out: /nowhere is no folder"),
+        (["serve", "--port", "99999"], "port: Input should be less"),
+        (["serve", "--presets", "/nowhere.json"], "presets: /nowhere.json: No such file"),
+        (["speak", "Hello.", "-o", "a.wav", "--preset", "loud"], "preset: unknown preset 'loud'"),
+        (["calibrate", "--output", "/nowhere/a.json"], "output: /nowhere is no folder"),
+        (["calibrate", "--sentences", "/nowhere"], "sentences: /nowhere: No such file"),
+        (["calibrate", "--sentences", "/dev/null"], "sentences: /dev/null: there is no sentence"),
+        (["calibrate", "--name", "stable"], "name: there is a preset 'stable' already"),
+        (["calibrate", "--name", "Loud!"], "name: String should match"),
+        (["calibrate", "--preset", "loud"], "preset: unknown preset 'loud'"),
+        (["calibrate", "--count", "0"], "count: Input should be greater"),
+        (["calibrate", "--model", "/nowhere"], "model: /nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_status_2(
+    tmp_path, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert "Traceback" not in said
+    if arguments:
+        assert len(said.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_variable_stops_every_command(monkeypatch, capsys):
+    monkeypatch.setenv("TTS_PRT", "1")
+    assert main(["serve"]) == 2
+    assert "TTS_PRT is not a setting, did you mean TTS_PORT?" in capsys.readouterr().err
+
+
+def test_a_knob_among_the_variables_is_sent_to_the_requests(monkeypatch, capsys):
+    monkeypatch.setenv("TTS_TEMPERATURE", "1")
+    assert main(["serve"]) == 2
+    said = capsys.readouterr().err
+    assert "TTS_TEMPERATURE is not a setting: temperature is a knob of each request" in said
+    assert "mean" not in said
+
+
+def test_a_reader_who_has_left_hears_no_complaint():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "app", "keys", "new", "alice"]
+    told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (told.returncode, told.stderr) == (141, b"")
+
+
+def test_serve_answers_and_ends_when_it_is_told_to(toy):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "app", "serve", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+
+            def ready() -> bool:
+                assert process.poll() is None
+                try:
+                    return httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200
+                except httpx.ConnectError:
+                    return False
+
+            until(ready)
+            answer = httpx.post(
+                f"http://127.0.0.1:{port}/tts",
+                json={"input": "Hello.", "max_duration_s": 0.5},
+                timeout=60,
+            )
+            assert answer.content.startswith(b"RIFF")
+        finally:
+            process.terminate()
+            _, log = process.communicate(timeout=60)
+    assert process.returncode in {0, -15}
+    assert "ready: " in log
+    assert "Hello" not in log  # what people say is not written down
+
+
+@pytest.mark.parametrize("setting", ["keys", "file"])
+def test_keys_that_are_configured_and_none_stop_the_service(monkeypatch, tmp_path, capsys, setting):
+    """It would else serve everybody, on every interface."""
+    monkeypatch.setenv("TTS_HOST", "0.0.0.0")
+    if setting == "keys":
+        monkeypatch.setenv("TTS_API_KEYS", " , ")
+    else:
+        (tmp_path / "keys").write_text("# nobody yet\n")
+        monkeypatch.setenv("TTS_API_KEYS_FILE", str(tmp_path / "keys"))
+    for command in (["serve"], ["doctor"]):
+        assert main(command) == (2 if command == ["serve"] else 1)
+        told = capsys.readouterr()
+        assert "no key" in told.out + told.err

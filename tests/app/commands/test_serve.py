@@ -1,0 +1,162 @@
+"""`valle-serve serve` as a process: how it ends, and with which status."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from app.settings import BUILTIN_MODEL
+from tests.app.tools.process import process
+from tests.app.tools.serving import until
+
+pytestmark = pytest.mark.slow
+
+COMMAND = [sys.executable, "-m", "app", "serve"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(toy: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve until it is ready, or has ended."""
+    port = free_port()
+    environment = {**os.environ, "TTS_MODEL": str(toy), "TTS_PORT": str(port), **variables}
+    with subprocess.Popen(
+        COMMAND, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=_in_the_foreground
+    ) as running:
+        try:
+            yield running, f"http://127.0.0.1:{port}"
+        finally:
+            running.kill()
+
+
+def _in_the_foreground() -> None:
+    """Undo what a shell does to commands that it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def ready(running: subprocess.Popen[str], url: str) -> bool:
+    assert running.poll() is None
+    try:
+        return httpx.get(f"{url}/ready").status_code == 200
+    except httpx.ConnectError:
+        return False
+
+
+def until_ready(running: subprocess.Popen[str], url: str) -> None:
+    """Wait as long as it takes, on a busy machine too; pytest ends what hangs."""
+    while not ready(running, url):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_ends_with_the_status_that_the_docs_tell(
+    toy: Path, sent: signal.Signals, status: int
+) -> None:
+    with serving(toy) as (running, url):
+        until_ready(running, url)
+        running.send_signal(sent)
+        _, log = running.communicate(timeout=60)
+    assert running.returncode == status, log
+    assert "Traceback" not in log
+    assert "loading the model" in log
+    assert "ready: " in log
+
+
+def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service(
+    toy: Path,
+) -> None:
+    with serving(toy, TTS_VOICE_PROCESS="1", TTS_DEVICE="cpu") as (running, url):
+        until_ready(running, url)
+        body = {"input": "Hello.", "max_duration_s": 0.4}
+        assert httpx.post(f"{url}/tts", json=body, timeout=60).content[:4] == b"RIFF"
+        children = {child.pid for child in psutil.Process(running.pid).children(recursive=True)}
+        assert children
+        running.send_signal(signal.SIGTERM)
+        _, log = running.communicate(timeout=60)
+    assert running.returncode == 0, log
+    until(lambda: not any(map(psutil.pid_exists, children)))
+
+
+def ended(**variables: str) -> tuple[int, list[str]]:
+    """Return the status and the log of a service that cannot begin."""
+    environment = {**os.environ, "TTS_PORT": str(free_port()), **variables}
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_a_port_that_is_taken_is_a_sentence_before_anything_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, (said,) = ended(TTS_PORT=str(port))
+    assert status == 2
+    assert said.startswith(f"port: 127.0.0.1:{port}: Address already in use; free it, or set")
+
+
+def test_a_model_that_is_not_there_is_a_sentence_before_anything_is_loaded() -> None:
+    status, (said,) = ended(TTS_MODEL="/nope")
+    assert status == 2
+    assert said.startswith("model: /nope does not exist; TTS_MODEL names")
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_process(tmp_path: Path) -> None:
+    """Docker starts anew what ended, and leaves alone what is merely unhealthy."""
+    model = tmp_path / "model"
+    shutil.copytree(BUILTIN_MODEL, model, ignore=shutil.ignore_patterns("plots"))
+    (model / "codec.safetensors").write_bytes(b"damaged")
+    status, log = ended(TTS_MODEL=str(model), TTS_VOICE_PROCESS="0")
+    assert status == 1
+    (said,) = [line for line in log if "ERROR" in line]
+    assert f"the model cannot be used: {model / 'codec.safetensors'} is damaged" in said
+    assert not any("Traceback" in line for line in log)
+
+
+def test_a_folder_of_voices_that_cannot_be_written_is_told_at_the_start(
+    toy: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in the way").write_text("a file")
+    with serving(toy, TTS_VOICES=str(tmp_path / "in the way" / "voices")) as (running, url):
+        until_ready(running, url)
+        running.send_signal(signal.SIGTERM)
+        _, log = running.communicate(timeout=60)
+    assert "WARNING app.commands.serve [-]: voices cannot be uploaded: " in log
+
+
+def test_an_engine_that_breaks_again_and_again_ends_the_process(tmp_path: Path) -> None:
+    with process(tmp_path) as served:
+        with suppress(httpx.TransportError):  # it has ended
+            for _ in range(6):
+                answer = served.client.post("/tts", json={"input": "crash, please"})
+                assert answer.status_code in {500, 503}
+        assert served.until_gone() == 1
+        log = "\n".join(served.log)
+    assert "the draw worker breaks again and again" in log
+
+
+def test_a_drain_that_is_cut_is_told_without_a_traceback(tmp_path: Path) -> None:
+    with process(tmp_path, drain_timeout_s=0.2) as served:
+        body = {"input": "wait for me", "response_format": "pcm", "stream": True}
+        served.let(1)
+        with served.client.stream("POST", "/tts", json=body) as answer:
+            pieces = answer.iter_bytes()
+            next(pieces)
+            served.process.send_signal(signal.SIGTERM)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(pieces)
+        served.let(1000)
+        assert served.until_gone() == 0
+        log = "\n".join(served.log)
+    assert "Traceback" not in log, log

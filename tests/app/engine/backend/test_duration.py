@@ -1,0 +1,60 @@
+"""How long a speech will last is told before any of it is made; too long is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.engine.backend.duration import USUAL_SECONDS_A_PHONEME, limited
+from app.engine.errors import InvalidRequest
+from app.engine.job import SpeechJob, SpeechResult, Timings
+from models.text import Utterance, prepare
+from samplers.knobs.params import SamplingParams
+
+JOB = SpeechJob("id", "", SamplingParams())
+RATE_HZ = 75.0
+SECOND = "a" * round(1 / USUAL_SECONDS_A_PHONEME)
+
+
+def before(audio_s: float, frames: int) -> SpeechResult:
+    timings = Timings(0, 0, 0, 0, 0, 0)
+    return SpeechResult("id", "stop", 1, SamplingParams(), "v", "en", "", frames, audio_s, timings)
+
+
+def limit(job: SpeechJob, utterances: list[Utterance], max_audio_s: float) -> float | None:
+    return limited(job, utterances, 0.25, RATE_HZ, max_audio_s).max_duration_s
+
+
+def test_pauses_and_a_slow_speed_count():
+    text = prepare("a [pause:10s]" * 75)
+    with pytest.raises(InvalidRequest, match=r"about 30\d\d s .* at most 1800 s") as refused:
+        limit(replace(JOB, speed=0.25), text, 1800.0)
+    assert refused.value.param == "input"
+    assert limit(JOB, text, 1800.0) == pytest.approx(1800 - 750)
+
+
+def test_what_fits_cannot_grow_beyond_the_limit():
+    two = [Utterance("x", SECOND), Utterance("x", SECOND)]
+    assert limit(JOB, two, 10.0) == pytest.approx(9.75)  # a pause between, none at the end
+    assert limit(replace(JOB, more=True), two, 10.0) == pytest.approx(9.5)
+    assert limit(replace(JOB, max_duration_s=3.0), two, 10.0) == 3.0
+    assert limit(replace(JOB, speed=0.5), two, 10.0) == pytest.approx(4.75)
+    assert limit(replace(JOB, speed=4.0), two, 10.0) == pytest.approx(9.75)
+
+
+def test_words_that_last_too_long_are_refused_unless_cut():
+    long = [Utterance("x", SECOND * 20)]
+    with pytest.raises(InvalidRequest):
+        limit(JOB, long, 10.0)
+    assert limit(replace(JOB, max_duration_s=5.0), long, 10.0) == 5.0
+
+
+def test_what_was_spoken_before_counts():
+    later = replace(JOB, before=before(audio_s=8.0, frames=round(6 * RATE_HZ)))
+    assert limit(later, [Utterance("x", SECOND)], 10.0) == pytest.approx(6 + 2)
+    with pytest.raises(InvalidRequest):
+        limit(later, [Utterance("x", SECOND * 3)], 10.0)
+
+
+def test_without_a_limit_a_job_stays_as_it_is():
+    assert limited(JOB, [Utterance("x", SECOND)], 0.25, RATE_HZ, np.inf) is JOB

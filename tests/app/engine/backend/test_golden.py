@@ -1,0 +1,145 @@
+"""Golden requests: what is stored with a model is what it speaks, in every kind of process."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+
+from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256, read_golden
+from app.engine.backend.synthesizer import Synthesizer
+from app.settings import BUILTIN_MODEL
+from models.checkpoints import CheckpointError, open_speech_model
+from models.voices.shipped_codes import codec_digest, read_codes
+from models.voices.voice import BuiltinVoices
+from tests.conftest import ROOT
+
+REQUEST = GoldenRequest(text="Hello.", params={"seed": 3, "temperature": 0.8})
+
+# What another processor's build of a library would compute with, as far as this one can show it.
+NARROW = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "NUMBA_CPU_NAME": "nehalem",
+}
+MIDDLE = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "NUMBA_CPU_NAME": "haswell",
+}
+PROGRAM = """
+import sys
+from app.engine.backend.synthesizer import Synthesizer
+from app.settings import BUILTIN_MODEL
+model = Synthesizer.load(
+    BUILTIN_MODEL, "cpu", weights="int8", threads=int(sys.argv[1]), max_text_chars=99
+)
+result = model.check_golden()
+print(result.spoken, result.different)
+"""
+
+
+@pytest.fixture
+def folder(toy: Path, tmp_path: Path) -> Path:
+    """A copy of the toy model with one golden request, whose codes are right."""
+    copy = tmp_path / "model"
+    shutil.copytree(toy, copy)
+    model = Synthesizer.load(copy, "cpu", weights="int8", threads=1, max_text_chars=99)
+    right = REQUEST.model_copy(update={"codes_sha256": codes_sha256(model, REQUEST)})
+    write(copy, right)
+    return copy
+
+
+def write(folder: Path, *requests: GoldenRequest) -> None:
+    rows = [request.model_dump() for request in requests]
+    (folder / GOLDEN_FILE).write_text(json.dumps(rows), "utf-8")
+
+
+def loaded(folder: Path, weights: Literal["int8", "float32"] = "int8") -> Synthesizer:
+    return Synthesizer.load(folder, "cpu", weights=weights, threads=1, max_text_chars=99)
+
+
+def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:
+    result = loaded(folder).check_golden()
+    assert result is not None
+    assert (result.spoken, result.different) == (1, 0)
+
+
+def test_codes_that_are_not_those_stored_are_counted(folder: Path) -> None:
+    (right,) = read_golden(folder)
+    write(folder, right, right.model_copy(update={"params": {"seed": 4, "temperature": 0.8}}))
+    result = loaded(folder).check_golden()
+    assert result is not None
+    assert (result.spoken, result.different) == (2, 1)
+
+
+def test_there_is_nothing_to_compare_without_stored_codes_or_with_other_weights(
+    folder: Path, toy: Path
+) -> None:
+    assert loaded(toy).check_golden() is None
+    assert loaded(folder, weights="float32").check_golden() is None
+
+
+def test_a_damaged_file_is_named(folder: Path) -> None:
+    (folder / GOLDEN_FILE).write_text("[{}]", "utf-8")
+    with pytest.raises(CheckpointError, match=GOLDEN_FILE):
+        loaded(folder).check_golden()
+
+
+def test_the_built_in_voices_ship_the_codes_that_their_codec_gives_here() -> None:
+    speech = open_speech_model(BUILTIN_MODEL, torch.device("cpu"))
+    digest = codec_digest(speech.codec)
+    for voice in BuiltinVoices(BUILTIN_MODEL / "voices"):
+        assert voice.codes is not None, "run python -m scripts.encode_voices"
+        codes = read_codes(voice.codes, digest)
+        assert codes is not None, "run python -m scripts.encode_voices"
+        assert codes.shape[1] == speech.codec.config.levels
+
+
+def compared(kept: Path | str, threads: int, **environment: str) -> str:
+    """Speak the built-in model's golden requests in a process of its own; return the counts."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(threads)],
+        cwd=ROOT,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(kept)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.weights
+def test_the_built_in_model_speaks_its_golden_requests() -> None:
+    assert len(read_golden(BUILTIN_MODEL)) == 20, "run python -m scripts.gen_golden"
+    result = loaded(BUILTIN_MODEL).check_golden()
+    assert result is not None
+    assert result.different == 0
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.timeout(1800)
+def test_code_fresh_kept_or_without_a_place_gives_the_same_speech(tmp_path: Path) -> None:
+    fresh = compared(tmp_path, 1)
+    kept = [compared(tmp_path, threads) for threads in (1, 2, 4)]
+    assert (fresh, *kept) == ("20 0",) * 4
+    assert compared("/proc/self/nowhere", 2) == "20 0"
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("tier", [NARROW, MIDDLE], ids=["sse4.2", "avx2"])
+def test_libraries_of_other_processors_give_the_same_speech(
+    tier: dict[str, str], tmp_path: Path
+) -> None:
+    assert compared(tmp_path, 1, **tier) == "20 0"

@@ -1,0 +1,322 @@
+import hashlib
+from dataclasses import replace
+from time import monotonic
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from app.engine.backend import planner
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
+from app.engine.interface import Replay
+from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
+from app.engine.level_0 import job_batch as batch
+from app.engine.level_0.job import longest
+from app.engine.level_0.job_batch import JobBatch
+from app.engine.playback import Playback
+from app.engine.utterance import Piece
+from models.checkpoints import CheckpointError
+from models.codecs.encodec import Encodec
+from samplers.knobs.conflicts import ConflictError
+from samplers.knobs.params import SamplingParams
+from tests.app.engine.decoding import decode_utterance
+from tests.toy.make_toy import MODEL, make
+
+
+@pytest.fixture(scope="module")
+def synthesizer(toy) -> Synthesizer:
+    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
+
+
+def job(text: str = "Hello.", **fields) -> SpeechJob:
+    return SpeechJob("id", text, fields.pop("params", SamplingParams(seed=1)), **fields)
+
+
+def spoken(synthesizer: Synthesizer, wanted: SpeechJob) -> tuple[list[AudioChunk], SpeechResult]:
+    plan = synthesizer.plan(wanted)
+    chunks = list(synthesizer.speak(plan, queue_s=0.5, on_progress=lambda _: True))
+    result = chunks[-1].result
+    assert result is not None
+    return chunks, result
+
+
+def whole(chunks: list[AudioChunk]) -> np.ndarray:
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+class Scripted:
+    """Level 0 that is known beforehand, a frame a step."""
+
+    error, backtracks, trace, ranked = None, (), None, ()
+
+    def __init__(self, frames: int, code: int, reason: FinishReason) -> None:
+        self._frames, self._code, self._reason = frames, code, reason
+        self._count = 0
+        self.finish_reason: FinishReason | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def final(self) -> int:
+        return self._count
+
+    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
+        return torch.full((self._count,), self._code)[start:end]
+
+    def step(self) -> None:
+        self._count = min(self._count + 1, self._frames)
+        if self._count == self._frames:
+            self.finish_reason = self._reason
+
+
+def scripted(monkeypatch, *frames: int, reason: FinishReason = "stop") -> list[Piece]:
+    """Give so many frames of level 0 an utterance instead of asking the AR; note each call."""
+    calls: list[Piece] = []
+
+    def begin(_: JobBatch, __: object, piece: Piece) -> Scripted:
+        count = min(frames[len(calls)], piece.max_frames)
+        calls.append(piece)
+        return Scripted(count, len(calls), reason)
+
+    monkeypatch.setattr(JobBatch, "_utterance", begin)
+    monkeypatch.setattr(batch, "MaskedUtterance", Scripted)  # what is stepped by itself
+    return calls
+
+
+def test_it_gives_the_sound_and_the_account_with_its_last_chunk(synthesizer, monkeypatch):
+    calls = scripted(monkeypatch, 10, 20)
+    chunks, result = spoken(synthesizer, job("One. Two."))
+    assert all(chunk.result is None and len(chunk.samples) for chunk in chunks[:-1])
+    assert (result.frames, result.finish_reason) == (30, "stop")
+    assert [len(utterance.codes) for utterance in result.utterances] == [10, 20]
+    assert (result.voice, result.language, result.seed) == ("toy", "en", 1)
+    assert result.audio_s == len(whole(chunks)) / 24_000
+    timings = result.timings
+    assert timings.queue_s == pytest.approx(0.5, abs=0.1)
+    assert min(timings.ar_s, timings.nar_s, timings.codec_s) > 0
+    assert timings.total_s > 0.5 + timings.ar_s + timings.nar_s + timings.codec_s
+    assert [call.utterance for call in calls] == [0, 1]
+    assert all(call.prompt is not None and len(call.prompt) == 38 for call in calls)
+
+
+ENDLESS = SamplingParams(seed=1, ban_tokens=(512,))
+
+
+def heard_at(synthesizer, params: SamplingParams) -> list[int]:
+    """Return how many frames of level 0 there were when each chunk came."""
+    frames, told = [], [0]
+
+    def note(progress: Progress) -> bool:
+        told.append(progress.frames)
+        return True
+
+    plan = synthesizer.plan(job("Hello.", params=params, max_duration_s=140 / 75))
+    for chunk in synthesizer.speak(plan, queue_s=0.0, on_progress=note):
+        assert len(chunk.samples)
+        frames.append(told[-1])
+    return frames
+
+
+def test_the_sound_of_a_chunk_comes_with_its_last_frame(synthesizer):
+    assert heard_at(synthesizer, ENDLESS) == [15, 30, 60, 105, 140]
+
+
+def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
+    backtracking = {"backtrack": True, "backtrack_window": 75, "backtrack_max_silence": 0}
+    params = ENDLESS.model_copy(update=backtracking | {"backtrack_min_frames": 1000})
+    assert heard_at(synthesizer, params)[:3] == [15, 105, 135]
+
+
+def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
+    plan = synthesizer.plan(job("One, two. Three!", params=ENDLESS, max_duration_s=2.0))
+    *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
+    speech, first = synthesizer._speech, last.result.utterances[0]
+    ids = synthesizer._front_end.encode(plan.utterances[0].phonemes)
+    piece = Piece(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.prompt)
+    decoded = decode_utterance(
+        speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True
+    )
+    np.testing.assert_array_equal(decoded.codes, first.codes)
+
+
+def test_the_hash_is_of_all_codes_in_order_as_int16(synthesizer, monkeypatch):
+    scripted(monkeypatch, 2, 1)
+    _, result = spoken(synthesizer, job("One. Two."))
+    codes = np.concatenate([utterance.codes for utterance in result.utterances])
+    assert codes[:, 0].tolist() == [1, 1, 2]
+    assert result.codes_sha256 == hashlib.sha256(codes.astype("<i2").tobytes()).hexdigest()
+
+
+def test_the_gravest_finish_reason_is_the_jobs(synthesizer, monkeypatch):
+    scripted(monkeypatch, 5, 5, reason="length")
+    assert spoken(synthesizer, job("One. Two."))[1].finish_reason == "length"
+
+
+def test_a_bound_on_the_duration_ends_the_job_between_and_inside_utterances(
+    synthesizer, monkeypatch
+):
+    calls = scripted(monkeypatch, 10, 10, 10)
+    _, result = spoken(synthesizer, job("One. Two. Three.", max_duration_s=15 / 75))
+    assert result.frames == 15
+    assert [call.max_frames for call in calls][1] == 5
+    assert len(result.utterances) == 2
+    assert result.finish_reason == "length"
+
+
+def test_without_a_bound_the_text_bounds_the_frames(synthesizer, monkeypatch):
+    calls = scripted(monkeypatch, 1)
+    spoken(synthesizer, job("Hello."))
+    assert calls[0].max_frames == longest(len(calls[0].phoneme_ids), 75)
+
+
+def test_longest_grows_with_the_text_up_to_a_minute():
+    assert longest(0, 75) == 75
+    assert longest(100, 75) == 100 * 12 + 75
+    assert longest(10_000, 75) == 60 * 75
+
+
+def test_an_utterance_without_frames_is_silence_not_an_error(synthesizer, monkeypatch):
+    scripted(monkeypatch, 0)
+    chunks, result = spoken(synthesizer, job("Hello."))
+    assert (result.frames, len(whole(chunks))) == (0, 0)
+
+
+def test_a_pause_in_the_text_is_heard(synthesizer, monkeypatch):
+    scripted(monkeypatch, 10)
+    plain, _ = spoken(synthesizer, job("Hello."))
+    scripted(monkeypatch, 10)
+    paused, _ = spoken(synthesizer, job("Hello. [pause:0.5s]"))
+    seconds = [len(whole(chunks)) / 24_000 for chunks in (plain, paused)]
+    assert seconds[1] - seconds[0] == pytest.approx(0.5)
+
+
+def test_pause_s_stands_between_utterances_and_gives_way_to_the_texts_own(synthesizer, monkeypatch):
+    def seconds(text: str, pause_s: float) -> float:
+        scripted(monkeypatch, 10, 10)
+        params = SamplingParams(seed=1, pause_s=pause_s)
+        return spoken(synthesizer, job(text, params=params))[1].audio_s
+
+    text = "One. Two."
+    assert seconds(text, 1.0) - seconds(text, 0.25) == pytest.approx(0.75)
+    assert seconds(text, 0.25) - seconds(text, 0.0) == pytest.approx(0.25)
+    text = "One. [pause:0.5s] Two."
+    assert seconds(text, 1.0) == seconds(text, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "frames"),
+    [
+        ("One. Two.", None),
+        ("[pause:0.3s] One. [pause:1s] Two. [pause:2s]", None),
+        ("One. [pause:1s] Two. [pause:2s] Three.", 30),
+    ],
+)
+def test_a_replay_has_the_samples_and_the_account_of_the_speech(synthesizer, text, frames):
+    params = SamplingParams(seed=1, pause_s=0.4, ban_tokens=(512,))
+    wanted = job(text, params=params, max_duration_s=(frames or 90) / 75)
+    chunks, result = spoken(synthesizer, wanted)
+    playback = Playback(monotonic() - 0.5)
+    again = list(synthesizer.replay(Replay(result), playback))
+    np.testing.assert_array_equal(whole(again), whole(chunks))
+    assert all(chunk.result is None for chunk in again[:-1])
+    replayed = again[-1].result
+    assert replayed is not None
+    assert replace(replayed, timings=result.timings) == result
+    assert replayed.timings.queue_s >= 0.5
+    assert replayed.timings.ar_s == 0.0
+
+
+def test_a_job_that_is_told_to_stop_gives_nothing_more(synthesizer, monkeypatch):
+    scripted(monkeypatch, 10, 10)
+    seen = []
+
+    def going(progress: Progress) -> bool:
+        seen.append((progress.utterance, progress.utterances, progress.frames))
+        return progress.frames < 13
+
+    chunks = list(
+        synthesizer.speak(synthesizer.plan(job("One. Two.")), queue_s=0, on_progress=going)
+    )
+    assert {chunk.result for chunk in chunks} == {None}
+    assert seen[0] == (0, 2, 1)
+    assert seen[-1] == (1, 2, 13)
+
+
+def test_samples_that_are_no_numbers_are_a_failure(synthesizer, monkeypatch):
+    scripted(monkeypatch, 3)
+    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((960,), torch.nan))
+    with pytest.raises(GenerationFailed, match="no numbers"):
+        spoken(synthesizer, job())
+
+
+def test_the_params_are_resolved_and_reported(synthesizer, monkeypatch):
+    calls = scripted(monkeypatch, 1)
+    _, result = spoken(synthesizer, job(params=SamplingParams(preset="stable", top_p=0.5)))
+    assert (result.params.preset, result.params.top_p) == ("stable", 0.5)
+    assert result.params.temperature != SamplingParams().temperature
+    assert result.params.seed == result.seed == calls[0].seed
+    assert calls[0].params is result.params
+
+
+def test_a_text_is_bounded_before_any_work(synthesizer):
+    with pytest.raises(InvalidRequest, match="201 characters, at most 200") as refusal:
+        synthesizer.plan(job("a" * 201))
+    assert refusal.value.param == "input"
+
+
+def test_default_means_the_first_voice_whatever_its_name(synthesizer):
+    voices = {synthesizer.plan(job(voice=name)).voice.name for name in (None, "default", "toy")}
+    assert voices == {"toy"}
+
+
+def test_what_nobody_can_speak_is_refused(synthesizer):
+    with pytest.raises(UnknownVoice, match="'eve'; there are: toy"):
+        synthesizer.plan(job(voice="eve"))
+    with pytest.raises(InvalidRequest, match="only en"):
+        synthesizer.plan(job(language="fr"))
+    with pytest.raises(InvalidRequest) as refusal:
+        synthesizer.plan(job("?!"))
+    assert refusal.value.param == "input"
+
+
+def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    for file in toy.iterdir():
+        if file.is_file():
+            (folder / file.name).write_bytes(file.read_bytes())
+    card = (folder / "lm.json").read_text().replace('"preset": "default"', '"preset": "loud"')
+    (folder / "lm.json").write_text(card)
+    with pytest.raises(CheckpointError, match="loud"):
+        Synthesizer.load(folder, "cpu", threads=1, max_text_chars=200)
+
+
+def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
+    def resolve(params, preset, presets):
+        raise ConflictError(("top_k", "min_p"), "a test says so")
+
+    monkeypatch.setattr(planner, "resolve", resolve)
+    with pytest.raises(InvalidRequest, match="top_k and min_p: a test says so") as refusal:
+        synthesizer.plan(job(params=SamplingParams(top_k=5, min_p=0.1)))
+    assert refusal.value.param == "top_k"
+
+
+BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_prompt_frames": 0}
+
+
+@pytest.mark.parametrize(
+    "knob",
+    [{"cfg_strength": 1.5}, {"nar_cfg_strength": 1.5}, {"penalty_includes_prompt": True}],
+    ids=str,
+)
+def test_a_knob_that_the_model_cannot_honour_is_refused_by_name(synthesizer, tmp_path, knob):
+    bare = make(tmp_path / "bare", config=MODEL.model_copy(update=BARE))
+    incapable = Synthesizer.load(bare, "cpu", threads=1, max_text_chars=200)
+    wanted = job(params=SamplingParams.model_validate(knob))
+    with pytest.raises(InvalidRequest) as refusal:
+        incapable.plan(wanted)
+    assert refusal.value.param == next(iter(knob))
+    assert synthesizer.plan(wanted).params.seed is not None

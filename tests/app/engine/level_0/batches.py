@@ -1,0 +1,98 @@
+"""Batches of utterances on a toy, and what each of them has alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import Piece
+from models.int8.cache import Int8Cache
+from models.stack.cache import KVCache
+from models.stack.prefix_cache import PrefixCache
+from models.valle import Prefix, Valle
+from samplers.ops.guidance import guide
+
+ROOM = 250
+
+
+def batch_of(model: Valle, slots: int = 30) -> ArBatch:
+    return ArBatch(model, PrefixCache(model), slots=slots, max_length=ROOM)
+
+
+def spoil(batch: ArBatch, slot: int) -> None:
+    """Leave no numbers in what a slot of the first layer holds."""
+    cache = batch._rows.cache
+    if isinstance(cache, Int8Cache):
+        cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
+    elif isinstance(cache, KVCache):
+        cache.keys[0][slot] = cache.values[0][slot] = torch.nan
+
+
+def finish(batch: ArBatch) -> None:
+    while batch.running:
+        batch.step()
+
+
+def alone(model: Valle, one: Piece) -> ArUtterance:
+    batch = ArBatch.alone(model, PrefixCache(model), one)
+    utterance = batch.admit(one)
+    finish(batch)
+    return utterance
+
+
+def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True) -> None:
+    """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
+    expected = alone(model, utterance.piece)
+    count = len(utterance)
+    if whole:
+        assert utterance.finish_reason == expected.finish_reason
+        assert utterance.backtracks == expected.backtracks
+        assert count == len(expected)
+    found, wanted = utterance.trace, expected.trace
+    assert found is not None
+    assert wanted is not None
+    tokens = len(found["code"])
+    assert tokens == len(wanted["code"]) or not whole
+    for name, column in found.items():
+        np.testing.assert_array_equal(column, wanted[name][:tokens], name)
+    if whole:
+        assert torch.equal(utterance.codes(), expected.codes())
+
+
+def logits_after(model: Valle, piece: Piece, codes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The model's logits ``(T + 1, V)`` before every code and behind the last.
+
+    Its own, and the same guided as the piece asks. Of floats with no cache; integers round what
+    they keep, so they read a slot of its own.
+    """
+    given = torch.tensor(codes, dtype=torch.int64)
+    read = _step_by_step if model.transformer.in_integers else Valle.ar_logits
+    with torch.inference_mode():
+        own, *null = [read(model, prefix, given[:, None]) for prefix in piece.ar_prefixes(model)]
+        if not null:
+            return own, own
+        knobs = [
+            own.new_full((len(own),), knob)
+            for knob in (piece.params.cfg_strength, piece.params.cfg_rescale)
+        ]
+        return own, guide(own[:, None], null[0][:, None], *knobs)[:, 0]
+
+
+def _step_by_step(model: Valle, prefix: Prefix, codes: Tensor) -> Tensor:
+    cache = model.new_cache(1, len(prefix) + len(codes))
+    rest = PrefixCache(model).begin(prefix, 0, cache, 0, None)
+    ranks = model.ranks(0, rest.blocks)
+    hidden = [model.transformer.extend(rest.embeddings, rest.positions, cache, 0, ranks)[-1:]]
+    for frame, embedding in enumerate(model.embed_response(codes, 0)):
+        position = torch.tensor([prefix.response_start + frame])
+        hidden.append(model.transformer.step(embedding[None], position, cache, [0]))
+    return model.logits(torch.cat(hidden), 0)
+
+
+def logprobs_of(logits: Tensor, tokens: Sequence[int]) -> Tensor:
+    """The log-probability of each token under its row of logits."""
+    index = torch.tensor(tokens)[:, None]
+    return logits[: len(tokens)].log_softmax(-1).gather(1, index)[:, 0]

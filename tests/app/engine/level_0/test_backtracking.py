@@ -1,0 +1,290 @@
+"""Backtracking: where a scripted loop is taken back to, what is tried then, when it gives up."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from app.engine.job import Backtrack
+from app.engine.utterance import Piece
+from models.checkpoints import SpeechModel, load_speech_model
+from models.stack.cache import KVCache
+from models.stack.prefix_cache import PrefixCache
+from models.valle import Prefix, Valle
+from samplers.knobs.params import SamplingParams
+from tests.app.engine.decoding import Decoded, LevelZero, decode_utterance
+from tests.toy.make_toy import MODEL
+
+PREFIX = 4
+BLOCK = MODEL.block_frames
+A, B, SILENT, HUSHED = 10, 60, 61, 62  # a loop has the codes from A on; two are silence
+STUBBORN = {"temperature": 0.0, "backtrack": True, "nar_levels": 0}
+
+Script = Callable[[list[int]], dict[int, float]]
+
+
+class Scripted:
+    """Says what a script makes of the codes that the cache holds; checks every position."""
+
+    def __init__(self, script: Script) -> None:
+        self.config = MODEL
+        self.separator = torch.zeros(1)
+        self.transformer = SimpleNamespace(extend=self._extend, step=self._step)
+        self._script, self._fed = script, dict[int, list[int]]()
+
+    def new_cache(self, slots: int, max_length: int) -> KVCache:
+        return KVCache(self.config, slots, max_length)
+
+    def prefix(self, ids: Sequence[int], level: int, **_: Any) -> Prefix:
+        numbers = torch.arange(PREFIX)
+        return Prefix(torch.zeros(PREFIX, 1), numbers, numbers)
+
+    def null_prefix(self, level: int, **_: Any) -> Prefix:
+        return self.prefix([], level)
+
+    def ranks(self, level: int, blocks: Tensor) -> Tensor:
+        return blocks
+
+    def embed_response(self, codes: Tensor, level: int) -> Tensor:
+        return codes.float()
+
+    def _extend(
+        self, embeddings: Tensor, positions: Tensor, cache: KVCache, slot: int, ranks: Tensor
+    ) -> Tensor:
+        cache.advance(slot, PREFIX)
+        self._fed[slot] = []
+        return torch.tensor([[0.0]])
+
+    def _step(
+        self, embeddings: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
+    ) -> Tensor:
+        for slot in slots:
+            place = int(positions[slot])
+            assert cache.lengths[slot] == PREFIX + place
+            assert len(self._fed[slot]) >= place
+            self._fed[slot] = [*self._fed[slot][:place], int(embeddings[slot])]
+            cache.advance(slot, 1)
+        return positions[:, None].float() + 1
+
+    def logits(self, hidden: Tensor, level: int) -> Tensor:
+        rows = torch.zeros(len(hidden), MODEL.codes + 1)
+        for slot, frames in enumerate(hidden[:, 0].long().tolist()):
+            for code, logit in self._script(self._fed[slot][:frames]).items():
+                rows[slot, code] = logit
+        return rows
+
+
+def decode(script: Script, max_frames: int = 400, **knobs: Any) -> Decoded:
+    silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
+    params = SamplingParams(**STUBBORN | knobs)
+    piece = Piece([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
+    codebooks = torch.zeros(8, MODEL.codes, 2)
+    model = cast("Valle", Scripted(script))
+    return decode_utterance(model, codebooks, piece, lambda _: True)
+
+
+def speech(codes: list[int]) -> int:
+    """A code that goes with a frame, so that no frame repeats another."""
+    return 100 + len(codes)
+
+
+def loop_from(start: int, period: int) -> Script:
+    """Speech that falls into a loop, and out of it for good once another code is drawn there."""
+
+    def script(codes: list[int]) -> dict[int, float]:
+        at = len(codes)
+        escaped = any(code == B for code in codes)
+        if at < start or escaped:
+            return {speech(codes): 20.0, MODEL.stop_token: 30.0 if at >= start + 200 else 0.0}
+        return {A + (at - start) % period: 20.0, B: 19.0}
+
+    return script
+
+
+@pytest.mark.parametrize(("start", "period"), [(40, 1), (40, 3), (20, 25), (100, 8)])
+@pytest.mark.parametrize("guided", [{}, {"cfg_strength": 1.5}])
+def test_a_loop_is_taken_back_to_its_second_copy(start, period, guided) -> None:
+    decoded = decode(loop_from(start, period), **guided)
+    found_at = start + max(30, 4 * period)
+    wanted = Backtrack("loop", found_at, start + period, A)
+    assert decoded.backtracks == (wanted,)
+    codes = decoded.codes[:, 0].tolist()
+    assert codes[start + period] == B
+    assert codes[:start] == list(range(100, 100 + start))
+    assert codes[start + period + 1 :] == list(range(101 + start + period, 100 + start + 200))
+    assert decoded.finish_reason == "stop"
+
+
+def test_a_loop_in_the_first_block_is_broken_behind_it() -> None:
+    decoded = decode(loop_from(3, 1))
+    assert decoded.backtracks == (Backtrack("loop", 33, BLOCK, A),)
+    assert decoded.finish_reason == "stop"
+
+
+def test_a_loop_deeper_than_the_window_ends_the_utterance_behind_what_is_final() -> None:
+    decoded = decode(loop_from(20, 30))
+    assert (decoded.finish_reason, decoded.backtracks) == ("stuck", ())
+    assert len(decoded.codes) == 140 - 75
+    deeper = decode(loop_from(20, 30), backtrack_window=90)
+    assert deeper.backtracks == (Backtrack("loop", 140, 50, A),)
+
+
+def test_what_fails_twice_in_its_place_is_forbidden_there_and_the_budget_ends_it() -> None:
+    decoded = decode(lambda _: {A: 20.0, B: 10.0}, backtrack_budget=5)
+    twice = [(30, 15), (30, 15), (46, 17), (46, 17), (48, 19)]
+    assert [(one.frames, one.kept) for one in decoded.backtracks] == twice
+    assert {one.code for one in decoded.backtracks} == {A}
+    assert decoded.codes[:, 0].tolist() == [A] * 15 + [B, A, B, A][: len(decoded.codes) - 15]
+    assert decoded.finish_reason == "stuck"
+
+
+def test_no_budget_ends_the_first_loop_and_full_strength_forbids_at_once() -> None:
+    never = decode(loop_from(40, 3), backtrack_budget=0)
+    assert (never.finish_reason, len(never.codes), never.backtracks) == ("stuck", 43, ())
+    once = decode(lambda _: {A: 20.0, B: 10.0}, backtrack_strength=100.0, backtrack_budget=1)
+    assert [(one.frames, one.kept) for one in once.backtracks] == [(30, 15)]
+    assert once.codes[15, 0] == B
+
+
+@pytest.mark.parametrize(("longest", "window", "kept"), [(40, 75, 20), (10, 75, 10), (150, 75, 76)])
+def test_a_silence_is_cut_to_a_pause_that_is_not_final(longest, window, kept) -> None:
+    start = 20
+
+    def script(codes: list[int]) -> dict[int, float]:
+        at = len(codes)
+        if at < start or B in codes:
+            return {speech(codes): 20.0, MODEL.stop_token: 30.0 if at > 250 else 0.0}
+        return {SILENT: 20.0, B: 19.0}
+
+    decoded = decode(script, backtrack_max_silence=longest, backtrack_window=window)
+    wanted = Backtrack("silence", start + longest + 1, start + kept, SILENT)
+    assert decoded.backtracks == (wanted,)
+    assert decoded.codes[start + kept, 0] == B
+    allowed = decode(script, backtrack_max_silence=0)
+    assert (allowed.finish_reason, allowed.backtracks) == ("length", ())
+
+
+def test_where_another_code_of_silence_led_to_more_silence_all_of_them_are_discouraged() -> None:
+    def script(codes: list[int]) -> dict[int, float]:
+        if B in codes:
+            return {MODEL.stop_token: 30.0}
+        if len(codes) < 20:
+            return {speech(codes): 20.0}
+        return {SILENT: 20.0, HUSHED: 19.5, B: 19.0}
+
+    decoded = decode(script, backtrack_max_silence=40)
+    taken = [(one.cause, one.frames, one.kept, one.code) for one in decoded.backtracks]
+    assert taken == [("silence", 61, 40, SILENT), ("silence", 61, 40, HUSHED)]
+    assert decoded.codes[:, 0].tolist()[20:] == [SILENT] * 20 + [B]
+
+
+def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_first_code() -> None:
+    sequence: dict[str, Any] = {"ban_sequences": [{"codes": (100, 101, 102), "strength": 1.0}]}
+
+    def script(codes: list[int]) -> dict[int, float]:
+        stops = {MODEL.stop_token: 30.0 if len(codes) > 30 else 0.0}
+        return {speech(codes): 20.0, 400 + len(codes): 19.0} | stops
+
+    decoded = decode(script, **sequence)
+    assert decoded.backtracks == (Backtrack("sequence", 3, 0, 100),)
+    assert decoded.codes[:3, 0].tolist() == [400, 101, 102]
+    stands = decode(script, **sequence, backtrack_budget=0)
+    assert (stands.finish_reason, stands.backtracks) == ("stop", ())
+    assert stands.codes[:3, 0].tolist() == [100, 101, 102]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [loop_from(3, 1), loop_from(20, 30), loop_from(40, 3), lambda _: {A: 20.0, B: 10.0}],
+    ids=["in the first block", "stuck", "later", "again and again"],
+)
+def test_no_frame_that_was_given_is_taken_back(script) -> None:
+    model = cast("Valle", Scripted(script))
+    piece = Piece([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
+    level_0 = LevelZero(model, piece, lambda _: True, PrefixCache(model))
+    given = list(level_0)
+    drawn = level_0.drawn
+    assert drawn is not None
+    assert torch.equal(torch.cat(given), drawn.codes())
+    assert len(given) > 1
+    assert drawn.backtracks or drawn.finish_reason == "stuck"
+
+
+@pytest.fixture(scope="module")
+def toy_speech(toy) -> SpeechModel:
+    return load_speech_model(toy, torch.device("cpu"))
+
+
+def decode_toy(speech: SpeechModel, **knobs: Any) -> Decoded:
+    params = SamplingParams(ban_tokens=(MODEL.stop_token,), nar_levels=0, **knobs)
+    piece = Piece([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
+    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True)
+
+
+EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+
+
+@pytest.mark.parametrize("knobs", [{"temperature": 0.0}, {"temperature": 0.3}])
+@pytest.mark.parametrize("strength", [1.0, 2.0])
+def test_logits_after_a_rewind_are_those_of_a_fresh_pass(
+    toy_speech, monkeypatch, knobs, strength
+) -> None:
+    model, seen = toy_speech.model, []
+    logits_of = model.logits
+
+    def note(hidden: Tensor, level: int) -> Tensor:
+        seen.append(logits_of(hidden, level))
+        return cast("Tensor", seen[-1])
+
+    monkeypatch.setattr(model, "logits", note)
+    decoded = decode_toy(toy_speech, **EAGER, **knobs, cfg_strength=strength)
+    monkeypatch.undo()
+    assert decoded.backtracks
+    assert decoded.trace is not None
+    codes: list[int] = []
+    failed: set[int] = set()
+    taken = iter(decoded.backtracks)
+    back = next(taken)
+    frames, drawn = decoded.trace["frame"].tolist(), decoded.trace["code"].tolist()
+    for frame, code, cached in zip(frames, drawn, seen, strict=True):
+        if frame < len(codes):
+            assert (len(codes), frame, codes[frame]) == (back.frames, back.kept, back.code)
+            failed.add(frame)
+            back = next(taken, back)
+        del codes[frame:]
+        prefixes = [model.prefix([1, 10, 20, 30, 2], 0), model.null_prefix(0)]
+        fresh = torch.cat([_uncached(model, prefix, codes) for prefix in prefixes[: len(cached)]])
+        torch.testing.assert_close(cached, fresh, atol=1e-4, rtol=0)
+        if knobs["temperature"] == 0 and strength == 1 and frame not in failed:
+            assert code == fresh[0, : MODEL.codes].argmax()
+        codes.append(code)
+    assert torch.equal(decoded.codes[:, 0], torch.tensor(codes[: len(decoded.codes)]))
+
+
+@torch.inference_mode()
+def _uncached(model: Valle, prefix: Prefix, codes: list[int]) -> Tensor:
+    response = model.embed_response(torch.tensor(codes, dtype=torch.int64)[:, None], 0)
+    x = torch.cat([prefix.embeddings, response])
+    positions = torch.cat([prefix.positions, torch.arange(len(codes))])
+    return model.logits(model.transformer(x[None], positions[None])[0, -1:], 0)
+
+
+def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
+    toy_speech, monkeypatch
+) -> None:
+    watched = decode_toy(toy_speech, backtrack=True)
+    assert watched.backtracks == ()
+    monkeypatch.setattr("app.engine.utterance.Backtracker", None)
+    off = decode_toy(toy_speech, **EAGER | {"backtrack": False})
+    assert torch.equal(off.codes, watched.codes)
+
+
+def test_a_redraw_has_other_noise(toy_speech) -> None:
+    decoded = decode_toy(toy_speech, **EAGER, temperature=0.3)
+    assert decoded.trace is not None
+    attempts = decoded.trace["attempt"]
+    assert attempts.max() >= len(decoded.backtracks) - 1
+    assert sorted(attempts.tolist()) == attempts.tolist()

@@ -1,0 +1,194 @@
+"""Beam search: the best there is where it is wide enough, and exact wherever its rows are moved."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import Piece
+from models.checkpoints import load_lm, load_speech_model
+from models.int8.quantized import quantize_linears
+from models.valle import Valle
+from samplers.knobs.params import SamplingParams
+from tests.app.engine.level_0.batches import (
+    alone,
+    assert_as_alone,
+    batch_of,
+    finish,
+    logits_after,
+    logprobs_of,
+    spoil,
+)
+from tests.toy.make_toy import MODEL, make
+
+GUIDED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
+ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def model(toy, request: pytest.FixtureRequest) -> Valle:
+    model = load_speech_model(toy, torch.device("cpu")).model
+    if request.param == "int8":
+        quantize_linears(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
+    """A model of two codes and the stop, small enough to try everything."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
+
+
+def piece(seed: int = 1, max_frames: int = 25, **knobs: Any) -> Piece:
+    params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
+    return Piece([1, *range(10, 12 + seed % 5), 2], params, seed, 0, max_frames, trace=True)
+
+
+def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """All codes of 0 and 1 that may come of a search, and whether the stop follows."""
+    for length in range(frames):
+        yield from ((codes, True) for codes in product((0, 1), repeat=length))
+    yield from ((codes, False) for codes in product((0, 1), repeat=frames))
+
+
+@pytest.mark.parametrize("guidance", [{}, GUIDED])
+@pytest.mark.parametrize("power", [0.0, 0.7, 1.0, 2.0])
+@pytest.mark.parametrize("heat", [1.0, 3.0])
+def test_as_wide_as_everything_it_finds_the_best_of_everything(
+    tiny: Valle, power: float, heat: float, guidance: dict[str, float]
+) -> None:
+    for seed in range(5):
+        one = piece(
+            seed, max_frames=4, beam_width=31, beam_length_power=power, temperature=heat, **guidance
+        )
+        ranks = {}
+        for codes, stops in everything(4):
+            tokens = [*codes, *[2] * stops]
+            _, guided = logits_after(tiny, one, codes)
+            ranks[codes, stops] = (
+                float(logprobs_of(guided / heat, tokens).sum()) / len(tokens) ** power
+            )
+        best = max(ranks, key=lambda way: ranks[way])
+        found = alone(tiny, one)
+        assert (tuple(found.codes().tolist()), found.finish_reason == "stop") == best
+        assert max(take.score for take in found.ranked) == pytest.approx(ranks[best], abs=1e-4)
+
+
+def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
+    for seed, width in product(range(6), (2, 3)):
+        one = piece(seed, max_frames=6, beam_width=width, **GUIDED)
+        beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
+        for _ in range(6):
+            wider = [beam for beam in beams if beam[2]]
+            for score, codes, _ in (beam for beam in beams if not beam[2]):
+                _, guided = logits_after(tiny, one, codes)
+                for token, logprob in enumerate(guided[-1].log_softmax(-1).tolist()):
+                    ends = token == 2
+                    wider.append((score + logprob, codes if ends else (*codes, token), ends))
+            beams = sorted(wider, reverse=True)[:width]
+        ranks = [score / (len(codes) + ends) for score, codes, ends in beams]
+        score, codes, ends = beams[int(np.argmax(ranks))]
+        found = alone(tiny, one)
+        assert (tuple(found.codes().tolist()), found.finish_reason == "stop") == (codes, ends)
+
+
+@pytest.mark.parametrize("knobs", [{}, GUIDED, ENDING, {"repetition_penalty": 1.5}])
+def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    greedy = alone(model, piece(temperature=0.0, **knobs))
+    searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
+    for search in searches:
+        found = alone(model, piece(**search, **knobs))
+        assert torch.equal(found.codes(), greedy.codes())
+        assert found.finish_reason == greedy.finish_reason
+
+
+@pytest.mark.parametrize("knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1}])
+def test_what_is_kept_has_read_its_own_frames_and_no_others(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    one = piece(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
+    batch = batch_of(model)
+    utterance = batch.admit(one)
+    takes, moves = list(utterance.takes), 0
+    while batch.running:
+        before = [list(take.codes) for take in takes]
+        batch.step()
+        moves += sum(
+            take.codes[: len(codes)] != codes for take, codes in zip(takes, before, strict=True)
+        )
+    assert moves > 10
+    codes = utterance.codes().tolist()
+    own, guided = logits_after(model, one, codes)
+    trace = utterance.trace
+    assert trace is not None
+    assert trace["code"].tolist() == codes
+    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
+    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
+    (kept,) = (take for take in utterance.ranked if take.kept)
+    assert kept.score == pytest.approx(trace["score"].mean(), abs=1e-4)
+    assert kept.score == max(take.score for take in utterance.ranked)
+
+
+def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) -> None:
+    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
+    for seed, knobs in enumerate(kinds):
+        utterances.append(batch.admit(piece(seed, beam_width=2 + seed, **knobs)))
+        batch.admit(piece(seed + 10, max_frames=7))
+        batch.step()
+        batch.pause(utterances[0])
+        batch.step()
+        batch.resume(utterances[0])
+    finish(batch)
+    assert batch.free_rows == 60
+    for utterance in utterances:
+        assert_as_alone(model, utterance)
+    several = [alone(model, piece(1, beam_width=3)), alone(model, piece(6, beam_width=3))]
+    assert torch.equal(several[0].codes(), several[1].codes())
+
+
+def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
+    model: Valle,
+) -> None:
+    batch = batch_of(model)
+    sure = batch.admit(piece(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
+    steps = 0
+    while batch.running:
+        assert (sure.final, batch.free_rows) == (0, 26)
+        batch.step()
+        steps += 1
+    assert (steps, sure.final, sure.finish_reason, batch.free_rows) == (4, 3, "stop", 30)
+
+
+def test_a_search_that_has_nothing_to_go_on_with_ends(model: Valle) -> None:
+    found = alone(model, piece(beam_width=3, ban_tokens=tuple(range(513))))
+    assert (len(found), found.finish_reason) == (0, "stop")
+
+
+def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
+    batch = batch_of(model)
+    broken, sound = batch.admit(piece(beam_width=3, **GUIDED)), batch.admit(piece(2, beam_width=2))
+    batch.step()
+    spoil(batch, broken.takes[2].conditions[1].slot)
+    batch.step()
+    assert (broken.finish_reason, batch.free_rows) == ("error", 28)
+    finish(batch)
+    assert_as_alone(model, sound)
+
+
+def test_it_may_be_dropped_paused_or_not(model: Valle) -> None:
+    batch = batch_of(model)
+    for pause in (False, True):
+        utterance = batch.admit(piece(beam_width=4))
+        batch.step()
+        if pause:
+            batch.pause(utterance)
+        batch.drop(utterance)
+        assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())

@@ -1,0 +1,102 @@
+"""A job that goes on with what earlier jobs spoke: together they are one speech."""
+
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.interface import Replay
+from app.engine.job import SpeechJob, SpeechResult
+from app.engine.playback import Playback
+from samplers.knobs.params import SamplingParams
+
+RATE_HZ = 24_000
+PIECES = ["One.", "Two. Three.", "Four [pause:0.3s]", "Five."]
+
+
+@pytest.fixture(scope="module")
+def synthesizer(toy) -> Synthesizer:
+    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
+
+
+def spoken(
+    synthesizer: Synthesizer,
+    text: str,
+    before: SpeechResult | None = None,
+    max_duration_s: float | None = 0.6,
+    more: bool = False,
+    **knobs,
+) -> tuple[np.ndarray, SpeechResult]:
+    params = SamplingParams(seed=1, **knobs)
+    job = SpeechJob("id", text, params, max_duration_s=max_duration_s, before=before, more=more)
+    plan = synthesizer.plan(job)
+    chunks = list(synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True))
+    result = chunks[-1].result
+    assert result is not None
+    return np.concatenate([chunk.samples for chunk in chunks]), result
+
+
+@pytest.mark.parametrize(
+    "knobs", [{}, {"pause_s": 0.123457}, {"context_utterances": 2}, {"cfg_strength": 2.0}]
+)
+def test_pieces_spoken_one_after_the_other_are_the_whole(synthesizer, knobs) -> None:
+    limit_s = 1.6  # an utterance of the toy has no end of its own
+    sound, result = spoken(synthesizer, " ".join(PIECES), max_duration_s=limit_s, **knobs)
+    assert result.frames == 120
+    sounds, before = [], None
+    for piece in PIECES:
+        samples, part = spoken(synthesizer, piece, before, limit_s, more=True, **knobs)
+        sounds.append(samples)
+        before = part if before is None else before.then(part)
+    assert before is not None
+    np.testing.assert_array_equal(np.concatenate(sounds), sound)
+    assert (before.codes_sha256, before.frames) == (result.codes_sha256, result.frames)
+    assert before.audio_s == pytest.approx(result.audio_s)
+    assert before.finish_reason == result.finish_reason
+
+
+@pytest.mark.parametrize("stop_bias", [4.0, 99.0])  # the latter ends every utterance at once
+def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None:
+    knobs = {"logit_bias": {"512": stop_bias}, "pause_s": 0.1234567}
+    sounds, before = [], None
+    for piece in PIECES:
+        last = piece is PIECES[-1]
+        samples, part = spoken(synthesizer, piece, before, 4.0, more=not last, **knobs)
+        sounds.append(samples)
+        before = part if before is None else before.then(part)
+    assert before is not None
+    assert len(before.utterances) == 5
+    replayed = synthesizer.replay(Replay(before), Playback(monotonic()))
+    again = np.concatenate([chunk.samples for chunk in replayed])
+    np.testing.assert_array_equal(again, np.concatenate(sounds))
+
+
+def test_a_pause_at_the_end_is_owed_where_more_may_follow(synthesizer) -> None:
+    text = "One. [pause:0.5s]"
+    ended, whole = spoken(synthesizer, text)
+    open_ended, part = spoken(synthesizer, text, more=True)
+    assert (whole.pause_owed_s, part.pause_owed_s) == (0.0, 0.5)
+    np.testing.assert_array_equal(ended[: len(open_ended)], open_ended)
+    assert len(ended) - len(open_ended) == 0.5 * RATE_HZ
+
+
+def test_once_the_limit_is_reached_later_pieces_are_silent(synthesizer) -> None:
+    _, before = spoken(synthesizer, "One.", min_frames=1000)
+    samples, result = spoken(synthesizer, "Two.", before, min_frames=1000)
+    assert (len(samples), result.frames, result.finish_reason) == (0, 0, "length")
+    both = before.then(result)
+    assert (both.frames, both.codes_sha256) == (before.frames, before.codes_sha256)
+    _, paused = spoken(synthesizer, "One [pause:1s]", more=True, min_frames=1000)
+    assert paused.utterances[-1].pause_after_s == 1.0
+    assert paused.then(result).utterances[-1].pause_after_s is None
+
+
+def test_the_gravest_reason_of_all_is_told(synthesizer) -> None:
+    ending: dict[str, Any] = {"logit_bias": {"512": 99.0}, "min_frames": 3}
+    _, cut = spoken(synthesizer, "One.", min_frames=1000)
+    _, ended = spoken(synthesizer, "One.", **ending)
+    assert (cut.finish_reason, ended.finish_reason) == ("length", "stop")
+    assert cut.then(ended).finish_reason == ended.then(cut).finish_reason == "length"
+    assert ended.then(ended).timings.ar_s == 2 * ended.timings.ar_s

@@ -1,0 +1,183 @@
+"""Entropix's branch: ways part and the best goes on, as if it had always been alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from app.engine.level_0.hypothesis import Take
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import Piece
+from models.checkpoints import load_speech_model
+from models.int8.quantized import quantize_linears
+from models.valle import Valle
+from samplers.knobs.params import SamplingParams
+from samplers.ranking import rank
+from tests.app.engine.level_0.batches import (
+    alone,
+    assert_as_alone,
+    batch_of,
+    finish,
+    logits_after,
+    logprobs_of,
+    spoil,
+)
+
+STOP = 512
+# Every code is in the state HELV, where only branches change anything.
+BRANCH: dict[str, Any] = {
+    "entropix": True,
+    "entropix_action": "branch",
+    "entropix_low_entropy": 0.0,
+    "entropix_helv_entropy": 0.0,
+    "entropix_low_varentropy": 1e3,
+    "entropix_branch_rollouts": 3,
+    "entropix_branch_frames": 4,
+    "entropix_branch_interval": 7,
+}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+ENDING: dict[str, Any] = {"logit_bias": {STOP: 4.0}}
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def model(toy, request: pytest.FixtureRequest) -> Valle:
+    model = load_speech_model(toy, torch.device("cpu")).model
+    if request.param == "int8":
+        quantize_linears(model)
+    return model
+
+
+def piece(seed: int = 1, max_frames: int = 40, **knobs: Any) -> Piece:
+    ids = [1, *range(10, 12 + seed % 5), 2]
+    return Piece(ids, SamplingParams(**BRANCH | knobs), seed, 0, max_frames, trace=True)
+
+
+def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
+    found = alone(model, piece(max_frames=20, entropix_branch_frames=30))
+    one = piece(max_frames=20, entropix=False)
+    assert torch.equal(found.codes(), alone(model, one).codes())
+    assert found.trace is not None
+    assert not found.trace["branched"].any()
+
+
+@pytest.mark.parametrize(
+    "knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.5}]
+)
+def test_what_goes_on_has_read_its_own_frames_and_no_others(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    one = piece(ban_tokens=(STOP,), **knobs)
+    found = alone(model, one)
+    codes, trace = found.codes().tolist(), found.trace
+    assert trace is not None
+    assert trace["code"].tolist() == codes
+    assert trace["frame"].tolist() == list(range(40))
+    assert trace["frame"][trace["branched"]].tolist() == [0, 7, 14, 21, 28, 35]
+    own, guided = logits_after(model, one, codes)
+    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
+    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
+
+
+def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> None:
+    for seed in range(6):
+        batch = batch_of(model)
+        utterance = batch.admit(piece(seed, **ENDING, **GUIDED))
+        takes: list[Take] = []
+        while batch.running:
+            several = len(utterance.takes) > 1
+            takes = list(utterance.takes)
+            batch.step()
+            if several and len(utterance.takes) == 1:
+                assert_best(utterance, takes)
+    assert takes
+
+
+def assert_best(utterance: ArUtterance, takes: list[Take]) -> None:
+    """Assert that of these takes the utterance kept the likeliest since they parted."""
+    start = next(
+        frame
+        for frame in range(100)
+        if len({take.codes[frame] if frame < len(take.codes) else STOP for take in takes}) > 1
+    )
+    assert len({tuple(take.codes[start : start + 1]) for take in takes}) == len(takes)
+    ranks = [
+        rank(take.logprobs[start:], take.codes, [], utterance.piece.params, start=start)
+        for take in takes
+    ]
+    assert utterance.takes[0] is takes[ranks.index(max(ranks))]
+
+
+def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
+    single = alone(model, piece(entropix=False, ban_tokens=(STOP,)))
+    several = alone(model, piece(ban_tokens=(STOP,)))
+    assert not torch.equal(single.codes(), several.codes())
+    assert several.trace is not None
+    assert single.trace is not None
+    assert several.trace["logprob"].mean() > single.trace["logprob"].mean()
+
+
+def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
+    batch = batch_of(model)
+    utterance = batch.admit(piece(ban_tokens=(STOP,)))
+    finals, counts = [], []
+    while batch.running:
+        batch.step()
+        finals.append(utterance.final)
+        counts.append(len(utterance.takes))
+    apart = [frame % 7 in {0, 1, 2} for frame in range(40)]
+    assert [count > 1 for count in counts] == apart
+    assert finals == [
+        frame - frame % 7 if several else frame + 1 for frame, several in enumerate(apart)
+    ]
+
+
+def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
+    batch = batch_of(model)
+    utterance = batch.admit(piece(ban_tokens=(STOP,), **GUIDED))
+    final: list[int] = []
+    while batch.running:
+        batch.step()
+        codes = utterance.codes(0, utterance.final).tolist()
+        assert codes[: len(final)] == final
+        final = codes
+    assert final == utterance.codes().tolist()
+
+
+def test_among_others_it_is_as_alone(model: Valle) -> None:
+    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
+    for seed, knobs in enumerate(kinds):
+        utterances.append(batch.admit(piece(seed, entropix_branch_rollouts=2 + seed, **knobs)))
+        batch.admit(piece(seed + 10, max_frames=7))
+        for number in range(3):
+            batch.step()
+            batch.pause(utterances[number % len(utterances)])
+            batch.step()
+            batch.resume(utterances[number % len(utterances)])
+    finish(batch)
+    assert batch.free_rows == 60
+    assert {"stop", "length"} == {utterance.finish_reason for utterance in utterances}
+    for utterance in utterances:
+        assert_as_alone(model, utterance)
+
+
+def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) -> None:
+    batch = batch_of(model, slots=6)
+    utterance = batch.admit(piece(**GUIDED))
+    for _ in range(6):
+        assert batch.free_rows == 0
+        batch.step()
+    batch.drop(utterance)
+    assert (batch.free_rows, batch.running, batch.step()) == (6, (), ())
+
+
+def test_a_way_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
+    batch = batch_of(model)
+    broken, sound = batch.admit(piece(**GUIDED)), batch.admit(piece(2, max_frames=12))
+    batch.step()
+    spoil(batch, broken.takes[2].conditions[0].slot)
+    batch.step()
+    assert (broken.finish_reason, batch.free_rows) == ("error", 27)
+    finish(batch)
+    assert_as_alone(model, sound)

@@ -1,0 +1,287 @@
+"""Many utterances at once: each has the codes that it has alone, whoever comes, waits and goes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from app.engine.level_0.runner import rows_of
+from app.engine.level_0.utterance import ArUtterance
+from app.engine.utterance import Piece
+from app.settings import BUILTIN_MODEL
+from models.checkpoints import load_lm, load_speech_model
+from models.int8.quantized import quantize_linears
+from models.stack.attention import look
+from models.stack.prefix_cache import VoiceKey
+from models.valle import Valle
+from samplers.knobs.params import SamplingParams
+from tests.app.engine.decoding import decode_utterance
+from tests.app.engine.level_0.batches import ROOM, assert_as_alone, batch_of, finish, spoil
+
+PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
+SILENT = torch.arange(512) % 50 == 0
+EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+KNOBS: Sequence[dict[str, Any]] = (
+    {},
+    {"temperature": 0.0},
+    {"cfg_strength": 2.0},
+    {"cfg_strength": 1.5, "cfg_rescale": 0.0, "mirostat_mode": 2},
+    EAGER | {"temperature": 0.1},
+    EAGER | {"temperature": 0.2, "cfg_strength": 2.0, "mirostat_mode": 1},
+    {"entropix": True, "entropix_helv_entropy": 0.0, "entropix_low_varentropy": 1e3},
+    {"entropix": True, "cfg_strength": 1.2},
+    {"ras": True, "top_p": 0.9},
+    {"dry_multiplier": 1.0, "dry_allowed_length": 1, "penalty_includes_prompt": True},
+    {"repetition_penalty": 1.3, "sampler_order": "llama", "min_p": 0.02},
+    {"prompt_as_prefix": True, "cfg_strength": 1.3},
+    {"logit_bias": {512: 6.0}},
+)
+ALL = range(len(KNOBS))
+
+
+def piece(number: int, max_frames: int = 40) -> Piece:
+    """Speech with the knobs of that number, by one of two voices or by none; traced."""
+    knobs = KNOBS[number % len(KNOBS)]
+    params = SamplingParams(**{"ban_tokens": (512,)} | knobs)
+    if "logit_bias" in knobs:
+        params = SamplingParams(**knobs)  # it may stop
+    prompted = number % 3 or params.prompt_as_prefix or params.penalty_includes_prompt
+    return Piece(
+        [1, *range(10, 12 + number % 7), 2],
+        params,
+        number,
+        number % 2,
+        max_frames - number % 5,
+        prompt=PROMPT[: 10 + number % 3 * 5] if prompted else None,
+        trace=True,
+        silent=SILENT,
+        voice=VoiceKey(None, str(number % 3), 0) if prompted else None,
+    )
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def model(toy, request: pytest.FixtureRequest) -> Valle:
+    model = load_speech_model(toy, torch.device("cpu")).model
+    if request.param == "int8":
+        quantize_linears(model)
+    return model
+
+
+def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
+    batch = batch_of(model)
+    utterances = [batch.admit(piece(number)) for number in ALL]
+    finish(batch)
+    for utterance in utterances:
+        assert_as_alone(model, utterance)
+    assert any(utterance.backtracks for utterance in utterances)
+    assert {"stop", "length"} <= {utterance.finish_reason for utterance in utterances}
+    assert batch.free_rows == 30
+
+
+def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(model: Valle) -> None:
+    batch, utterances, dropped = batch_of(model), list[ArUtterance](), list[ArUtterance]()
+    for number in ALL:
+        utterances.append(batch.admit(piece(number)))
+        dropped.append(batch.admit(piece(number + 100)))
+        for _ in range(3):
+            batch.step()
+        batch.drop(dropped[number // 2])
+    for utterance in dropped:
+        batch.drop(utterance)
+    finish(batch)
+    for utterance in utterances:
+        assert_as_alone(model, utterance)
+
+
+def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(model: Valle) -> None:
+    batch = batch_of(model)
+    utterances = [batch.admit(piece(number, 30)) for number in ALL]
+    for step in range(40):
+        if step % 2:
+            batch.pause(utterances[step // 2 % len(utterances)])
+        counts = [len(utterance) for utterance in utterances]
+        stepped = batch.step()
+        assert (len(stepped) < len(utterances)) == bool(step)
+        for utterance, count in zip(utterances, counts, strict=True):
+            assert utterance in stepped or len(utterance) == count
+        if step % 3 == 2:
+            batch.resume(utterances[step % len(utterances)])
+    for utterance in utterances:
+        batch.resume(utterance)
+    finish(batch)
+    for utterance in utterances:
+        assert_as_alone(model, utterance)
+
+
+@settings(
+    max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+@given(st.data())
+def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataObject) -> None:
+    batch, ever = batch_of(model, slots=8), list[ArUtterance]()
+    for _ in range(data.draw(st.integers(5, 40))):
+        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "drop", "step"]))
+        if deed == "admit":
+            one = piece(data.draw(st.integers(0, 10**6)), data.draw(st.sampled_from([10, 25])))
+            if rows_of(one) <= batch.free_rows:
+                ever.append(batch.admit(one))
+        elif ever and deed != "step":
+            getattr(batch, deed)(ever[data.draw(st.integers(0, len(ever) - 1))])
+        batch.step()
+    for utterance in ever:
+        batch.resume(utterance)
+    finish(batch)
+    assert batch.free_rows == 8
+    for utterance in ever:
+        assert_as_alone(model, utterance, whole=utterance.finish_reason != "cancelled")
+
+
+def test_what_is_no_number_ends_its_utterance_and_no_other(model: Valle) -> None:
+    batch = batch_of(model)
+    plain, guided, sound = (batch.admit(piece(number)) for number in (0, 2, 1))
+    for _ in range(5):
+        batch.step()
+    for condition in (plain.takes[0].conditions[0], guided.takes[0].conditions[1]):
+        spoil(batch, condition.slot)
+    batch.step()
+    for utterance in (plain, guided):
+        assert utterance.finish_reason == "error"
+        assert "no numbers" in str(utterance.error)
+        assert len(utterance) == 5
+    assert batch.free_rows == 29
+    finish(batch)
+    assert_as_alone(model, sound)
+
+
+def test_a_slot_that_held_what_was_no_number_is_as_good_as_new(model: Valle) -> None:
+    batch = batch_of(model, slots=1)
+    broken = batch.admit(piece(0))
+    batch.step()
+    spoil(batch, 0)
+    batch.step()
+    assert broken.finish_reason == "error"
+    fresh = batch.admit(piece(1))
+    finish(batch)
+    assert_as_alone(model, fresh)
+
+
+def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
+    batch = batch_of(model, slots=3)
+    plain, guided = batch.admit(piece(0)), batch.admit(piece(2))
+    assert (batch.free_rows, rows_of(plain.piece), rows_of(guided.piece)) == (0, 1, 2)
+    with pytest.raises(ValueError, match="slots"):
+        batch.admit(piece(1))
+    batch.step()
+    batch.drop(guided)
+    batch.drop(guided)
+    assert (batch.free_rows, batch.running, guided.finish_reason) == (2, (plain,), "cancelled")
+    batch.pause(plain)
+    batch.drop(plain)
+    batch.resume(plain)
+    assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
+
+
+def test_a_piece_for_which_a_slot_is_too_short_leaves_all_as_it_was(model: Valle) -> None:
+    batch = batch_of(model, slots=2)
+    with pytest.raises(ValueError, match="positions"):
+        batch.admit(piece(2, ROOM))
+    assert (batch.free_rows, batch.running) == (2, ())
+
+
+def test_an_admission_that_fails_halfway_gives_its_slots_back(model: Valle, monkeypatch) -> None:
+    batch = batch_of(model, slots=2)
+    monkeypatch.setattr(Piece, "null", property(lambda self: 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        batch.admit(piece(2))
+    monkeypatch.undo()
+    assert (batch.free_rows, batch.running) == (2, ())
+    utterance = batch.admit(piece(2))
+    finish(batch)
+    assert_as_alone(model, utterance)
+
+
+def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
+    model: Valle, monkeypatch
+) -> None:
+    batch = batch_of(model)
+    curious, plain = batch.admit(piece(7)), batch.admit(piece(0))
+    asked = list[int]()
+
+    def note(queries: Sequence[torch.Tensor], keys: Sequence[torch.Tensor]) -> Any:
+        asked.append(len(queries))
+        return look(queries, keys)
+
+    monkeypatch.setattr("models.stack.transformer.look", note)
+    batch.step()
+    batch.step()
+    assert asked == [1]
+    batch.drop(curious)
+    batch.step()
+    assert asked == [1]
+    assert plain.trace is not None
+    assert np.isnan(plain.trace["attention_strength"]).all()
+
+
+def test_all_frames_are_final_at_once_unless_they_may_be_taken_back(model: Valle) -> None:
+    block, window = model.config.block_frames, 20
+    knobs = {"ban_tokens": (512,), "backtrack": True, "backtrack_window": window}
+    watched = replace(piece(0, 80), params=SamplingParams(**knobs), max_frames=80)
+    batch = batch_of(model)
+    free, held = batch.admit(piece(0, 80)), batch.admit(watched)
+    while batch.running:
+        batch.step()
+        assert free.final == len(free)
+        if held.finish_reason is None and not held.backtracks:
+            count = len(held)
+            assert held.final == max(block if count >= block else 0, count - window)
+    assert held.final == len(held)
+
+
+def test_decoding_by_itself_is_what_the_batch_draws(model: Valle, toy) -> None:
+    codebooks = load_speech_model(toy, torch.device("cpu")).codec.quantizer.codebooks
+    batch = batch_of(model)
+    utterances = [batch.admit(piece(number)) for number in (0, 4, 5)]
+    finish(batch)
+    for utterance in utterances:
+        decoded = decode_utterance(model, codebooks, utterance.piece, lambda _: True)
+        assert torch.equal(decoded.codes[:, 0], utterance.codes())
+        assert decoded.backtracks == utterance.backtracks
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_the_builtin_model_gives_each_the_codes_that_it_has_alone(weights: str) -> None:
+    model = load_lm(BUILTIN_MODEL)
+    if weights == "int8":
+        quantize_linears(model)
+    frames, stop = model.config.max_prompt_frames, model.config.stop_token
+    prompt = torch.randint(1024, (min(20, frames), 8), generator=torch.Generator().manual_seed(0))
+    knobs: list[dict[str, Any]] = [{}, {"temperature": 0.7, "top_p": 0.9}, {"entropix": True}]
+    if model.config.has_null_condition:
+        knobs.append({"cfg_strength": 2.0})
+    pieces = [
+        Piece(
+            [1, *range(10, 15 + number), 2],
+            SamplingParams(**{"ban_tokens": (stop,)} | one),
+            number,
+            0,
+            25,
+            prompt=prompt if frames and number % 2 else None,
+            trace=True,
+        )
+        for number, one in enumerate(knobs)
+    ]
+    batch = batch_of(model)
+    utterances = []
+    for one in pieces:
+        utterances.append(batch.admit(one))
+        batch.step()
+    finish(batch)
+    for utterance in utterances:
+        assert_as_alone(model, utterance)

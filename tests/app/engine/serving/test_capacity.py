@@ -1,0 +1,76 @@
+"""The speed that is promised follows what sound costs, quickly down and slowly up."""
+
+import math
+
+import pytest
+
+from app.engine.serving.capacity import LONG_S, SHARE, Capacity
+
+
+def after(*voiced: tuple[float, float]) -> Capacity:
+    capacity = Capacity()
+    for work_s, sound_s in voiced:
+        capacity.note_voiced(work_s, sound_s)
+    return capacity
+
+
+def test_while_nothing_is_known_there_is_no_bound() -> None:
+    assert after().speed == math.inf
+    assert after().streams is None
+    assert after((0.05, 0.0)).speed == math.inf
+
+
+def test_a_share_of_the_measured_speed_is_promised() -> None:
+    assert after((0.1, 1.0)).speed == pytest.approx(10 * SHARE)
+    assert after((0.05, 0.0), (0.05, 1.0)).speed == pytest.approx(10 * SHARE, rel=0.02)
+    assert after((0.1, 1.0)).streams == math.floor(10 * SHARE)
+
+
+def test_a_machine_that_is_slower_than_one_stream_serves_none_without_a_gap() -> None:
+    assert after((0.9, 1.0)).streams == 0
+
+
+def test_the_costs_of_the_two_workers_add_up() -> None:
+    capacity = after((0.1, 1.0))
+    capacity.note_drawn(0.1, 1.0)
+    assert capacity.speed == pytest.approx(5 * SHARE)
+
+
+def test_a_machine_that_became_slower_is_noticed_within_seconds_of_sound() -> None:
+    capacity = after(*[(0.1, 1.0)] * 100)
+    for _ in range(10):
+        capacity.note_voiced(0.4, 1.0)
+    assert capacity.speed == pytest.approx(2.5 * SHARE, rel=0.35)
+
+
+def test_a_machine_that_became_quicker_is_trusted_after_a_while() -> None:
+    capacity = after(*[(0.4, 1.0)] * 100)
+    for _ in range(10):
+        capacity.note_voiced(0.1, 1.0)
+    assert capacity.speed < 4 * SHARE
+    for _ in range(round(4 * LONG_S)):
+        capacity.note_voiced(0.1, 1.0)
+    assert capacity.speed == pytest.approx(10 * SHARE, rel=0.1)
+
+
+def test_a_start_that_is_told_is_longer_than_most() -> None:
+    capacity = Capacity()
+    for start_s in [0.1, 0.2] * 40:
+        capacity.note_start(start_s)
+    assert 0.2 <= capacity.start_s <= 0.3
+
+
+def test_the_length_of_speech_follows_what_was_spoken() -> None:
+    capacity = Capacity()
+    for _ in range(60):
+        capacity.note_spoken(20, 4.0)
+    assert capacity.speech_s(10) == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_longest_work_counts_until_it_has_faded() -> None:
+    capacity = after((0.1, 1.0), (0.3, 1.0), (0.1, 1.0))
+    capacity.note_admission(0.05)
+    assert capacity.blocking_s == pytest.approx(0.3 + 0.05, rel=0.05)
+    for _ in range(200):
+        capacity.note_voiced(0.1, 1.0)
+    assert capacity.blocking_s == pytest.approx(0.1 + 0.05, rel=0.05)

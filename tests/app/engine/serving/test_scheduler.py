@@ -1,0 +1,93 @@
+"""Whose turn it is, by how far everybody is ahead of his listener."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from app.engine.interface import Plan, Replay
+from app.engine.playback import Playback
+from app.engine.serving.capacity import Capacity
+from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.queue import TicketQueue
+from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Scheduler
+from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.ticket import Ticket
+
+RATE_HZ = 75.0
+
+
+@dataclass(eq=False)
+class Job:
+    """What the choice asks of a ticket, which needs an event loop."""
+
+    playback: Playback
+    priority: int
+    paused_s: float
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler(TicketQueue(4), cast("Voicer", None), Capacity(), EngineMetrics(), slots=8)
+
+
+def add(
+    scheduler: Scheduler,
+    drawn_s: float,
+    *,
+    given_s: float | None = None,
+    priority: int = 0,
+    paused_s: float = 0.0,
+) -> Ticket:
+    """Let a job have drawn so much that nobody has begun to hear yet."""
+    playback = Playback(0.0)
+    playback.given_s = drawn_s if given_s is None else given_s
+    ticket = cast("Ticket", Job(playback, priority, paused_s))
+    scheduler._drawings[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
+    return ticket
+
+
+def test_all_draw_while_nobody_is_late(scheduler):
+    jobs = [add(scheduler, LATE_S), add(scheduler, 2 * AHEAD_S)]
+    assert scheduler._choose(RATE_HZ) == jobs
+
+
+def test_who_is_far_ahead_waits_while_somebody_is_late(scheduler):
+    late, _, near = add(scheduler, 0.0), add(scheduler, AHEAD_S), add(scheduler, AHEAD_S - 0.1)
+    assert scheduler._choose(RATE_HZ) == [late, near]
+
+
+def test_who_is_of_less_priority_waits_while_somebody_else_is_late(scheduler):
+    background, late = add(scheduler, 0.0, priority=1), add(scheduler, 0.0)
+    assert scheduler._choose(RATE_HZ) == [late]
+    scheduler._drawings[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
+    assert scheduler._choose(RATE_HZ) == [background, late]
+
+
+def test_who_pauses_or_has_much_waiting_to_be_made_sound_of_does_not_draw(scheduler):
+    add(scheduler, 1.0, paused_s=0.1)
+    add(scheduler, MAX_WAITING_S + 0.1, given_s=0.0)
+    assert scheduler._choose(RATE_HZ) == []
+
+
+def test_who_would_make_others_hear_a_gap_waits_but_not_a_replay(scheduler):
+    plan, replay = (
+        SimpleNamespace(work=work, priority=0, asker="", playback=Playback(0.0))
+        for work in (_plan(), _replay())
+    )
+    scheduler._voicer = SimpleNamespace(has_room_for=lambda _: False)
+    assert scheduler._next([plan]) is None
+    assert scheduler._next([plan, replay]) is replay
+    scheduler._voicer.has_room_for = lambda _: True
+    assert scheduler._next([plan]) is plan
+
+
+def _plan() -> Plan:
+    plan = object.__new__(Plan)
+    object.__setattr__(plan, "rows", 2)
+    return plan
+
+
+def _replay() -> Replay:
+    return object.__new__(Replay)

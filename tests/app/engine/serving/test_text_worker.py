@@ -1,0 +1,99 @@
+"""Texts are read in turn; what cannot be spoken is refused before any worker sees it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import closing
+
+import pytest
+
+from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
+from app.engine.interface import Plan
+from app.engine.job import SpeechJob
+from app.engine.serving.accounts import Accounts
+from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.queue import TicketQueue
+from app.engine.serving.text_worker import TextReader
+from app.engine.serving.ticket import Ticket
+from samplers.knobs.params import SamplingParams
+from tests.fakes import FakeSpeaking
+
+pytestmark = pytest.mark.anyio
+
+SLOTS = 4
+
+
+class Room:
+    """A reader and what it reads for; no worker takes what is lined up."""
+
+    def __init__(self) -> None:
+        self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
+        self.speaking = FakeSpeaking()
+        self.reader = TextReader(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
+
+    def send(self, text: str, **knobs: object) -> Ticket:
+        ticket = Ticket(text, 20.0, self.queue.wake)
+        assert self.queue.admit(ticket)
+        params = SamplingParams.model_validate(knobs)
+        self.reader.read(self.speaking, ticket, SpeechJob(text, text, params))
+        return ticket
+
+    async def lined_up(self) -> Ticket:
+        async with asyncio.timeout(20):
+            while (ticket := self.queue.take(lambda waiting: waiting[0])) is None:
+                await asyncio.sleep(0.005)
+        return ticket
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    room = Room()
+    with closing(room.reader):
+        yield room
+
+
+async def refusal(ticket: Ticket) -> SpeechError:
+    item = await asyncio.wait_for(ticket.chunks.get(), 20)
+    assert isinstance(item, SpeechError)
+    return item
+
+
+async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> None:
+    sent = [room.send(text) for text in ("One.", "Two.", "Three.")]
+    for ticket in sent:
+        assert await room.lined_up() is ticket
+        assert isinstance(ticket.work, Plan)
+        assert ticket.work.job.text == ticket.job_id
+    assert len(room.speaking.readers) == 1
+
+
+async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room: Room) -> None:
+    room.send("hard")  # takes the thread until it may be read
+    room.send("A long text that came early. " * 9)
+    room.send("Hello there.")
+    room.speaking.read_on.set()
+    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).job_id == "Hello there."
+
+
+async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:
+    empty, unreadable = room.send(" "), room.send("unreadable")
+    crowd = room.send("Too many.", best_of=SLOTS + 1)
+    assert isinstance(await refusal(empty), InvalidRequest)
+    assert isinstance(await refusal(unreadable), GenerationFailed)
+    error = await refusal(crowd)
+    assert isinstance(error, InvalidRequest)
+    assert (error.param, "one may have 4 of 4" in str(error)) == ("best_of", True)
+    assert room.queue.empty
+
+
+async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
+    room.send("hard")  # takes the thread until it may be read
+    left = room.send("Left.")
+    left.abandon("cancelled")
+    room.speaking.read_on.set()
+    assert (await room.lined_up()).job_id == "hard"
+    async with asyncio.timeout(20):
+        while len(room.queue):
+            await asyncio.sleep(0.005)
+    assert left.work is None
+    assert room.accounts.finished == {"cancelled": 1}

@@ -1,0 +1,132 @@
+"""A job and a reader who is slower than it, or gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from app.engine.engine import SpeechEngine
+from app.engine.errors import DeadlineExceeded, ReaderStalled
+from app.engine.job import SpeechJob
+from app.engine.serving.scheduler import MAX_WAITING_S
+from app.engine.serving.ticket import MAX_UNREAD_S
+from samplers.knobs.params import SamplingParams
+from tests.fakes import FakeSpeaking, fake_engine
+
+pytestmark = pytest.mark.anyio
+
+CHUNK_S = 1.0
+LONG = "a job of a chunk a letter, which nobody is in a hurry to hear"
+MOST_DRAWN = (MAX_UNREAD_S + MAX_WAITING_S) / CHUNK_S + 2
+
+
+def job(text: str) -> SpeechJob:
+    return SpeechJob(text, text, SamplingParams())
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(speaking: FakeSpeaking, **limits: float) -> AsyncIterator[SpeechEngine]:
+    async with fake_engine(speaking, **limits) as engine:  # type: ignore[arg-type]
+        await engine.wait_ready()
+        yield engine
+
+
+async def paused(speaking: FakeSpeaking, engine: SpeechEngine, text: str) -> None:
+    """Wait until the job pauses: no more is made sound of than may wait, and little more drawn."""
+    await until(lambda: [one for one in engine._queue.running if one.paused_s])
+    (ticket,) = engine._queue.running
+    assert ticket.playback.given_s == MAX_UNREAD_S + CHUNK_S
+    assert speaking.frames_made[text] <= MOST_DRAWN
+
+
+async def test_a_job_that_nobody_reads_pauses_and_goes_on_as_it_is_read():
+    speaking = FakeSpeaking(CHUNK_S)
+    async with running(speaking) as engine, aclosing(engine.submit(job(LONG))) as chunks:
+        await paused(speaking, engine, LONG)
+        read = 0
+        async for _ in chunks:
+            read += 1
+            assert speaking.frames_made[LONG] <= read + MOST_DRAWN
+        assert read == len(LONG) + 1
+        assert engine.finished == {"stop": 1}
+
+
+async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
+    speaking = FakeSpeaking(CHUNK_S)
+    async with running(speaking, stall_timeout_s=0.05) as engine:
+        chunks = engine.submit(job(LONG))
+        await until(lambda: engine.finished == {"cancelled": 1})
+        async with aclosing(engine.submit(job("next"))) as others:
+            assert len([chunk async for chunk in others]) == 5
+        with pytest.raises(ReaderStalled):
+            async for _ in chunks:
+                pass
+
+
+async def test_leaving_a_paused_job_frees_the_worker():
+    speaking = FakeSpeaking(CHUNK_S)
+    async with running(speaking) as engine:
+        chunks = engine.submit(job(LONG))
+        await paused(speaking, engine, LONG)
+        await chunks.aclose()
+        await until(lambda: engine.finished == {"cancelled": 1})
+        await until(lambda: engine.status.used_slots == 0)  # a step later
+        assert speaking.frames_made[LONG] <= MOST_DRAWN
+
+
+async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
+    speaking = FakeSpeaking(CHUNK_S)
+    timeout_s = 1.5
+    async with (
+        running(speaking, request_timeout_s=timeout_s) as engine,
+        aclosing(engine.submit(job(LONG))) as chunks,
+    ):
+        await paused(speaking, engine, LONG)
+        await asyncio.sleep(timeout_s + 0.5)
+        assert len([chunk async for chunk in chunks]) == len(LONG) + 1
+
+
+async def test_a_job_that_does_not_pause_has_no_more_time():
+    speaking = FakeSpeaking(CHUNK_S)
+    async with running(speaking, request_timeout_s=0.1) as engine:
+        chunks = engine.submit(job("wait"))
+        with pytest.raises(DeadlineExceeded):
+            await anext(chunks)
+        speaking.let(9)
+
+
+async def test_a_last_chunk_is_given_whatever_waits():
+    speaking = FakeSpeaking(CHUNK_S)
+    text = "a" * round(MAX_UNREAD_S / CHUNK_S)
+    async with running(speaking) as engine, aclosing(engine.submit(job(text))) as chunks:
+        await until(lambda: engine.finished == {"stop": 1})
+        assert len([chunk async for chunk in chunks]) == len(text) + 1
+
+
+async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest_will_last():
+    speaking = FakeSpeaking(CHUNK_S)
+    text = "wait: ten chunks"
+    async with running(speaking) as engine:
+        engine._capacity.note_voiced(1.6, 1.0)  # half a second of sound a second is promised
+        for _ in range(200):
+            engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)
+        async with aclosing(engine.submit(job(text))) as chunks:
+            await until(lambda: engine._queue.running)
+            (ticket,) = engine._queue.running
+            ticket.playback.expected_s = len(text) * CHUNK_S
+            ticket.playback.hold_s = 3 * CHUNK_S
+            speaking.let(2)
+            await until(lambda: ticket.playback.given_s >= 2 * CHUNK_S)
+            assert ticket.chunks.empty()
+            speaking.let(1)
+            assert len((await anext(chunks)).samples) > 0
+            await until(lambda: ticket.chunks.qsize() == 2)
+            speaking.let(len(text))
+            assert len([chunk async for chunk in chunks]) >= 2

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine.job import Samples
+from app.engine.sound.joiner import Joiner
+
+RATE_HZ = 24_000
+EDGE, FADE = 1440, 120
+
+
+def tone(seconds: float, level: float = 0.3) -> Samples:
+    return np.full(round(seconds * RATE_HZ), level, np.float32)
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * RATE_HZ), np.float32)
+
+
+def add(
+    joiner: Joiner, samples: Samples, pause_after_s: float | None, *, last: bool = False
+) -> Samples:
+    """Give a joiner a whole utterance."""
+    return np.concatenate([joiner.push(samples), joiner.finish(pause_after_s, last=last)])
+
+
+def joined(samples: Samples) -> Samples:
+    """Return what a joiner makes of one utterance alone."""
+    return add(Joiner(RATE_HZ, 0.25), samples, None)
+
+
+def trimmed_and_faded(samples: Samples) -> Samples:
+    """Do the same to the whole, the slow and plain way."""
+    loud = [place for place, sample in enumerate(samples) if abs(sample) > 10**-2.5]
+    begin, end = (max(0, loud[0] - EDGE), loud[-1] + 1 + EDGE) if loud else (0, 2 * EDGE)
+    sound = samples[begin:end].copy()
+    fade = min(FADE, len(sound) // 2)
+    ramp = np.linspace(0.0, 1.0, fade, endpoint=False, dtype=np.float32)
+    sound[:fade] *= ramp
+    sound[len(sound) - fade :] *= ramp[::-1]
+    return sound
+
+
+def test_60_ms_of_silence_are_left_at_each_edge():
+    assert len(joined(np.concatenate([silence(0.5), tone(1.0), silence(0.2)]))) == 26_880
+
+
+def test_every_loud_sample_is_kept_where_silence_is_short():
+    assert len(joined(np.concatenate([silence(0.01), tone(1.0)]))) == round(1.01 * RATE_HZ)
+
+
+def test_less_than_minus_50_dbfs_is_silence():
+    sound = np.concatenate([tone(0.5, 0.003), tone(0.1, -0.004), tone(0.5, 0.003)])
+    assert len(joined(sound)) == round(0.22 * RATE_HZ)
+
+
+def test_an_utterance_of_nothing_but_silence_is_short():
+    assert len(joined(silence(3.0))) == round(0.12 * RATE_HZ)
+
+
+def test_a_sound_starts_and_ends_at_zero_and_its_middle_is_left_alone():
+    sound = tone(0.1)
+    faded = joined(sound)
+    assert faded[0] == faded[-1] == 0
+    np.testing.assert_array_equal(faded[FADE:-FADE], sound[FADE:-FADE])
+    assert np.all(np.diff(faded[:FADE]) > 0)
+    assert sound[0] == sound[-1] != 0  # the input is not changed
+
+
+@pytest.mark.parametrize("samples", [0, 1, 2, 3, 239, 240, 241])
+def test_very_short_sounds_keep_their_length(samples):
+    assert len(joined(np.ones(samples, np.float32))) == samples
+
+
+RUNS = st.lists(
+    st.tuples(st.integers(0, 2000), st.sampled_from([0.0, 0.003, 0.004, -0.5])), max_size=6
+)
+"""Stretches of samples: how many, how loud; silences shorter and longer than the 60 ms."""
+
+
+@given(RUNS, st.lists(st.integers(1, 3000), max_size=12))
+def test_any_cut_into_pieces_gives_the_sound_of_the_whole(runs, pieces):
+    stretches = [np.full(count, level, np.float32) for count, level in runs]
+    samples = np.concatenate([silence(0), *stretches])
+    joiner, parts = Joiner(RATE_HZ, 0.25), []
+    for piece in np.split(samples, np.cumsum(pieces)):
+        parts.append(joiner.push(piece))
+    parts.append(joiner.finish(None))
+    np.testing.assert_array_equal(np.concatenate(parts), trimmed_and_faded(samples))
+    assert joiner.given == sum(map(len, parts))
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, 0.0, 0.5])), max_size=5))
+def test_pieces_of_several_utterances_join_as_whole_ones_do(utterances):
+    whole, pieces = Joiner(RATE_HZ, 0.25), Joiner(RATE_HZ, 0.25)
+    for number, (count, pause_s) in enumerate(utterances):
+        sound, last = np.ones(count, np.float32), number + 1 == len(utterances)
+        expected = add(whole, sound, pause_s, last=last)
+        parts = [pieces.push(sample) for sample in np.split(sound, range(0, count, 100))]
+        parts.append(pieces.finish(pause_s, last=last))
+        np.testing.assert_array_equal(np.concatenate(parts), expected)
+
+
+def test_all_but_the_last_5_ms_of_speech_is_given_at_once():
+    joiner = Joiner(RATE_HZ, 0.25)
+    assert len(joiner.push(tone(0.2))) == round(0.2 * RATE_HZ) - FADE
+    assert len(joiner.push(tone(0.1))) == round(0.1 * RATE_HZ)
+
+
+def test_silence_is_held_back_past_60_ms_until_something_follows():
+    joiner = Joiner(RATE_HZ, 0.25)
+    joiner.push(tone(0.2))
+    assert len(joiner.push(silence(1.0))) == EDGE
+    assert not len(joiner.push(silence(1.0)))
+    assert len(joiner.push(tone(0.1))) == round(2.1 * RATE_HZ) - EDGE
+
+
+def test_joiner_puts_each_pause_between_the_utterances_it_was_asked_between():
+    joiner = Joiner(RATE_HZ, 0.25)
+    first = add(joiner, tone(0.5), 0.25)
+    second = add(joiner, tone(0.5), 1.0)
+    third = add(joiner, tone(0.5), 9.0)
+    assert [len(part) for part in (first, second, third)] == [12_000, 18_000, 36_000]
+    assert not second[:6000].any()
+    assert second[6000:].any()
+
+
+def test_joiner_makes_a_pause_where_the_text_asks_for_none_in_particular():
+    joiner = Joiner(RATE_HZ, 0.25)
+    add(joiner, tone(0.5), None)
+    assert len(add(joiner, tone(0.5), None, last=True)) == round(0.75 * RATE_HZ)
+
+
+def test_joiner_ends_with_a_pause_only_where_the_text_asks_for_it():
+    assert len(add(Joiner(RATE_HZ, 0.25), tone(0.5), 1.0, last=True)) == round(1.5 * RATE_HZ)
+    assert len(add(Joiner(RATE_HZ, 0.25), tone(0.5), None, last=True)) == round(0.5 * RATE_HZ)
+
+
+def test_joiner_begins_with_a_pause_where_the_text_does():
+    joiner = Joiner(RATE_HZ, 0.25)
+    add(joiner, silence(0), 2.0)
+    assert len(add(joiner, tone(0.5), None)) == round(2.5 * RATE_HZ)
+
+
+def test_joiner_adds_the_pause_of_an_utterance_without_sound_to_the_one_before():
+    joiner = Joiner(RATE_HZ, 0.25)
+    add(joiner, tone(0.5), 0.25)
+    assert not len(add(joiner, silence(0), 0.5))
+    assert len(add(joiner, tone(0.5), 0.0)) == round(1.25 * RATE_HZ)

@@ -1,0 +1,168 @@
+"""Windows: the whole where they hold it, otherwise a function of the frames, however those come."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from app.engine.errors import InvalidRequest
+from app.engine.sound.finer import nar_plan
+from app.engine.sound.nar_windowed import Window, Windows, check_windows
+from app.engine.utterance import Piece
+from models.checkpoints import SpeechModel, load_speech_model
+from samplers.knobs.params import SamplingParams
+from samplers.nar import sample_nar
+from samplers.ops.guidance import guide_frames
+from tests.app.engine.sound.test_utterance import (
+    DRAWN,
+    FRAMES,
+    GREEDY,
+    GUIDED,
+    masked,
+    offline,
+    piece,
+    some_codes,
+    voice,
+)
+from tests.toy.make_toy import MODEL
+
+KNOBS = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
+FULL = MODEL.model_copy(update={"nar_mask": "full"})
+
+
+@pytest.fixture(scope="module")
+def speech(toy) -> SpeechModel:
+    return masked(load_speech_model(toy, torch.device("cpu")), "full")
+
+
+def windowed(frames: int, left_context: int, lookahead: int) -> dict[str, Any]:
+    return dict(zip(KNOBS, (frames, left_context, lookahead), strict=True))
+
+
+def whole(speech: SpeechModel, wanted: Piece, level_0: Tensor) -> Tensor:
+    return offline(speech.model, speech.codec.quantizer.codebooks, wanted, level_0)
+
+
+@torch.inference_mode()
+def by_hand(speech: SpeechModel, wanted: Piece, level_0: Tensor, size: int, left: int, right: int):
+    """Draw window after window with all frames at hand."""
+    model, params, total = speech.model, wanted.params, len(level_0)
+    codes = torch.full((total, 8), -1)
+    codes[:, 0] = level_0
+    for start in range(0, total, size):
+        first, end, last = max(0, start - left), start + size, min(start + size + right, total)
+        trial = codes.clone()
+        for level in range(1, 8):
+            seen = trial[first:last, :level]
+            conditions = [wanted.prefix(model, level), wanted.null_prefix(model, level)]
+            own, null = (model.nar_logits(one, seen, level, first) for one in conditions)
+            if params.nar_cfg_strength > 1:
+                own = guide_frames(own, null, params.nar_cfg_strength, params.nar_cfg_rescale)
+            drawn = sample_nar(own, params, seed=1, utterance=0, level=level, position=first)
+            trial[start:last, level] = drawn[start - first :]
+        codes[start:end] = trial[start:end]
+    return codes
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(1, 70),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.lists(st.integers(0, 60), max_size=8),
+)
+def test_windows_tile_the_utterance_however_its_frames_come(total, size, left, right, counts):
+    windows, plan = [], Windows(size, left, right)
+    for count in sorted(min(count, total) for count in counts):
+        for window in plan.up_to(count, ended=False):
+            assert window.end + right <= count
+            windows.append(window)
+    windows += plan.up_to(total, ended=True)
+    starts = range(0, total, size)
+    assert windows == [
+        Window(
+            max(0, start - left), start, min(start + size, total), min(start + size + right, total)
+        )
+        for start in starts
+    ]
+
+
+@given(
+    frames=st.integers(0, FRAMES),
+    cuts=st.lists(st.integers(1, 60), max_size=20),
+    knobs=st.builds(windowed, st.integers(1, 60), st.integers(0, 60), st.integers(0, 30)),
+)
+@settings(max_examples=20, deadline=None)
+def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, cuts, knobs):
+    level_0, wanted = some_codes(frames, seed=frames), piece(DRAWN | knobs)
+    pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
+    codes, sounds = voice(speech, wanted, level_0, pushes)
+    expected, at_once = voice(speech, wanted, level_0)
+    assert torch.equal(codes, expected)
+    np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(at_once))
+    assert len(np.concatenate(sounds)) == 320 * frames
+
+
+@pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED, GREEDY | {"nar_levels": 3}], ids=str)
+@pytest.mark.parametrize("size", [0, FRAMES, FRAMES + 1, 10**9])
+def test_a_window_that_holds_the_utterance_is_the_whole(speech, knobs, size) -> None:
+    level_0 = some_codes(FRAMES)
+    wanted = piece(knobs | ({"nar_window_frames": size} if size else {}))
+    codes, _ = voice(speech, wanted, level_0, [30, 40, 30])
+    assert torch.equal(codes, whole(speech, wanted, level_0))
+
+
+@pytest.mark.parametrize(
+    "knobs", [GREEDY, DRAWN, DRAWN | GUIDED], ids=["greedy", "drawn", "guided"]
+)
+@pytest.mark.parametrize("shape", [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)], ids=str)
+def test_the_codes_are_those_of_windows_drawn_by_hand(speech, knobs, shape) -> None:
+    level_0, wanted = some_codes(50), piece(knobs | windowed(*shape))
+    codes, _ = voice(speech, wanted, level_0)
+    assert torch.equal(codes, by_hand(speech, wanted, level_0, *shape))
+    assert not torch.equal(codes, whole(speech, wanted, level_0))
+
+
+@pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED], ids=["greedy", "guided"])
+def test_windows_that_see_everything_have_the_codes_of_the_whole(speech, knobs) -> None:
+    level_0, wanted = some_codes(50), piece(knobs | windowed(20, 1000, 1000))
+    codes, _ = voice(speech, wanted, level_0)
+    assert torch.equal(codes, whole(speech, wanted, level_0))
+
+
+def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(speech) -> None:
+    wanted = piece(DRAWN | windowed(20, 10, 5))
+    _, sounds = voice(speech, wanted, some_codes(60), [24, 1, 19, 1, 15])
+    # The codec takes its own chunks, of 15, 15 and 30 frames.
+    assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]
+
+
+def test_no_windows_are_taken_from_a_model_that_needs_none() -> None:
+    asked = SamplingParams(nar_window_frames=15)
+    check_windows(asked, SamplingParams(), FULL)
+    for mask in ("causal", "block_causal"):
+        with pytest.raises(InvalidRequest, match="need no windows") as refused:
+            check_windows(asked, SamplingParams(), MODEL.model_copy(update={"nar_mask": mask}))
+        assert refused.value.param == "nar_window_frames"
+
+
+@pytest.mark.parametrize(
+    ("mask", "size", "told"),
+    [("full", 0, "whole"), ("full", 15, "windows"), ("block_causal", 0, "chunks")],
+)
+def test_the_plan_tells_how_much_is_drawn_at_a_time(mask, size, told) -> None:
+    config = MODEL.model_copy(update={"nar_mask": mask})
+    assert nar_plan(config, SamplingParams(nar_window_frames=size)) == told
+
+
+@pytest.mark.parametrize("knob", KNOBS[1:])
+def test_a_context_without_windows_is_refused(knob) -> None:
+    moved = SamplingParams(**{knob: 3})
+    with pytest.raises(InvalidRequest, match="acts only with nar_window_frames") as refused:
+        check_windows(moved, SamplingParams(), FULL)
+    assert refused.value.param == knob
+    check_windows(moved, moved, FULL)  # the preset's word, which the caller cannot be blamed for

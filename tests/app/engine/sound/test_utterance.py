@@ -1,0 +1,185 @@
+"""Level 0 to sound: the same however the frames come, and what the passes over the whole give."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from app.engine.errors import GenerationFailed
+from app.engine.job import Samples
+from app.engine.sound.utterance import Voicing
+from app.engine.utterance import Piece
+from models.checkpoints import SpeechModel, load_speech_model
+from models.codecs.encodec import Encodec
+from models.stack.prefix_cache import PrefixCache, VoiceKey
+from models.valle import Valle
+from samplers.knobs.params import SamplingParams
+from samplers.nar import sample_nar
+from samplers.ops.guidance import guide_frames
+from tests.toy.make_toy import MODEL
+
+IDS = [1, 10, 20, 30, 2]
+FRAMES = 100
+GREEDY = {"nar_temperature": 0.0}
+DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
+GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
+
+NOTHING = np.zeros(0, np.float32)
+
+
+@pytest.fixture(scope="module")
+def speech(toy) -> SpeechModel:
+    return load_speech_model(toy, torch.device("cpu"))
+
+
+def some_codes(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randint(512, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def piece(knobs: dict[str, Any], **rest: Any) -> Piece:
+    fields: dict[str, Any] = {
+        "seed": 1,
+        "utterance": 0,
+        "max_frames": FRAMES,
+        "prompt": some_codes(20, 8, seed=9),
+    }
+    return Piece(IDS, SamplingParams.model_validate(knobs), **fields | rest)
+
+
+def voice(
+    speech: SpeechModel,
+    piece: Piece,
+    level_0: Tensor,
+    pushes: list[int] | None = None,
+    prefixes: PrefixCache | None = None,
+) -> tuple[Tensor, list[Samples]]:
+    """Feed a voicing in pieces; return the codes and what each piece gave."""
+    prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
+    voicing = Voicing(speech, piece, prefixes)
+    pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
+    sounds = [np.concatenate([NOTHING, *voicing.push(frames)]) for frames in pieces]
+    sounds.append(np.concatenate([NOTHING, *voicing.push(level_0[:0], ended=True)]))
+    return voicing.codes, sounds
+
+
+@torch.inference_mode()
+def offline(model: Valle, codebooks: Tensor, piece: Piece, level_0: Tensor) -> Tensor:
+    """Draw every finer level in one pass over the whole, with no cache."""
+    params, codes = piece.params, level_0[:, None]
+    for level in range(1, 1 + min(params.nar_levels, 7)):
+        logits = model.nar_logits(piece.prefix(model, level), codes, level)
+        if params.nar_cfg_strength > 1:
+            null = model.nar_logits(piece.null_prefix(model, level), codes, level)
+            strength, rescale = params.nar_cfg_strength, params.nar_cfg_rescale
+            logits = guide_frames(logits, null, strength, rescale)
+        drawn = sample_nar(
+            logits, params, seed=1, utterance=0, level=level, codebook=codebooks[level]
+        )
+        codes = torch.cat([codes, drawn[:, None]], 1)
+    return codes
+
+
+def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
+    """The same weights under another mask."""
+    model = Valle(MODEL.model_copy(update={"nar_mask": mask} | changes))
+    model.load_state_dict(speech.model.state_dict())
+    return SpeechModel(**{**vars_of(speech), "model": model.eval().requires_grad_(False)})
+
+
+def vars_of(speech: SpeechModel) -> dict[str, Any]:
+    return {name: getattr(speech, name) for name in speech.__dataclass_fields__}
+
+
+@given(st.integers(0, FRAMES), st.lists(st.integers(1, 60), max_size=20), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, cuts, guided):
+    level_0 = some_codes(frames, seed=frames)
+    wanted = piece(DRAWN | (GUIDED if guided else {}))
+    pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
+    codes, sounds = voice(speech, wanted, level_0, pushes)
+    expected, whole = voice(speech, wanted, level_0)
+    assert torch.equal(codes, expected)
+    np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
+    assert len(np.concatenate(sounds)) == 320 * frames
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        GREEDY,
+        GREEDY | GUIDED,
+        GREEDY | {"nar_decision": "mean"},
+        GREEDY | {"nar_decision": "mean", "nar_top_k": 50} | GUIDED,
+        GREEDY | {"nar_levels": 3},
+        GREEDY | {"nar_levels": 0},
+        DRAWN,
+        DRAWN | GUIDED | {"nar_level_temperatures": [0.0, 0.5, 1.5]},
+    ],
+    ids=str,
+)
+def test_the_codes_are_those_of_a_pass_over_the_whole_a_level(speech, knobs) -> None:
+    for seed in range(3):
+        level_0 = some_codes(FRAMES - seed, seed=seed)
+        codes, _ = voice(speech, piece(knobs), level_0)
+        codebooks = speech.codec.quantizer.codebooks
+        assert torch.equal(codes, offline(speech.model, codebooks, piece(knobs), level_0))
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, some_codes(20, 8, seed=9)], ids=["unprompted", "prompted"]
+)
+@pytest.mark.parametrize("mask", ["causal", "full"])
+@pytest.mark.parametrize("unified", [False, True])
+def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
+    speech, mask, unified, prompt
+) -> None:
+    other = masked(speech, mask, unified_positions=unified)
+    level_0, wanted = some_codes(FRAMES), piece(GREEDY | GUIDED, prompt=prompt)
+    codes, sounds = voice(other, wanted, level_0)
+    assert torch.equal(
+        codes, offline(other.model, other.codec.quantizer.codebooks, wanted, level_0)
+    )
+    assert len(np.concatenate(sounds)) == 320 * FRAMES
+
+
+def test_the_samples_are_those_of_decoding_the_whole(speech) -> None:
+    codes, sounds = voice(speech, piece(DRAWN), some_codes(FRAMES))
+    expected = speech.codec.decode(codes).numpy()
+    np.testing.assert_allclose(np.concatenate(sounds), expected, rtol=0, atol=1e-5)
+
+
+def test_the_first_block_is_heard_at_once_and_the_next_chunk_with_its_last_frame(speech) -> None:
+    _, sounds = voice(speech, piece(DRAWN), some_codes(40), [14, 1, 14, 1, 10])
+    assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 10]
+
+
+def test_where_every_frame_sees_all_others_nothing_is_heard_before_the_end(speech) -> None:
+    _, sounds = voice(masked(speech, "full"), piece(DRAWN), some_codes(40), [20, 20])
+    assert [len(sound) // 320 for sound in sounds] == [0, 0, 40]
+
+
+def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
+    level_0, prefixes = some_codes(FRAMES), PrefixCache(speech.model)
+    expected, whole = voice(speech, piece(DRAWN | GUIDED), level_0)
+    kept = piece(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
+    for _ in range(2):
+        codes, sounds = voice(speech, kept, level_0, prefixes=prefixes)
+        assert torch.equal(codes, expected)
+        np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
+    assert prefixes.misses == 14  # a level of either condition
+
+
+def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
+    codes, sounds = voice(speech, piece(DRAWN | {"nar_levels": 2}), some_codes(0))
+    assert codes.shape == (0, 3)
+    assert not len(np.concatenate(sounds))
+
+
+def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
+    monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((4800,), torch.nan))
+    with pytest.raises(GenerationFailed, match="no numbers"):
+        voice(speech, piece({"nar_levels": 0}), some_codes(15))

@@ -1,0 +1,37 @@
+"""What the AR benchmark compares: loops that must draw the same codes."""
+
+import torch
+
+from benchmarks.model.ar import PREFIX, check, contestants, ours
+from models.config import ModelConfig
+from models.int8.quantized import quantize_linears
+from models.valle import Valle
+
+CONFIG = ModelConfig(
+    width=32, layers=2, heads=4, kv_heads=2, ffn=64, codes=64, phonemes=("a",), max_prompt_frames=0
+)
+
+
+def model() -> Valle:
+    torch.manual_seed(0)
+    model = Valle(CONFIG).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, std=0.3)
+    torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
+    return model
+
+
+def test_every_contestant_draws_the_same_greedy_codes_for_every_stream() -> None:
+    quantized = model()
+    quantize_linears(quantized)
+    prefixes = torch.randn(3, PREFIX, CONFIG.width)
+    runs = contestants(model(), quantized)
+    expected, _ = ours(model(), prefixes, 60, greedy=True, capacity=256)
+    assert all(len(set(codes.tolist())) > 5 for codes in expected)
+    for name, run in runs.items():
+        codes, _ = run(prefixes, 60, greedy=True)
+        assert codes.shape == expected.shape
+        if name != "int8":
+            assert torch.equal(codes, expected)
+    check(runs, prefixes)

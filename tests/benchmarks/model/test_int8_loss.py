@@ -1,0 +1,30 @@
+"""The loss that the benchmark sums up is that of a pass over the whole."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.model.int8_loss import loss
+from models.checkpoints import load_lm
+from models.int8.quantized import quantize_linears
+from training.lm.codes import CodedUtterance
+from training.lm.rows import Row, losses_of
+
+
+@pytest.mark.parametrize("level", [0, 1, 7])
+def test_both_models_lose_what_a_pass_over_the_whole_does(toy, level: int) -> None:
+    model = load_lm(toy)
+    quantized = copy.deepcopy(model)
+    quantize_linears(quantized)
+    codes = np.random.default_rng(0).integers(0, 512, (40, 8)).astype(np.int16)
+    utterance = CodedUtterance("Hi.", "hai.", codes, "a")
+    prompt = torch.from_numpy(codes[:10].astype(np.int64))
+    row = Row(utterance, level, codes[:10])
+    with torch.inference_mode():
+        mean, _ = losses_of(model, [row], np.random.default_rng(0))[1][level]
+    count = len(codes) + (level == 0)
+    found = loss(model, utterance, prompt, level) / count
+    assert found == pytest.approx(mean, abs=1e-3)
+    assert loss(quantized, utterance, prompt, level) / count == pytest.approx(found, rel=0.05)

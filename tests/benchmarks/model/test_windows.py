@@ -1,0 +1,49 @@
+"""What the benchmark of windows compares, on the toy model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.model import windows
+from models.checkpoints import load_speech_model
+from tests.toy.make_toy import MODEL, make
+
+SENTENCES = ["Hello there.", "One two three."]
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[windows.Row]:
+    monkeypatch.setattr(windows, "SHAPES", ((10**6, 0, 0), (15, 1000, 1000), (15, 5, 0)))
+    full = MODEL.model_copy(update={"nar_mask": "full", "max_prompt_frames": 0})
+    speech = load_speech_model(make(tmp_path / "toy", config=full), torch.device("cpu"))
+    return windows.measure(speech, SENTENCES)
+
+
+def test_what_is_the_whole_does_not_differ_from_it(rows: list[windows.Row]) -> None:
+    for row in rows[:2]:
+        assert (row.equal_level_1, row.equal, row.spectrum_db) == (1.0, 1.0, 0.0)
+        assert (row.jump, row.worst_jump) == (row.jump_of_whole, row.worst_jump_of_whole)
+    assert rows[0].work == 1.0
+
+
+def test_windows_that_see_less_differ_and_are_heard_sooner(rows: list[windows.Row]) -> None:
+    assert rows[2].equal < 1.0
+    assert rows[2].spectrum_db > 0.0
+    assert rows[2].heard_after_s == 0.2 < rows[0].heard_after_s
+
+
+def test_a_model_of_another_mask_stands_in_with_its_own_as_a_row(tmp_path: Path) -> None:
+    speech = load_speech_model(make(tmp_path / "toy"), torch.device("cpu"))
+    names = [row.shape for row in windows.measure(speech, SENTENCES[:1])]
+    assert names == ["own mask", *(" ".join(map(str, shape)) for shape in windows.SHAPES)]
+
+
+def test_a_jump_is_a_step_over_the_rms() -> None:
+    samples = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    assert windows.jumps_at(samples, [2]) == [2.0]
+
+
+def test_half_as_loud_is_six_decibels_off() -> None:
+    noise = torch.randn(24_000)
+    assert windows.spectral_difference_db(noise / 2, noise) == pytest.approx(6.02, abs=0.01)

@@ -1,0 +1,84 @@
+"""What the measurements of what is left behind see, on a toy server in this process."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings
+from benchmarks.harness.injection import FAULTS
+from benchmarks.harness.listener import listening
+from benchmarks.harness.observed import observed_app
+from benchmarks.harness.served import served_here
+from benchmarks.harness.vitals import Vitals, settled_vitals
+from benchmarks.service import cancel, faults, soak
+
+pytestmark = pytest.mark.slow
+
+VITALS = Vitals(
+    queued=0, running=0, slots=None, tasks=3, processes=1, threads=4, files=5, rss_bytes=6
+)
+
+
+@pytest.fixture(scope="module")
+def url(toy: Path) -> Iterator[str]:
+    settings = Settings(
+        model=str(toy), device="cpu", max_queue=8, request_timeout_s=60, voice_process=False
+    )
+    with served_here(observed_app(settings)) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cancel, faults, soak):
+        monkeypatch.setattr(module, "texts", lambda count: ["One.", "Oh no.", "Yes."] * count)
+
+
+@pytest.mark.anyio
+async def test_who_leaves_is_waited_for_and_memory_is_read(url: str):
+    rows, gates, memory = await cancel.measure(url, count=3, requests=11)
+    assert [row["who left"] for row in rows] == [
+        "3 clients, one at a time",
+        "3 clients, 8 at a time",
+    ]
+    assert len(memory) == 2
+    assert all(value > 0 for value in memory)
+    held = {gate.what: gate.holds for gate in gates}
+    assert held["tasks left"]
+    assert held["files left"]
+    assert held["running left"]
+
+
+def test_a_slope_is_that_of_the_line():
+    assert cancel.slope([100.0, 300.0, 500.0], every=10) == pytest.approx(20)
+
+
+def test_what_is_left_is_counted_and_unknown_slots_are_none():
+    left = replace(VITALS, tasks=4, slots=2, running=1).left_since(VITALS)
+    assert (left["tasks"], left["slots"], left["running"], left["files"]) == (1, 2, 1, 0)
+    assert VITALS.idle
+    assert not replace(VITALS, slots=1).idle
+
+
+@pytest.mark.anyio
+async def test_one_row_that_breaks_is_told_and_others_hear_everything(url: str):
+    fault = replace(FAULTS[0], after_calls=10)
+    async with listening(url) as client:
+        clients = faults.Clients(client)
+        await clients.learn()
+        row = await faults.row_of(fault, clients, url)
+    assert row["as asked"], row
+
+
+@pytest.mark.anyio
+async def test_a_soak_counts_what_came(url: str):
+    before = await settled_vitals(url)
+    diary = await soak.soak(url, minutes=0.05, rate_hz=8.0)
+    after = await settled_vitals(url)
+    assert diary.outcomes.total() > 5
+    assert {outcome for _, outcome in diary.outcomes} <= {"good", "503"}
+    assert diary.vitals
+    gates = soak.gates_of(diary, 0.05, before, after)
+    assert {gate.what for gate in gates if gate.holds} >= {"requests that broke", "files left"}

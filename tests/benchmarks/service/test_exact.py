@@ -1,0 +1,57 @@
+"""Whether differences would be seen, on the toy server."""
+
+import httpx
+import pytest
+
+from benchmarks.service import crossed, exact
+
+ASKED = [exact.Request(text, 1, "auto", 0.3) for text in ("One.", "Oh no.", "Yes.", "Hey you.")]
+
+
+def url_of(client: httpx.Client) -> str:
+    return str(client.base_url).rstrip("/")
+
+
+@pytest.mark.anyio
+async def test_a_request_is_the_same_in_every_manner(toy_server: httpx.Client):
+    rows = await exact.measure(url_of(toy_server), ASKED[:2])
+    assert len(rows) == 6
+    assert all(row["same codes"] == row["same bytes"] == 2 for row in rows), rows
+    assert all(gate.holds for gate in exact.gates_of(rows))
+
+
+def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
+    wanted = exact.requests(20)
+    assert len({one.text for one in wanted}) == len({one.seed for one in wanted}) == 20
+    assert {one.preset for one in wanted} == set(exact.PRESETS)
+    own = [one.text for client in crossed.own_texts(4, 5) for one in client]
+    assert len(set(own)) == 20
+
+
+def test_another_code_is_seen():
+    (gate,) = exact.gates_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
+    assert (gate.figure, gate.holds) == (1, False)
+
+
+@pytest.mark.anyio
+async def test_everybody_hears_their_own(toy_server: httpx.Client):
+    tally = await crossed.measure(url_of(toy_server), [ASKED[:2], ASKED[2:]], 6)
+    assert tally == {"own": 6, "another's": 0, "nobody's": 0, "failed": 0, "alike": 0}
+
+
+class Swapped:
+    """Speaks to each client what the other one asked for."""
+
+    async def whole(self, request: exact.Request) -> exact.Print:
+        return exact.Print("of " + ("b" if request.text == "a" else "a"), "")
+
+    streamed = live = whole
+
+
+@pytest.mark.anyio
+async def test_a_swapped_answer_is_seen():
+    known = [exact.Print("of a", ""), exact.Print("of b", "")]
+    owned = [(exact.Request("a", 1, "auto"), known[0])]
+    tally = dict.fromkeys(("own", "another's", "nobody's", "failed"), 0)
+    await crossed.ask(Swapped(), owned, known, iter(range(3)), tally)  # type: ignore[arg-type]
+    assert tally == {"own": 0, "another's": 3, "nobody's": 0, "failed": 0}

@@ -1,0 +1,52 @@
+"""Which codes are silence."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.settings import BUILTIN_MODEL
+from models.checkpoints.builtin import load_codec
+from models.codecs.encodec import Encodec
+from models.codecs.silence import SHIPPED, known_silence, silent_codes, store_silence
+from tests.toy.make_toy import CODEC
+
+
+@pytest.fixture(scope="module")
+def codec() -> Encodec:
+    generator = torch.Generator().manual_seed(0)
+    codec = Encodec(CODEC)
+    with torch.no_grad():
+        for tensor in codec.parameters():
+            tensor.normal_(0, 0.1, generator=generator)
+        codec.quantizer.codebooks.normal_(0, 0.3, generator=generator)
+    return codec
+
+
+def test_codes_of_no_sound_are_silent(codec: Encodec) -> None:
+    silent = silent_codes(codec)
+    assert silent.shape == (CODEC.codes,)
+    assert silent.dtype == torch.bool
+    assert silent[codec.encode(torch.zeros(9_600))[:, 0]].all()
+
+
+def test_not_everything_is_silent_and_the_same_codec_gives_the_same(codec: Encodec) -> None:
+    silent = silent_codes(codec)
+    assert not silent.all()
+    assert torch.equal(silent, silent_codes(codec))
+
+
+def test_what_was_stored_is_believed_for_its_codec_alone(codec: Encodec, tmp_path: Path) -> None:
+    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
+    assert store_silence(codec, tmp_path) == silent_codes(codec).sum()
+    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
+    store_silence(load_codec(BUILTIN_MODEL), tmp_path)
+    assert torch.equal(known_silence(codec, tmp_path), silent_codes(codec))
+
+
+def test_that_of_the_built_in_voice_is_stored_and_is_what_is_measured() -> None:
+    codec = load_codec(BUILTIN_MODEL)
+    assert (BUILTIN_MODEL / SHIPPED).stat().st_mode & 0o777 == 0o644
+    known, measured = known_silence(codec, BUILTIN_MODEL), silent_codes(codec)
+    # Measured on another processor a few may fall to the other side.
+    assert (known != measured).sum() <= 0.02 * known.sum()

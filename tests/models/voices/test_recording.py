@@ -1,0 +1,216 @@
+"""What is sent as a recording becomes a voice, or is refused with a reason and little work."""
+
+import io
+import tracemalloc
+from contextlib import suppress
+
+import numpy as np
+import pyloudnorm
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.voices.recording import LEVEL_LUFS, Recording, RecordingError, read_recording
+from tests.speech_like import packed, silent_file, speech_like
+
+FORMATS = [
+    ("WAV", "PCM_U8"),
+    ("WAV", "PCM_16"),
+    ("WAV", "FLOAT"),
+    ("WAVEX", "PCM_24"),
+    ("FLAC", "PCM_16"),
+    ("MP3", "MPEG_LAYER_III"),
+    ("OGG", "VORBIS"),
+    ("OGG", "OPUS"),
+]
+FILES = {form: packed(speech_like(1.5), *(24_000, *form)) for form in FORMATS}
+BOMB_MINUTES = 20
+
+
+def lufs(recording: Recording) -> float:
+    return float(pyloudnorm.Meter(recording.rate_hz).integrated_loudness(recording.samples))
+
+
+@pytest.mark.parametrize("form", FORMATS, ids="-".join)
+def test_every_format_gives_the_same_speech(form) -> None:
+    recording = read_recording(FILES[form])
+    assert recording.rate_hz in {24_000, 48_000}  # Opus knows no other than the latter
+    assert recording.audio_s == pytest.approx(1.5, abs=0.06)
+    samples = recording.samples[:: recording.rate_hz // 24_000]
+    reference = read_recording(FILES["WAV", "FLOAT"]).samples
+    length = min(len(samples), len(reference))
+    # Syllables stand where they stood: lossy formats keep the ups and downs.
+    window = 480
+    ups = [
+        np.sqrt((part[: length // window * window].reshape(-1, window) ** 2).mean(1))
+        for part in (samples, reference)
+    ]
+    assert np.corrcoef(*ups)[0, 1] > 0.9
+
+
+def test_a_kept_recording_reads_as_itself() -> None:
+    recording = read_recording(packed(speech_like(2.0)))
+    samples, rate_hz = soundfile.read(io.BytesIO(recording.flac()), dtype="float32")
+    assert rate_hz == recording.rate_hz
+    assert np.abs(samples - recording.samples).max() <= 1 / 32_768
+
+
+@pytest.mark.parametrize("level", [0.003, 0.02, 0.3])
+def test_loud_and_quiet_recordings_are_kept_at_one_level(level) -> None:
+    recording = read_recording(packed(speech_like(2.0, level=level), subtype="FLOAT"))
+    assert lufs(recording) == pytest.approx(LEVEL_LUFS, abs=0.1)
+    assert np.abs(recording.samples).max() <= 0.98
+
+
+def test_peaks_are_not_clipped_to_reach_the_level() -> None:
+    samples = speech_like(2.0, level=0.001)
+    samples[::6_000] = 0.9
+    recording = read_recording(packed(samples))
+    assert np.abs(recording.samples).max() == pytest.approx(0.98, abs=1e-3)
+    assert lufs(recording) < LEVEL_LUFS - 1
+
+
+def test_channels_are_averaged() -> None:
+    left, right = speech_like(1.5, seed=1), speech_like(1.5, seed=2)
+    stereo = read_recording(packed(np.stack([left, right], axis=1), subtype="FLOAT"))
+    mono = read_recording(packed((left + right) / 2, subtype="FLOAT"))
+    np.testing.assert_allclose(stereo.samples, mono.samples, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "kept_hz"), [(8_000, 8_000), (44_100, 44_100), (96_000, 48_000), (192_000, 48_000)]
+)
+def test_rates_of_speech_are_kept_and_higher_ones_lowered(rate_hz, kept_hz) -> None:
+    recording = read_recording(packed(speech_like(1.5, rate_hz), rate_hz))
+    assert recording.rate_hz == kept_hz
+    assert recording.audio_s == pytest.approx(1.5, abs=0.02)
+
+
+def test_silence_around_the_speech_is_cut_off() -> None:
+    silence = np.zeros(48_000)
+    padded = np.concatenate([silence, speech_like(2.0), silence])
+    assert read_recording(packed(padded)).audio_s == pytest.approx(2.15, abs=0.02)
+
+
+def test_a_streamed_wav_whose_length_nobody_knew_is_read() -> None:
+    content = bytearray(FILES["WAV", "PCM_16"])
+    content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
+    assert read_recording(bytes(content)).audio_s == pytest.approx(1.5, abs=0.02)
+
+
+def clipped() -> np.ndarray:
+    return np.clip(speech_like(2.0, level=2.0), -0.9, 0.9)
+
+
+def with_nan() -> np.ndarray:
+    samples = speech_like(2.0)
+    samples[500] = np.nan
+    return samples
+
+
+def clicks() -> np.ndarray:
+    """Return silence that begins with a faint and ends with a loud click."""
+    samples = np.zeros(25_100)
+    samples[:240:2] = 5e-4
+    samples[24_900] = 0.9
+    return samples
+
+
+REFUSED = {
+    "empty": (b"", "WAV, FLAC, MP3 or OGG"),
+    "text": (b"not audio at all, but quite a lot of text", "WAV, FLAC, MP3 or OGG"),
+    "AIFF": (packed(speech_like(), format="AIFF"), "WAV, FLAC, MP3 or OGG"),
+    "MPEG that is none": (b"\xff\xfb" + b"\0" * 5000, "cannot be read"),
+    "cut off": (FILES["FLAC", "PCM_16"][:60], "cannot be read|at least 1 s"),
+    "ADPCM": (packed(speech_like(), subtype="IMA_ADPCM"), "IMA_ADPCM is not read"),
+    "too short": (packed(speech_like(0.9)), "0.90 s; at least 1 s"),
+    "mostly silent": (
+        packed(np.concatenate([np.zeros(24_000), speech_like(0.5)])),
+        "without the silence around it; at least 1 s",
+    ),
+    "too long": (packed(speech_like(30.5)), "longer than 30 s"),
+    "silent": (packed(np.zeros(48_000)), "silent"),
+    "nearly silent": (packed(speech_like(2.0, level=1e-4)), "silent"),
+    "clicks": (packed(clicks(), subtype="FLOAT"), "but for some clicks"),
+    "a constant": (packed(np.full(48_000, 0.3)), "clipped"),
+    "clipped": (packed(clipped()), "clipped"),
+    "no numbers": (packed(with_nan(), subtype="FLOAT"), "no numbers"),
+    "infinite": (packed(speech_like() * np.inf, subtype="FLOAT"), "no numbers"),
+    "three channels": (packed(np.stack([speech_like()] * 3, axis=1)), "3 channels"),
+    "a low rate": (packed(speech_like(2.0, 4_000), 4_000), "4000 Hz"),
+    "a high rate": (packed(speech_like(1.1, 384_000), 384_000), "384000 Hz"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_a_voice_is_refused_with_a_reason(case) -> None:
+    content, reason = REFUSED[case]
+    with pytest.raises(RecordingError, match=reason):
+        read_recording(content)
+
+
+def peak_bytes(content: bytes) -> int:
+    """Return the most memory that refusing a file took."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingError, match="longer than 30 s"):
+            read_recording(content)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["FLAC", "OGG", "MP3"])
+def test_long_silence_in_a_small_file_is_refused_without_unpacking_it(form) -> None:
+    bomb = silent_file(60 * BOMB_MINUTES, form, rate_hz=8_000)
+    assert len(bomb) < 2_000_000
+    assert peak_bytes(bomb) < 1_000_000
+
+
+@pytest.mark.parametrize("said", [0, 24_000, 1 << 35])
+def test_a_flac_that_lies_about_its_length_unpacks_to_no_more_than_may_be(said) -> None:
+    bomb = bytearray(silent_file(600, "FLAC"))
+    # STREAMINFO: the low 36 bits of the 8 bytes from 18 on are the number of samples.
+    word = int.from_bytes(bomb[18:26], "big") >> 36 << 36
+    bomb[18:26] = (word | said).to_bytes(8, "big")
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingError):
+            read_recording(bytes(bomb))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(
+    form=st.sampled_from(FORMATS),
+    changes=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 255)), max_size=12),
+    length=st.integers(0, 80_000),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_damaged_file_is_a_recording_or_refused(form, changes, length) -> None:
+    content = bytearray(FILES[form][:length])
+    for place, value in changes:
+        if place < len(content):
+            content[place] = value
+    try:
+        recording = read_recording(bytes(content))
+    except RecordingError:
+        return
+    assert np.isfinite(recording.samples).all()
+    assert np.abs(recording.samples).max() <= 1
+    assert 1 <= recording.audio_s <= 30
+
+
+def test_a_damaged_mp3_writes_nothing_to_the_error_stream(capfd) -> None:
+    """What libraries write there has no time, no request and no form: it is no log."""
+    content = bytearray(FILES["MP3", "MPEG_LAYER_III"])
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), 20):
+            damaged[place] = rng.integers(256)
+        with suppress(RecordingError):
+            read_recording(bytes(damaged))
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,102 @@
+"""The trace: scores and log-probabilities as defined, and no effect on what is drawn."""
+
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from samplers.ar.sampler import ArSampler
+from samplers.ar.trace import Record, Trace, log_prob_of
+from samplers.knobs.params import SamplingParams
+from tests.conftest import ROOT
+from tests.samplers.ar.test_sampler import MIXED, VOCAB, make, plain_attention
+from tests.samplers.reference.harness import kept, load, run, stack
+
+
+def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "scores_logprobs")
+    params = [SamplingParams(**case["params"]) for case in cases]
+    logits = stack([case["logits"] for case in cases])
+    codes = torch.tensor([case["token"] for case in cases])
+    final = run(["temperature", "top_k", "top_p"], params, logits)
+    assert kept(final) == [case["expected"]["kept"] for case in cases]
+    scores, logprobs = log_prob_of(final, codes).tolist(), log_prob_of(logits, codes).tolist()
+    assert scores == pytest.approx([case["expected"]["score"] for case in cases], abs=1e-4)
+    assert logprobs == pytest.approx([case["expected"]["logprob"] for case in cases], abs=1e-4)
+
+
+def test_tracing_changes_no_code() -> None:
+    logits = [torch.randn(len(MIXED), VOCAB) for _ in range(12)]
+    plain, traced, trace = make(MIXED), make(MIXED), Trace()
+    heads = plain_attention(len(MIXED))
+    for row in logits:
+        codes = plain.step(row, attention=heads)
+        assert torch.equal(codes, traced.step(row, trace, attention=heads))
+    assert len(trace.records) == 12
+
+
+def test_a_record_says_what_was_drawn_and_from_what() -> None:
+    params = [
+        SamplingParams(temperature=0.0),
+        SamplingParams(temperature=0.5, top_k=2, ban_tokens=(0,), logit_bias={1: 1.0}),
+    ]
+    sampler = ArSampler(params, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    trace = Trace()
+    codes = sampler.step(torch.tensor([[3.0, 1.0, 0.0, -4.0]] * 2), trace)
+    (greedy,), (warm,) = trace.row(0), trace.row(1)
+    assert (greedy["code"], greedy["score"], greedy["kept"], greedy["temperature"]) == (0, 0, 1, 0)
+    assert greedy["logprob"] == pytest.approx(
+        torch.tensor([3.0, 1.0, 0.0, -4.0]).log_softmax(0)[0].item()
+    )
+    assert warm["code"] == codes[1]
+    assert (warm["kept"], warm["banned"], warm["changed"]) == (2, 1, 1)
+    assert warm["temperature"] == 0.5
+    assert warm["score"] == pytest.approx(
+        (torch.tensor([2.0, 0.0]) / 0.5).log_softmax(0)[warm["code"] - 1].item()
+    )
+    weighed = torch.tensor([2.0, 0.0, -4.0]).softmax(0)
+    assert warm["stop_rank"] == 2
+    assert warm["stop_probability"] == pytest.approx(weighed[2].item())
+    assert warm["entropy_bits"] == pytest.approx(-(weighed * weighed.log2()).sum().item(), abs=1e-5)
+    assert math.isnan(warm["mirostat_mu"])
+
+
+def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter_the_chain() -> (
+    None
+):
+    own, guided = torch.randn(1, 4), torch.randn(1, 4)
+    sampler = ArSampler([SamplingParams()], [1], stop_token=3, vocab_size=4, max_frames=9)
+    trace = Trace()
+    code = int(sampler.step(guided, trace, own))
+    (record,) = trace.row(0)
+    assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
+    assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())
+
+
+def test_every_field_of_a_record_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "trace.md").read_text()
+    named = {field.name for field in fields(Record)} - {"alive"}
+    assert {name for name in named if f"`{name}`" not in page} == set()
+
+
+def test_a_row_ends_its_trace_with_its_stop() -> None:
+    sampler = ArSampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    trace, end = Trace(), torch.tensor([[0.0, 0, 0, 99], [0, 0, 0, -99]])
+    for _ in range(3):
+        sampler.step(end, trace)
+    assert [entry["code"] for entry in trace.row(0)] == [3]
+    assert [entry["frame"] for entry in trace.row(1)] == [0, 1, 2]
+
+
+def test_the_flags_say_what_was_wrong_with_the_logits() -> None:
+    sampler = ArSampler([SamplingParams()] * 3, range(3), stop_token=2, vocab_size=3, max_frames=9)
+    trace = Trace()
+    sampler.step(
+        torch.tensor([[math.nan, 0, 0], [math.inf, 0, 0], [-math.inf] * 3]), trace
+    )  # fmt: skip
+    flags = [trace.row(row)[0] for row in range(3)]
+    assert [flag["saw_nan"] for flag in flags] == [True, False, False]
+    assert [flag["saw_inf"] for flag in flags] == [False, True, False]
+    assert [flag["all_masked"] for flag in flags] == [False, False, True]

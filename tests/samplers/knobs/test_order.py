@@ -1,0 +1,86 @@
+"""Orders: the goldens of whole chains, and rows of one batch that differ in order."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from samplers.ar.sampler import ArSampler
+from samplers.knobs.order import ORDERS, OrderName, StepName, arrange
+from samplers.knobs.params import SamplingParams
+from samplers.processors.steps import MOVABLE
+from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
+
+
+def test_every_step_has_one_name() -> None:
+    assert set(MOVABLE) == set(get_args(StepName)) == set(ORDERS["canonical"])
+    assert set(ORDERS) == set(get_args(OrderName))
+    assert list(MOVABLE) == list(ORDERS["canonical"])
+
+
+def _params(case: Case) -> tuple[SamplingParams, int]:
+    knobs: dict[str, Any] = dict(case["params"])
+    stop = knobs.pop("stop_token")
+    return SamplingParams(**knobs, protect_stop=False), stop
+
+
+def test_golden_chains_keep_what_they_should_after_each_step(golden: Path) -> None:
+    for case in load(golden, "chain"):
+        params, stop = _params(case)
+        logits = stack([case["logits"]])
+        for place, count in enumerate(case["expected"]["kept_after_each_step"], start=1):
+            after = run(case["order"][:place], [params], logits, [case["history"]], stop_token=stop)
+            assert len(kept(after)[0]) == count, (case["id"], case["order"][place - 1])
+        assert kept(after) == [case["expected"]["kept"]]
+        assert_probs(after, [case["expected"]["probs"]])
+
+
+def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) -> None:
+    for stop in {case["params"]["stop_token"] for case in load(golden, "chain")}:
+        cases = [case for case in load(golden, "chain") if case["params"]["stop_token"] == stop]
+        params = [
+            _params(case)[0].model_copy(update={"sampler_order": tuple(case["order"])})
+            for case in cases
+        ]
+        frames = max(len(case["history"]) for case in cases) + 1
+        sampler = ArSampler(
+            params, range(len(cases)), stop_token=stop, vocab_size=stop + 1, max_frames=frames
+        )
+        history = sampler.history
+        history.longest = frames
+        for row, case in enumerate(cases):
+            history.codes[row, : len(case["history"])] = torch.tensor(case["history"])
+            history.rewind(row, len(case["history"]))
+        chain = sampler._built
+        scores = chain.scores(stack([case["logits"] for case in cases]), sampler._held)
+        chain.pipeline.run(scores, tracing=False)
+        assert kept(scores.logits) == [case["expected"]["kept"] for case in cases]
+        assert_probs(scores.logits, [case["expected"]["probs"] for case in cases])
+
+
+def test_the_named_orders_are_those_of_the_golden_chains(golden: Path) -> None:
+    for case in load(golden, "chain"):
+        named = ORDERS[case["order_name"]]
+        assert [step for step in named if step in case["order"]] == case["order"]
+
+
+def test_the_temperature_can_be_moved_last() -> None:
+    assert arrange("canonical", temperature_last=True)[-1] == "temperature"
+    assert arrange(("temperature", "top_k"), temperature_last=True) == ("top_k", "temperature")
+    assert arrange(("top_k",), temperature_last=True) == ("top_k",)
+
+
+def test_a_step_left_out_is_off() -> None:
+    params = SamplingParams(top_k=1, sampler_order=("temperature",))
+    sampler = ArSampler([params] * 50, range(50), stop_token=9, vocab_size=10, max_frames=2)
+    logits = torch.zeros(50, 10)
+    logits[:, 9] = -torch.inf
+    assert len(set(sampler.step(logits).tolist())) > 3
+
+
+@pytest.mark.parametrize("order", [["top_q"], ["top_k", "top_k"], "hugging_face"])
+def test_unknown_and_repeated_names_are_refused(order: Any) -> None:
+    with pytest.raises(ValidationError, match="sampler_order"):
+        SamplingParams(sampler_order=order)

@@ -1,0 +1,191 @@
+"""Penalties and bans against golden vectors, and their direction for either sign of a logit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samplers.knobs.params import SamplingParams
+from samplers.processors.batch_params import Rows
+from samplers.processors.steps import FIXED
+from tests.samplers.reference.harness import (
+    Case,
+    assert_logits,
+    load,
+    make_scores,
+    run,
+    stack,
+)
+
+
+def _repeated(cases: list[Case], **fixed: Any) -> torch.Tensor:
+    params = []
+    for case in cases:
+        knobs = dict(case["params"])
+        once = knobs.pop("one_time", False)
+        params.append(SamplingParams(**{"repetition_penalty_one_time": once, **knobs, **fixed}))
+    logits = stack([case["logits"] for case in cases])
+    return run(["repetition_penalty"], params, logits, [case["history"] for case in cases])
+
+
+@pytest.mark.parametrize(
+    ("field", "mode", "clamp"),
+    [
+        ("logits_signed", "signed", True),
+        ("logits_raw", "raw", True),
+        ("logits_additive", "additive", True),
+        ("logits_signed_unclamped", "signed", False),
+        ("logits_raw_unclamped_vall_e_8920e5e", "raw", False),
+    ],
+)
+def test_golden_repetition_penalty_in_each_mode(
+    golden: Path, field: str, mode: str, clamp: bool
+) -> None:
+    cases = [case for case in load(golden, "rep_pen_decay") if field in case["expected"]]
+    assert len(cases) >= 5
+    logits = _repeated(cases, repetition_penalty_mode=mode, repetition_penalty_clamp=clamp)
+    assert_logits(logits, [case["expected"][field] for case in cases])
+
+
+def test_golden_repetition_penalty_as_transformers_has_it(golden: Path) -> None:
+    cases = load(golden, "rep_pen_hf")
+    once = {"repetition_penalty_one_time": True, "repetition_penalty_window": 0}
+    assert_logits(_repeated(cases, **once), [case["expected"]["logits"] for case in cases])
+
+
+def test_golden_frequency_and_presence_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "freq_presence")
+    params = [
+        SamplingParams(
+            frequency_penalty=case["params"]["frequency_penalty"],
+            presence_penalty=case["params"]["presence_penalty"],
+            repetition_penalty_window=case["params"]["window"],
+        )
+        for case in cases
+    ]
+    logits = stack([case["logits"] for case in cases])
+    after = run(["repetition_penalty"], params, logits, [case["history"] for case in cases])
+    assert_logits(after, [case["expected"]["logits"] for case in cases])
+
+
+def test_golden_exponential_decay_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "exp_decay_length_penalty")
+    knobs = [case["params"] for case in cases]
+    params = [
+        SamplingParams(
+            exponential_decay_factor=knob["factor"], exponential_decay_start=knob["start"]
+        )
+        for knob in knobs
+    ]
+    stops = [float(c["logits"][knob["eos"]]) for c, knob in zip(cases, knobs, strict=True)]
+    moved = run(
+        ["length_penalty"], params, torch.tensor(stops)[:, None],
+        lengths=[knob["cur_len"] - knob["prompt_len"] for knob in knobs], stop_token=0,
+    )  # fmt: skip
+    assert_logits(moved, [[case["expected"]["eos_logit"]] for case in cases])
+
+
+@pytest.mark.parametrize(("length", "stop"), [(0, -3.0), (9, -6.0)])
+def test_a_decay_factor_that_float32_cannot_hold_still_gives_a_number(
+    length: int, stop: float
+) -> None:
+    params = SamplingParams(exponential_decay_factor=5e-324)
+    moved = run(
+        ["length_penalty"], [params], torch.tensor([[-3.0]]), lengths=[length], stop_token=0
+    )
+    assert moved.tolist() == [[stop]]
+
+
+@pytest.mark.parametrize("mode", ["signed", "additive", "raw"])
+def test_golden_length_penalty_in_each_mode(golden: Path, mode: Any) -> None:
+    cases = load(golden, "length_penalty")
+    knobs = [case["params"] for case in cases]
+    params = [
+        SamplingParams(length_penalty=knob["length_penalty"], length_penalty_mode=mode)
+        for knob in knobs
+    ]
+    # The stop's id differs between cases, and within a batch it cannot: move it to the front.
+    stops = [float(c["logits"][knob["stop_token"]]) for c, knob in zip(cases, knobs, strict=True)]
+    penalised = run(
+        ["length_penalty"], params, torch.tensor(stops)[:, None],
+        lengths=[knob["length"] - 1 for knob in knobs], stop_token=0,
+    )  # fmt: skip
+    field = "stop_logit_raw_vall_e" if mode == "raw" else f"stop_logit_{mode}"
+    assert_logits(penalised, [[case["expected"][field]] for case in cases])
+
+
+def test_golden_bans_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "ban_tokens")
+    params = [SamplingParams(ban_tokens=case["params"]["ban_tokens"]) for case in cases]
+    logits = stack([case["logits"] for case in cases])
+    step = FIXED[0](Rows(params, logits.shape[1], None, torch.device("cpu")))
+    assert step is not None
+    scores = make_scores(logits, [[]] * len(cases), [0] * len(cases))
+    step(scores)
+    assert_logits(scores.logits, [case["expected"]["logits"] for case in cases])
+
+
+def test_golden_penalties_do_nothing_without_a_history_or_to_a_zero_logit(golden: Path) -> None:
+    for tag in ("penalties_empty_history", "rep_pen_zero_logit"):
+        (case,) = (case for case in load(golden, "edge_policy") if tag in case["tags"])
+        params = SamplingParams(repetition_penalty=case["params"]["repetition_penalty"])
+        logits = stack([case["logits"]])
+        penalised = run(["repetition_penalty"], [params], logits, [case["history"]])
+        changed = [] if tag == "penalties_empty_history" else case["history"]
+        untouched = [i for i in range(logits.shape[1]) if i not in changed]
+        assert torch.equal(penalised[:, untouched], logits[:, untouched])
+        assert penalised[0, 0] == logits[0, 0]
+
+
+def test_a_window_of_75_counts_the_75th_code_back_and_not_the_76th() -> None:
+    history = [7, 8, *[9] * 74]
+    params = SamplingParams(repetition_penalty=2.0)
+    penalised = run(["repetition_penalty"], [params], torch.ones(1, 10), [history])
+    assert penalised[0, 8] == 0.5
+    assert penalised[0, 7] == 1.0
+
+
+@given(
+    st.floats(-20, 20), st.floats(1.01, 3), st.sampled_from(["signed", "additive"]),
+    st.floats(-2, 2), st.lists(st.integers(0, 4), min_size=1, max_size=100),
+)  # fmt: skip
+def test_a_penalty_lowers_what_was_drawn_whatever_its_sign(
+    logit: float, factor: float, mode: Any, decay: float, history: list[int]
+) -> None:
+    params = SamplingParams(
+        repetition_penalty=factor, repetition_penalty_mode=mode, repetition_penalty_decay=decay
+    )
+    logits = torch.full((1, 6), logit)
+    penalised = run(["repetition_penalty"], [params], logits, [history])[0]
+    for code in range(6):
+        if code not in history[-75:]:
+            assert penalised[code] == logits[0, code]
+        elif logit:
+            assert penalised[code] <= logits[0, code]
+
+
+@pytest.mark.parametrize("stop_logit", [-3.0, 3.0])
+@pytest.mark.parametrize("mode", ["signed", "additive"])
+def test_a_positive_length_penalty_makes_the_stop_less_likely_for_either_sign(
+    stop_logit: float, mode: Any
+) -> None:
+    logits = torch.tensor([[0.0, stop_logit]] * 3)
+    powers = (-1.0, 0.0, 1.0)
+    params = [SamplingParams(length_penalty=p, length_penalty_mode=mode) for p in powers]
+    after = run(["length_penalty"], params, logits, lengths=[9] * 3, stop_token=1)[:, 1]
+    assert after[0] > after[1] == stop_logit
+    assert after[2] < stop_logit
+
+
+def test_the_stop_waits_for_the_least_number_of_frames() -> None:
+    params = [SamplingParams(min_frames=10), SamplingParams()]
+    step = FIXED[2](Rows(params, 3, 2, torch.device("cpu")))
+    assert step is not None
+    for length, held in ((9, True), (10, False)):
+        scores = make_scores(torch.zeros(2, 3), [[], []], [length, length])
+        step(scores)
+        assert (scores.logits[0, 2] == -torch.inf) == held
+        assert torch.equal(scores.logits[1], torch.zeros(3))

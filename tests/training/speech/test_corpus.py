@@ -1,0 +1,118 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.speech import corpus as data
+from training.speech.corpus import ONE_VOICE, Corpus, sentences, shard_paths, write_shard
+
+
+def tone(samples: int, height: float = 0.5) -> np.ndarray:
+    return np.full(samples, height, np.float32)
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "kokoro"
+    folder.mkdir()
+    speech = [
+        (tone(240, 0.25), {"text": "One.", "speaker": "af_sky", "part": "train"}),
+        (tone(480, -0.5), {"text": "Two.", "speaker": "mixed-001", "part": "train"}),
+    ]
+    assert write_shard(folder, 7, speech) == pytest.approx(720 / 24_000)
+    corpus = Corpus(tmp_path, "kokoro")
+    assert corpus.shards == [7]
+    one, two = corpus.utterances
+    assert (one.text, one.speaker, one.duration_s) == ("One.", "af_sky", 0.01)
+    assert (two.text, two.speaker, two.part) == ("Two.", "mixed-001", "train")
+    np.testing.assert_allclose(corpus.samples(one), tone(240, 0.25), atol=1e-4)
+    np.testing.assert_allclose(corpus.samples(two), tone(480, -0.5), atol=1e-4)
+    assert len(corpus.shard_samples(7)) == 720
+    assert not list(folder.glob("*.partial"))
+
+
+def test_samples_beyond_full_scale_are_clipped_and_do_not_wrap(tmp_path: Path) -> None:
+    (tmp_path / "speech").mkdir()
+    write_shard(tmp_path / "speech", 0, [(tone(240, 1.5), {"text": "Loud."})])
+    corpus = Corpus(tmp_path)
+    assert corpus.samples(corpus.utterances[0]).min() > 0.99
+
+
+def test_a_corpus_that_names_no_speaker_has_one_voice_and_keeps_its_last_shards_out(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "speech"
+    folder.mkdir()
+    for number in range(5):
+        tone(24).astype(np.int16).tofile(shard_paths(folder, number)[0])
+        row = {"text": "A sentence.", "start": 0, "end": 24}
+        shard_paths(folder, number)[1].write_text(json.dumps(row))
+    corpus = Corpus(tmp_path)
+    assert {utterance.speaker for utterance in corpus.utterances} == {ONE_VOICE}
+    assert corpus.held_out_shards == {3, 4}
+
+
+def test_a_corpus_that_says_what_it_keeps_out_keeps_out_just_that(tmp_path: Path) -> None:
+    folder = tmp_path / "kokoro"
+    folder.mkdir()
+    for number, part in enumerate(("sentences", "speakers", "train", "train", "train")):
+        write_shard(folder, number, [(tone(24), {"text": "So.", "part": part})])
+    assert Corpus(tmp_path, "kokoro").held_out_shards == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("speech", "training.speech.corpus"), ("kokoro", "training.speech.chorus")],
+)
+def test_a_missing_corpus_names_the_command_that_makes_it(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    with pytest.raises(FileNotFoundError, match=f"run python -m {command}"):
+        Corpus(tmp_path, name)
+
+
+def test_sentences_are_plain_distinct_and_ordered_by_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("noun", "verb", "adj", "adv"):
+        glosses = [f'0 | a {part}; "the {part} of a word"', '0 | shared; "the same everywhere"']
+        glosses.append(f'0 | (of words) that is like a {part}; short; "too short"')
+        glosses.append('0 | odd; "see fig. 3"; "too short"; "LOUD words are here"')
+        (tmp_path / f"data.{part}").write_text("\n".join(glosses))
+    fortunes = tmp_path / "fortunes"
+    fortunes.mkdir()
+    (fortunes / "wise").write_text("Look before you leap. He who\nwaits, wins!\n%\nNo 3 of them.\n")
+    (fortunes / "wise.dat").write_text("This index is not a fortune.")
+    monkeypatch.setattr(data, "WORDNET", tmp_path)
+    monkeypatch.setattr(data, "FORTUNES", fortunes)
+    found = sentences()
+    assert sorted(found) == [
+        "He who waits, wins!",
+        "Look before you leap.",
+        "That is like a adj.",
+        "That is like a adv.",
+        "That is like a noun.",
+        "That is like a verb.",
+        "The adj of a word.",
+        "The adv of a word.",
+        "The noun of a word.",
+        "The same everywhere.",
+        "The verb of a word.",
+    ]
+    assert sentences() == found
+    assert sentences(1) != found
+    monkeypatch.setattr(data, "FORTUNES", tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="apt-get install fortunes"):
+        sentences()
+
+
+@pytest.mark.skipif(
+    not (data.WORDNET.is_dir() and data.FORTUNES.is_dir()), reason="needs wordnet-base, fortunes"
+)
+def test_what_people_say_comes_first_and_last_beside_definitions() -> None:
+    found = sentences()
+    said = {data._tidy(text) for text in (*data._wordnet_examples(), *data._fortunes())}
+    assert len(set(found)) == len(found) > 150_000
+    for part in (found[:1000], found[-1000:]):
+        assert sum(text in said for text in part) == 500
+    assert not said & set(found[100_000:101_000])

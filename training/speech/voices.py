@@ -1,0 +1,68 @@
+"""Let the teachers say a few seconds for each built-in voice: its reference audio and card.
+
+    python -m training.speech.voices
+
+`weights/voices/` then holds one FLAC and one JSON file a voice. What they say is in no corpus.
+How loud the model speaks as them, `python -m scripts.measure_voices` adds.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from app.settings import BUILTIN_MODEL
+from training.cache import cache_folder
+from training.lm.codes import trimmed
+from training.speech.chorus import levelled
+from training.speech.corpus import SAMPLE_RATE_HZ
+from training.speech.kokoro import Kokoro
+from training.speech.styles import Speaker
+
+TEXT = "I will tell you what I know, and then you can make up your own mind about it."
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A built-in voice: its name, the style it is made of, and who that is."""
+
+    name: str
+    style: str
+    who: str
+
+
+# Those of the training speakers that the shipped model speaks as well enough to be understood;
+# docs/results/3-voice.md has the others' figures.
+CAST = (
+    Cast("bella", "af_bella", "An American woman"),
+    Cast("sarah", "af_sarah", "An American woman"),
+    Cast("fenrir", "am_fenrir", "An American man"),
+)
+
+
+def write_voice(folder: Path, cast: Cast, samples: NDArray[np.float32]) -> None:
+    """Write the audio ``[N]`` of a voice and its card."""
+    soundfile.write(folder / f"{cast.name}.flac", samples, SAMPLE_RATE_HZ)
+    card = {
+        "title": cast.name.capitalize(),
+        "language": "en",
+        "transcript": TEXT,
+        "description": f"{cast.who}; synthetic, spoken by Kokoro-82M (Apache-2.0) as {cast.style}.",
+    }
+    (folder / f"{cast.name}.json").write_text(json.dumps(card, indent=1) + "\n")
+
+
+def main() -> None:
+    """Write every voice of the cast."""
+    teacher = Kokoro(cache_folder())
+    folder = BUILTIN_MODEL / "voices"
+    for cast in CAST:
+        samples = teacher.speak(TEXT, Speaker(cast.style, {cast.style: 1.0}))
+        write_voice(folder, cast, trimmed(levelled(samples)))
+
+
+if __name__ == "__main__":
+    main()
