@@ -10,8 +10,9 @@ from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from tests.training.synthetic import write_corpus
 from training import export
+from training.lm import codes
 from training.lm import train as lm
-from training.lm.train import Trainer, codes
+from training.lm.train import Trainer
 
 STEPS = 6
 CODEC = SpectralCodecConfig(
