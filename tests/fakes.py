@@ -30,7 +30,7 @@ SAMPLE_RATE_HZ = 24_000
 SAMPLES_A_FRAME = 320
 
 
-class FakeSpeaking:
+class FakeBackend:
     """Speaks a ramp, a frame a character.
 
     A text with "break" in it fails in the middle, one with "mute" where it is made sound of. One
@@ -109,7 +109,7 @@ class FakeSpeaking:
 class FakeDrawing:
     """A frame a character."""
 
-    def __init__(self, speaking: FakeSpeaking, plan: Plan) -> None:
+    def __init__(self, speaking: FakeBackend, plan: Plan) -> None:
         self._speaking, self._job = speaking, plan.job
         self.over = False
         self.error: SpeechError | None = None
@@ -145,7 +145,7 @@ class FakeDrawing:
 class FakeBatch:
     """Draws for all jobs, one after the other."""
 
-    def __init__(self, speaking: FakeSpeaking) -> None:
+    def __init__(self, speaking: FakeBackend) -> None:
         self._speaking = speaking
 
     def begin(self, plan: Plan) -> FakeDrawing:
@@ -207,7 +207,7 @@ class FakeSounding:
 
 
 def fake_engine(
-    speaking: FakeSpeaking | None = None,
+    speaking: FakeBackend | None = None,
     *,
     max_queue: int = 4,
     request_timeout_s: float = 60.0,
@@ -216,7 +216,7 @@ def fake_engine(
     unload_after_s: float = 0.0,
 ) -> SpeechEngine:
     """An engine around a fake, which speaks one job at a time unless it has more slots."""
-    loaded = speaking or FakeSpeaking()
+    loaded = speaking or FakeBackend()
     return SpeechEngine(
         lambda: loaded,
         max_queue=max_queue,

@@ -18,17 +18,17 @@ from time import monotonic
 from typing import Self
 
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay, Speaking
+from app.engine.interface import Backend, GoldenResult, ModelInfo, Plan, Replay
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import Scheduler
-from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus, State
 from app.engine.serving.supervisor import Supervisor
-from app.engine.serving.text_worker import TextReader
+from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.ticket import SpeechStream, Ticket
 from app.engine.voices import Voices
 
@@ -49,7 +49,7 @@ class SpeechEngine:
 
     def __init__(
         self,
-        load: Callable[[], Speaking],
+        load: Callable[[], Backend],
         *,
         max_queue: int,
         request_timeout_s: float,
@@ -73,7 +73,7 @@ class SpeechEngine:
         self._load = load
         self._request_timeout_s = request_timeout_s
         self._slots, self._unload_after_s = slots, unload_after_s
-        self._speaking: Speaking | None = None
+        self._speaking: Backend | None = None
         self._deterministic: bool | None = None
         self._check_golden = check_golden
         self._golden: GoldenResult | None = None
@@ -82,7 +82,7 @@ class SpeechEngine:
         self._accounts = Accounts(self.metrics)
         self._queue = TicketQueue(max_queue)
         self._capacity = Capacity()
-        self._voicer = Voicer(
+        self._voicer = SoundWorker(
             self._accounts,
             self._capacity,
             on_end=self._queue.done,
@@ -93,7 +93,7 @@ class SpeechEngine:
         )
         self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
-        self._texts = TextReader(self._queue, self._accounts, self._forecast, slots=slots)
+        self._texts = TextWorker(self._queue, self._accounts, self._forecast, slots=slots)
         self._worker: threading.Thread | None = None
         self._on_failed: Callable[[], None] = lambda: None
         self.metrics.queued.set_function(lambda: len(self._queue))
@@ -254,7 +254,7 @@ class SpeechEngine:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _loaded(self) -> Speaking:
+    def _loaded(self) -> Backend:
         if self._speaking is None:
             raise self._not_ready()
         return self._speaking
@@ -356,7 +356,7 @@ class SpeechEngine:
         voicing.join()
         speaking.close()
 
-    def _load_and_warm_up(self) -> Speaking | None:
+    def _load_and_warm_up(self) -> Backend | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
         self._enter("loading")
         log.info("loading the model")

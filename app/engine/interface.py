@@ -131,7 +131,7 @@ class Sounding(Protocol):
         """Let go of what it needs, whether it is over or not."""
 
 
-class Speaking(Protocol):
+class Backend(Protocol):
     """What the engine needs of a loaded model; `app.engine.backend.Synthesizer` is one."""
 
     @property

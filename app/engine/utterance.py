@@ -28,7 +28,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class UtteranceInput:
     """One utterance that is to be decoded.
 
     Args:
@@ -139,6 +139,6 @@ class Drawn:
     """
 
     utterance: int | None
-    piece: Piece | None
+    piece: UtteranceInput | None
     codes: Tensor
     ending: Ending | None = None

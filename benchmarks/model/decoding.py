@@ -12,7 +12,7 @@ from torch import Tensor
 from models.cuda.graphs import Recorder
 from models.cuda.transfers import Readback
 from models.valle import Valle
-from samplers.ar.graphs import ReplayedSampler
+from samplers.ar.graphs import GraphSampler
 from samplers.ar.sampler import ArSampler
 from samplers.knobs.params import SamplingParams
 
@@ -92,7 +92,7 @@ class Decoding:
         stop, device = self._model.config.stop_token, self._device
         sampler = ArSampler([], [], stop_token=stop, vocab_size=stop + 1, device=device)
         if self._way.graphs:
-            sampler = ReplayedSampler(
+            sampler = GraphSampler(
                 self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device
             )
         params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))

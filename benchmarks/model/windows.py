@@ -23,10 +23,10 @@ from tqdm import tqdm
 
 from app.calibration import SENTENCES, read_sentences
 from app.engine.level_0.job import longest
-from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.runner import ArRunner
 from app.engine.sound.finer import finer_levels
 from app.engine.sound.nar_windowed import Windows
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
 from models.stack.prefix_cache import PrefixCache
@@ -84,7 +84,7 @@ class Row:
 class Spoken:
     """A sentence: what it says, its level 0 ``[T]`` and, drawn as a whole, codes and samples."""
 
-    piece: Piece
+    piece: UtteranceInput
     level_0: Tensor
     codes: Tensor
     samples: Tensor
@@ -98,7 +98,9 @@ def opened(model: Valle) -> Valle:
 
 
 @torch.inference_mode()
-def draw(model: Valle, speech: SpeechModel, piece: Piece, level_0: Tensor) -> tuple[Tensor, Tensor]:
+def draw(
+    model: Valle, speech: SpeechModel, piece: UtteranceInput, level_0: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return codes ``[T, K]`` and samples ``[N]`` of a given level 0."""
     finer = finer_levels(model, speech.codec.quantizer.codebooks, piece, PrefixCache(model))
     codes = torch.cat([*finer.push(level_0), *finer.push(level_0[:0], ended=True)])
@@ -120,8 +122,8 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         )
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
-        piece = Piece(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
-        batch = ArBatch.alone(speech.model, prefixes, piece)
+        piece = UtteranceInput(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
+        batch = ArRunner.alone(speech.model, prefixes, piece)
         utterance = batch.admit(piece)
         while utterance.finish_reason is None:
             batch.step()
@@ -148,7 +150,9 @@ def compare(
     for one in spoken:
         params = one.piece.params.model_copy(update=dict(zip(knobs, shape, strict=True)))
         fields = {field: getattr(one.piece, field) for field in one.piece.__dataclass_fields__}
-        codes, samples = draw(model, speech, Piece(**fields | {"params": params}), one.level_0)
+        codes, samples = draw(
+            model, speech, UtteranceInput(**fields | {"params": params}), one.level_0
+        )
         windows = list(Windows(*shape).up_to(len(codes), ended=True))
         before = len(one.piece.prefix(model, 1))
         seen = sum(before + window.last - window.first for window in windows)

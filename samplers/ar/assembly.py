@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from samplers.ar.pipeline import Pipeline
-from samplers.ar.state import Memory, Row
+from samplers.ar.state import Row, SamplerState
 from samplers.knobs.params import SamplingParams
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.draw import Terminal
 from samplers.processors.scores import Scores
 
@@ -21,7 +21,7 @@ class Assembly:
     """
 
     def __init__(
-        self, memory: Memory, vocab_size: int, stop_token: int, device: torch.device
+        self, memory: SamplerState, vocab_size: int, stop_token: int, device: torch.device
     ) -> None:
         """Read what the rows want.
 
@@ -32,7 +32,7 @@ class Assembly:
             device: Where the logits will be.
         """
         params = [row.params for row in memory.rows]
-        rows = Rows(params, vocab_size, stop_token, device)
+        rows = BatchParams(params, vocab_size, stop_token, device)
         self.pipeline = Pipeline(rows, [row.silent for row in memory.rows])
         self.terminal = Terminal(rows)
         beams: dict[Row, list[int]] = {}
@@ -45,7 +45,7 @@ class Assembly:
         asks = any(row.wants_attention or row.tracks_runs for row in memory.rows)
         self._stays = not self.searches and not asks
 
-    def steady(self, memory: Memory) -> bool:
+    def steady(self, memory: SamplerState) -> bool:
         """Whether a step has the shapes of the step before, and asks neither host nor device.
 
         Args:
@@ -55,7 +55,7 @@ class Assembly:
             history.longest >= self._lookback for history in memory.histories
         )
 
-    def scores(self, logits: Tensor, memory: Memory) -> Scores:
+    def scores(self, logits: Tensor, memory: SamplerState) -> Scores:
         """Return ``(B, V)`` float32 logits with all that the steps read of the rows."""
         scores = memory.scores(logits, self._lookback)
         if self.terminal.wants_mu:

@@ -27,7 +27,7 @@ SETTLED = 8
 """Steps that the same rows must have taken before theirs is recorded."""
 
 
-class ReplayedSampler(ArSampler):
+class GraphSampler(ArSampler):
     """Draws what `ArSampler` draws."""
 
     def __init__(

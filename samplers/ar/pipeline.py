@@ -8,7 +8,7 @@ from torch import Tensor
 
 from samplers.knobs.order import PENALTIES, Order, arrange
 from samplers.ops.entropix import Decision
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.entropix import EntropixStep
 from samplers.processors.scores import Scores, Step
 from samplers.processors.steps import FIXED, MOVABLE
@@ -32,7 +32,7 @@ class Group:
 class Pipeline:
     """The steps of a batch, one pass for each order that its rows ask for."""
 
-    def __init__(self, rows: Rows, silent: Sequence[Tensor | None]) -> None:
+    def __init__(self, rows: BatchParams, silent: Sequence[Tensor | None]) -> None:
         """Build the steps.
 
         Args:
@@ -76,10 +76,10 @@ class Pipeline:
         scores.divisor, scores.decision = divisor, decision
         return weighed
 
-    def _group(self, rows: Rows, orders: Sequence[Order], order: Order) -> Group:
+    def _group(self, rows: BatchParams, orders: Sequence[Order], order: Order) -> Group:
         members = [row for row, other in enumerate(orders) if other == order]
         alone = len(members) == len(orders)
-        part = Rows(
+        part = BatchParams(
             [rows.params[r] for r in members], rows.vocab_size, rows.stop_token, rows.device
         )
         border = next((i for i, name in enumerate(order) if name not in PENALTIES), len(order))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from samplers.ar.assembly import Assembly
 from samplers.ar.history import History
-from samplers.ar.state import Memory
+from samplers.ar.state import SamplerState
 from samplers.ar.step import Seen, Stepped
 from samplers.ar.trace import Record, Trace
 from samplers.knobs.conflicts import CONFLICTS, ConflictError
@@ -75,10 +75,10 @@ class ArSampler:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
         self._stop_token, self._vocab_size = stop_token, vocab_size
         self._device = torch.device(device)
-        self._rows: Memory | None = None
+        self._rows: SamplerState | None = None
         self._chain: Assembly | None = None  # built when a step needs it
         parts = [
-            Memory.begin(
+            SamplerState.begin(
                 one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
                 prompt=prompt, silent=silent, device=self._device,
             )
@@ -87,7 +87,7 @@ class ArSampler:
             )
         ]  # fmt: skip
         if parts:
-            self._rows = Memory.join(parts)
+            self._rows = SamplerState.join(parts)
             self._chain = self._built
 
     def __len__(self) -> int:
@@ -120,14 +120,14 @@ class ArSampler:
                 entropix puts in as a pause. None: it never does.
         """
         self.rejoin(
-            Memory.begin(
+            SamplerState.begin(
                 params, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
                 prompt=prompt, silent=silent, device=self._device,
             )
         )  # fmt: skip
 
     @torch.inference_mode()
-    def leave(self, *rows: int) -> Memory:
+    def leave(self, *rows: int) -> SamplerState:
         """Let rows go, and return what they remember, so that they may come back.
 
         Args:
@@ -140,13 +140,13 @@ class ArSampler:
         return gone
 
     @torch.inference_mode()
-    def rejoin(self, memory: Memory) -> None:
+    def rejoin(self, memory: SamplerState) -> None:
         """Admit rows that left, as the last, to go on as if they had not.
 
         Args:
             memory: From `leave`.
         """
-        self._rows = Memory.join([self._rows, memory] if self._rows else [memory])
+        self._rows = SamplerState.join([self._rows, memory] if self._rows else [memory])
         self._chain = None
 
     @torch.inference_mode()
@@ -269,7 +269,7 @@ class ArSampler:
         self._held.rewind(row, length)
 
     @property
-    def _held(self) -> Memory:
+    def _held(self) -> SamplerState:
         assert self._rows is not None, "there is no row"
         return self._rows
 

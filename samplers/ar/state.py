@@ -63,7 +63,7 @@ class Row:
 
 
 @dataclass(eq=False)
-class Memory:
+class SamplerState:
     """What some rows remember.
 
     Attributes:
@@ -104,7 +104,7 @@ class Memory:
         candidate: int = 0,
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
-    ) -> "Memory":
+    ) -> "SamplerState":
         """Return that of what has drawn nothing, one row or all beams; see `ArSampler.join`."""
         counted = prompt if params.penalty_includes_prompt else None
         prompted = 0 if counted is None else len(counted)
@@ -135,7 +135,7 @@ class Memory:
         return begun
 
     @classmethod
-    def join(cls, parts: Sequence["Memory"]) -> "Memory":
+    def join(cls, parts: Sequence["SamplerState"]) -> "SamplerState":
         """Put the rows of several memories into one, in order.
 
         Args:
@@ -155,7 +155,7 @@ class Memory:
             beam_scores=torch.cat([part.beam_scores for part in parts]),
         )
 
-    def take(self, places: Sequence[int]) -> "Memory":
+    def take(self, places: Sequence[int]) -> "SamplerState":
         """Copy what some rows remember.
 
         Args:
@@ -170,7 +170,7 @@ class Memory:
         index = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
         columns = (self.stopped, self.limits, self.keys, self.attempts)
         trails = (self.mu[:, : longest + 2], self.last_act[:, : longest + 2], self.beam_scores)
-        return Memory(
+        return SamplerState(
             rows,
             self.history.take(places, longest, track_runs=track_runs),
             heard,
@@ -255,7 +255,7 @@ class Memory:
         for history in self.histories:
             history.overwrite(places, sources)
 
-    def fork(self, place: int, length: int, code: int, number: int) -> "Memory":
+    def fork(self, place: int, length: int, code: int, number: int) -> "SamplerState":
         """Copy a row as it would be, had it drawn another code last.
 
         Args:

@@ -18,7 +18,7 @@ class Stepped:
     Attributes:
         codes: ``(B,)`` int64; the stop where a row has ended.
         sources: Which row each was before; its own number, but for beams.
-        scores: ``(B,)`` float32 nats: of rows that are beams, see `Memory`.
+        scores: ``(B,)`` float32 nats: of rows that are beams, see `SamplerState`.
         ways: ``(B, n)`` int64 in a row that branches, the code and others to go on with, -1 where
             there are no more; all -1 elsewhere. None if no row may branch.
         retold: Where there is a trace: its record with the second way's codes, the third's, ...

@@ -31,7 +31,7 @@ def on(feature: str, params: SamplingParams) -> bool:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchParams:
     """What the builder of a step knows.
 
     Attributes:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from samplers.ops import filters, mirostat, ras
 from samplers.ops.draw import Draw, categorical, greedy, without_replacement
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.entropix import branches
 from samplers.processors.redraw import Redraw
 from samplers.processors.scores import Scores
@@ -52,7 +52,7 @@ class Drawn:
 class Terminal:
     """The draw of a batch."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: BatchParams) -> None:
         """Read the rows' params.
 
         Args:
@@ -107,7 +107,7 @@ class Mirostat:
         active: ``(B, 1)`` bool, which have.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: BatchParams) -> None:
         self._vocab_size = rows.vocab_size
         self.active = rows.column([rows.on("mirostat", p) for p in rows.params])
         self._version_1 = rows.flags([p.mirostat_mode == 1 for p in rows.params])
@@ -146,7 +146,7 @@ class Mirostat:
 class RepetitionAware:
     """Repetition-aware sampling for the rows that have it on; the others draw as they are."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: BatchParams) -> None:
         self._active = rows.column([rows.on("ras", p) for p in rows.params])
         self._top_p = rows.column([p.ras_top_p for p in rows.params])
         self._top_k = rows.column([p.ras_top_k for p in rows.params])

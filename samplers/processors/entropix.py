@@ -24,7 +24,7 @@ from samplers.ops.entropix import (
     moments,
     state,
 )
-from samplers.processors.batch_params import Rows, on
+from samplers.processors.batch_params import BatchParams, on
 from samplers.processors.scores import Scores
 
 PREFIX = "entropix_"
@@ -33,7 +33,7 @@ PREFIX = "entropix_"
 class EntropixStep:
     """Entropix for the rows that have it on; the others keep their knobs."""
 
-    def __init__(self, rows: Rows, silent: Sequence[Tensor | None]) -> None:
+    def __init__(self, rows: BatchParams, silent: Sequence[Tensor | None]) -> None:
         """Read the rows' params.
 
         Args:
@@ -107,7 +107,7 @@ class EntropixStep:
         return self._branches & rested & (scores.limits - scores.lengths >= frames)
 
 
-def settings(rows: Rows) -> Settings:
+def settings(rows: BatchParams) -> Settings:
     """Every threshold and coefficient of the rows, by its knob's name without the prefix."""
     numbers = [
         name
@@ -145,7 +145,11 @@ class Pauses:
     """Where a frame of silence may be put in."""
 
     def __init__(
-        self, pausing: Tensor, settings: Settings, silent: Sequence[Tensor | None], rows: Rows
+        self,
+        pausing: Tensor,
+        settings: Settings,
+        silent: Sequence[Tensor | None],
+        rows: BatchParams,
     ) -> None:
         self._pausing, self._settings = pausing, settings
         table = torch.zeros(len(silent), rows.vocab_size, dtype=torch.bool, device=rows.device)

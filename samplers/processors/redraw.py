@@ -10,14 +10,14 @@ from torch import Tensor
 
 from samplers.ops import ras
 from samplers.ops.draw import Draw, categorical, greedy
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.scores import Scores
 
 
 class Redraw:
     """The second thoughts of the rows that have entropix on; the others keep their codes."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: BatchParams) -> None:
         """Read the rows' params.
 
         Args:

@@ -14,14 +14,14 @@ import torch
 from samplers.knobs.order import StepName
 from samplers.ops import filters, penalties, repeats
 from samplers.ops.draw import Draw
-from samplers.processors.batch_params import ALL, Rows, within
+from samplers.processors.batch_params import ALL, BatchParams, within
 from samplers.processors.scores import Scores, Step
 from samplers.processors.temperature import temperature_step
 
-Builder = Callable[[Rows], Step | None]
+Builder = Callable[[BatchParams], Step | None]
 
 
-def _bias(rows: Rows) -> Step | None:
+def _bias(rows: BatchParams) -> Step | None:
     bias = torch.zeros(len(rows.params), rows.vocab_size)
     for row, params in enumerate(rows.params):
         for token, value in params.logit_bias.items():
@@ -36,7 +36,7 @@ def _bias(rows: Rows) -> Step | None:
     return lambda scores: scores.replace(scores.logits + bias)
 
 
-def _ban_sequences(rows: Rows) -> Step | None:
+def _ban_sequences(rows: BatchParams) -> Step | None:
     legal = [
         [s for s in params.ban_sequences if all(0 <= code < rows.vocab_size for code in s.codes)]
         for params in rows.params
@@ -59,7 +59,7 @@ def _ban_sequences(rows: Rows) -> Step | None:
     )
 
 
-def _min_frames(rows: Rows) -> Step | None:
+def _min_frames(rows: BatchParams) -> Step | None:
     stop_token = rows.stop_token
     if stop_token is None or not any(params.min_frames for params in rows.params):
         return None
@@ -69,7 +69,7 @@ def _min_frames(rows: Rows) -> Step | None:
     )
 
 
-def _repetition_penalty(rows: Rows) -> Step | None:
+def _repetition_penalty(rows: BatchParams) -> Step | None:
     parts = (_repetition(rows), _frequency_presence(rows))
     steps = [step for step in parts if step is not None]
 
@@ -80,7 +80,7 @@ def _repetition_penalty(rows: Rows) -> Step | None:
     return step if steps else None
 
 
-def _repetition(rows: Rows) -> Step | None:
+def _repetition(rows: BatchParams) -> Step | None:
     if not rows.any("repetition_penalty"):
         return None
     factor = rows.column([math.log(p.repetition_penalty) for p in rows.params])
@@ -100,7 +100,7 @@ def _repetition(rows: Rows) -> Step | None:
     return step
 
 
-def _frequency_presence(rows: Rows) -> Step | None:
+def _frequency_presence(rows: BatchParams) -> Step | None:
     if not (rows.any("frequency_penalty") or rows.any("presence_penalty")):
         return None
     frequency = rows.knob("frequency_penalty", 0.0)
@@ -114,7 +114,7 @@ def _frequency_presence(rows: Rows) -> Step | None:
     return step
 
 
-def _dry(rows: Rows) -> Step | None:
+def _dry(rows: BatchParams) -> Step | None:
     if not rows.any("dry"):
         return None
     multiplier = rows.knob("dry", 0.0)
@@ -134,7 +134,7 @@ def _dry(rows: Rows) -> Step | None:
     )  # fmt: skip
 
 
-def _no_repeat_ngram(rows: Rows) -> Step | None:
+def _no_repeat_ngram(rows: BatchParams) -> Step | None:
     if not rows.any("no_repeat_ngram"):
         return None
     size = rows.knob("no_repeat_ngram", 0)
@@ -143,7 +143,7 @@ def _no_repeat_ngram(rows: Rows) -> Step | None:
     )
 
 
-def _length_penalty(rows: Rows) -> Step | None:
+def _length_penalty(rows: BatchParams) -> Step | None:
     stop_token = rows.stop_token
     power, factor = rows.any("length_penalty"), rows.any("exponential_decay")
     if stop_token is None or not (power or factor):
@@ -164,14 +164,14 @@ def _length_penalty(rows: Rows) -> Step | None:
     return step
 
 
-def _top_n_sigma(rows: Rows) -> Step | None:
+def _top_n_sigma(rows: BatchParams) -> Step | None:
     if not rows.any("top_n_sigma"):
         return None
     n = rows.knob("top_n_sigma", math.inf)
     return lambda scores: scores.keep_from(filters.top_n_sigma_floor(scores.logits, n))
 
 
-def _top_k(rows: Rows) -> Step | None:
+def _top_k(rows: BatchParams) -> Step | None:
     if not (rows.any("top_k") or rows.any("entropix")):
         return None
     k = rows.knob("top_k", rows.vocab_size)
@@ -180,7 +180,7 @@ def _top_k(rows: Rows) -> Step | None:
     )
 
 
-def _top_p(rows: Rows) -> Step | None:
+def _top_p(rows: BatchParams) -> Step | None:
     if not (rows.any("top_p") or rows.any("entropix")):
         return None
     p = rows.knob("top_p", math.inf)
@@ -189,7 +189,7 @@ def _top_p(rows: Rows) -> Step | None:
     )
 
 
-def _min_p(rows: Rows) -> Step | None:
+def _min_p(rows: BatchParams) -> Step | None:
     if not (rows.any("min_p") or rows.any("entropix")):
         return None
     p = rows.knob("min_p", 0.0)
@@ -205,7 +205,7 @@ def _min_p(rows: Rows) -> Step | None:
     return step
 
 
-def _typical_p(rows: Rows) -> Step | None:
+def _typical_p(rows: BatchParams) -> Step | None:
     if not rows.any("typical_p"):
         return None
     p = rows.knob("typical_p", math.inf)
@@ -215,21 +215,21 @@ def _typical_p(rows: Rows) -> Step | None:
     )
 
 
-def _epsilon_cutoff(rows: Rows) -> Step | None:
+def _epsilon_cutoff(rows: BatchParams) -> Step | None:
     if not rows.any("epsilon_cutoff"):
         return None
     epsilon = rows.knob("epsilon_cutoff", 0.0)
     return lambda scores: scores.keep_from(filters.epsilon_floor(scores.logits, epsilon))
 
 
-def _eta_cutoff(rows: Rows) -> Step | None:
+def _eta_cutoff(rows: BatchParams) -> Step | None:
     if not rows.any("eta_cutoff"):
         return None
     eta = rows.knob("eta_cutoff", 0.0)
     return lambda scores: scores.keep_from(filters.eta_floor(scores.logits, eta))
 
 
-def _xtc(rows: Rows) -> Step | None:
+def _xtc(rows: BatchParams) -> Step | None:
     if not rows.any("xtc"):
         return None
     probability = rows.knob("xtc", 0.0)

@@ -3,11 +3,11 @@
 import torch
 
 from samplers.ops import temperature as temperatures
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.scores import Scores, Step
 
 
-def temperature_step(rows: Rows) -> Step | None:
+def temperature_step(rows: BatchParams) -> Step | None:
     """Build the step for its rows; None if all have the temperature 1."""
     if not any(rows.any(feature) for feature in ("temperature", "dynatemp", "entropix")):
         return None
@@ -41,7 +41,7 @@ def temperature_step(rows: Rows) -> Step | None:
     return step
 
 
-def _only_best(rows: Rows) -> Step:
+def _only_best(rows: BatchParams) -> Step:
     cold = rows.column([0.0] * len(rows.params))
 
     def step(scores: Scores) -> None:

@@ -15,12 +15,12 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 TIMEOUT_S = 0.4
 MAX_CONNECTIONS = 8
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-SPEAKING = FakeSpeaking()
+SPEAKING = FakeBackend()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.process import CHUNK_S, process
 from tests.app.tools.serving import until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 KEY = "alice-0123456789"
 TEXT = "wait for me"  # a frame a character
@@ -68,9 +68,9 @@ def test_a_signal_lets_running_responses_end_and_nothing_begin(tmp_path: Path) -
 
 
 @contextmanager
-def draining(timeout_s: float) -> Iterator[tuple[DrainingServer, httpx.Client, FakeSpeaking]]:
+def draining(timeout_s: float) -> Iterator[tuple[DrainingServer, httpx.Client, FakeBackend]]:
     """Serve in a thread, which gets no signals: the test hands them over."""
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     app = create_app(Settings(), fake_engine(speaking))
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
     server = DrainingServer(config, lambda: app.state.admission.close(timeout_s))

@@ -16,7 +16,7 @@ from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops import stuck as backtrack
 from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.draw import Terminal
 from samplers.processors.scores import Scores
 from samplers.processors.steps import MOVABLE
@@ -115,7 +115,7 @@ def single_filters(golden: Path) -> PValues:
 
 def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
     """How often each code is drawn after XTC, and how often that took codes away."""
-    step = MOVABLE["xtc"](Rows([params], logits.shape[1], None, torch.device("cpu")))
+    step = MOVABLE["xtc"](BatchParams([params], logits.shape[1], None, torch.device("cpu")))
     assert step is not None
     counts, acted = torch.zeros(logits.shape[1], dtype=torch.int64), 0
     for keys in streams():
@@ -157,7 +157,7 @@ def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
         ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
         ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
     )  # fmt: skip
-    terminal = Terminal(Rows([params], logits.shape[1], None, torch.device("cpu")))
+    terminal = Terminal(BatchParams([params], logits.shape[1], None, torch.device("cpu")))
     counts = torch.zeros(logits.shape[1], dtype=torch.int64)
     for keys in streams():
         drawn = terminal.draw(_scores(logits, case["history"], keys))

@@ -47,7 +47,7 @@ class Speech:
 
 Speaker: TypeAlias = Callable[[str, int], Samples | Speech]
 
-Speaking: TypeAlias = Callable[[str, int], Samples]
+Backend: TypeAlias = Callable[[str, int], Samples]
 
 
 class Teacher:
@@ -66,7 +66,7 @@ class Teacher:
 class RoundTrip:
     """The teacher's speech, encoded and decoded: no model can sound better than this."""
 
-    def __init__(self, teacher: Speaking, codec: "Codec", levels: int | None = None) -> None:
+    def __init__(self, teacher: Backend, codec: "Codec", levels: int | None = None) -> None:
         """Decode from the first ``levels`` code levels, or from all of them."""
         self._teacher, self._codec, self._levels = teacher, codec, levels
 

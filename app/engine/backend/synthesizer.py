@@ -234,7 +234,7 @@ class Synthesizer:
         return self._planner.plan(job)
 
     def batch(self, slots: int) -> JobBatch:
-        """Return a batch without jobs; see `app.engine.interface.Speaking`."""
+        """Return a batch without jobs; see `app.engine.interface.Backend`."""
         return JobBatch(
             self._speech,
             front_end=self._front_end,
@@ -244,7 +244,7 @@ class Synthesizer:
         )
 
     def sounding(self, plan: Plan, playback: Playback) -> Sounding:
-        """Return what makes sound of a job; see `app.engine.interface.Speaking`."""
+        """Return what makes sound of a job; see `app.engine.interface.Backend`."""
         return Sounding(self._speech, plan, voice=self._voice, playback=playback)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
@@ -276,7 +276,7 @@ class Synthesizer:
                     raise drawing.error
 
     def measure(self, capacity: Capacity) -> None:
-        """Speak for about a second and note what sound costs; see `app.engine.interface.Speaking`.
+        """Speak for about a second and note what sound costs; see `app.engine.interface.Backend`.
 
         Both stages take turns in this thread, so where they share a processor, as under a quota,
         each is as slow as it will be.

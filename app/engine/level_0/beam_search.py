@@ -6,20 +6,20 @@ import torch
 from torch import Tensor
 
 from app.engine.level_0.best_of import report
-from app.engine.level_0.hypothesis import Take
-from app.engine.level_0.input_batch import BatchRows
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from samplers.ops.beam import final_score
 
 
-class Beams(ArUtterance):
+class BeamSearch(ArUtterance):
     """An utterance that is searched for; nothing is heard before the search has ended.
 
     Its beams keep their slots and rows to the end: what ends may be displaced by what goes on.
     """
 
-    def __init__(self, piece: Piece, takes: Sequence[Take]) -> None:
+    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
@@ -35,7 +35,7 @@ class Beams(ArUtterance):
         """How many frames are known to be kept: none, before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def settle(self, rows: BatchRows) -> None:
+    def settle(self, rows: InputBatch) -> None:
         """End the search when no beam that goes on can overtake the best that has ended."""
         beams = [take for take in self.takes if take.score > -torch.inf]
         ended = [take for take in beams if take.finish_reason is not None]
@@ -58,6 +58,6 @@ class Beams(ArUtterance):
         return final_score(torch.tensor(scores, dtype=torch.float64), torch.tensor(tokens), power)
 
 
-def _tokens(take: Take) -> int:
+def _tokens(take: Hypothesis) -> int:
     """Return how many tokens a beam has: its frames, and the stop if it drew that."""
     return len(take.codes) + (take.finish_reason == "stop")

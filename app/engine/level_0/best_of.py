@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from app.engine.job import RankedTake
-from app.engine.level_0.hypothesis import Take
-from app.engine.level_0.input_batch import BatchRows
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
 from samplers.ranking import oddity, rank
 
 
-class Candidates(ArUtterance):
+class BestOf(ArUtterance):
     """An utterance of which there are several takes; none is heard before all have ended.
 
     Each has noise of its own, and that of the first is what it would be alone.
@@ -22,7 +22,7 @@ class Candidates(ArUtterance):
         """How many frames are known to be kept: none, before one is chosen."""
         return 0 if self.finish_reason is None else len(self)
 
-    def settle(self, rows: BatchRows) -> None:
+    def settle(self, rows: InputBatch) -> None:
         """Free the rows of takes that have ended, and choose when all have."""
         going = [take for take in self.takes if take.finish_reason is None]
         held = {slot for take in going for slot in take.slots}
@@ -49,7 +49,9 @@ class Candidates(ArUtterance):
         self.takes, self.finish_reason = [best], best.finish_reason
 
 
-def report(takes: Sequence[Take], scores: Sequence[float], kept: int) -> tuple[RankedTake, ...]:
+def report(
+    takes: Sequence[Hypothesis], scores: Sequence[float], kept: int
+) -> tuple[RankedTake, ...]:
     """Tell what became of several takes, of which that of number ``kept`` was kept."""
     told = []
     for number, (take, score) in enumerate(zip(takes, scores, strict=True)):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from app.engine.level_0.hypothesis import Take, Way
-from app.engine.level_0.input_batch import BatchRows
+from app.engine.level_0.hypothesis import Alternative, Hypothesis
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from samplers.ranking import rank
 
 
@@ -14,7 +14,7 @@ class Branching(ArUtterance):
 
     weighs_codes = True
 
-    def __init__(self, piece: Piece, takes: Sequence[Take]) -> None:
+    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
@@ -31,7 +31,7 @@ class Branching(ArUtterance):
         going = len(self.takes) > 1 and self.finish_reason is None
         return self._fork if going else len(self)
 
-    def settle(self, rows: BatchRows) -> None:
+    def settle(self, rows: InputBatch) -> None:
         """Part where it branches, and keep the best way once all have ended or are long enough."""
         if others := self.takes[0].ways:
             self._part(rows, others)
@@ -45,7 +45,7 @@ class Branching(ArUtterance):
             self._choose(rows)
         self.finish_reason = self.takes[0].finish_reason
 
-    def _part(self, rows: BatchRows, others: Sequence[Way]) -> None:
+    def _part(self, rows: InputBatch, others: Sequence[Alternative]) -> None:
         """Go on with the code that was drawn, and with others."""
         first = self.takes[0]
         self._fork = len(first.codes) - 1
@@ -58,7 +58,7 @@ class Branching(ArUtterance):
                 take.records[-1] = way.record
             self.takes.append(take)
 
-    def _choose(self, rows: BatchRows) -> None:
+    def _choose(self, rows: InputBatch) -> None:
         """Keep the way that says the best since they parted, of equals the first."""
         params, silent = self.piece.params, self.piece.silent_codes
         ranks = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from app.engine.level_0.hypothesis import Condition, Line, Seen, as_tensor
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.stack.slots import Slots
 from models.valle import Prefix, Valle
@@ -25,7 +25,7 @@ class Reader:
         """
         self._model, self._prefixes, self._cache = model, prefixes, cache
 
-    def begin(self, piece: Piece, place: int, prefix: Prefix, slot: int) -> Condition:
+    def begin(self, piece: UtteranceInput, place: int, prefix: Prefix, slot: int) -> Condition:
         """Read a prefix of a piece into a slot.
 
         Args:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from app.engine.job import FinishReason
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from samplers.ar.history import History
 from samplers.ar.trace import Record
 from samplers.ops.entropix import AttentionStatistics
@@ -60,7 +60,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Alternative:
     """Another code that a take might have drawn in the last step.
 
     Attributes:
@@ -74,7 +74,7 @@ class Way:
     record: tuple[Record, int] | None
 
 
-class Take:
+class Hypothesis:
     """One way that an utterance is drawn.
 
     Attributes:
@@ -92,7 +92,7 @@ class Take:
 
     def __init__(
         self,
-        piece: Piece,
+        piece: UtteranceInput,
         conditions: Sequence[Condition],
         backtracker: Backtracker | None,
         *,
@@ -114,7 +114,7 @@ class Take:
         self.score = 0.0
         self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []
-        self.ways: Sequence[Way] = ()
+        self.ways: Sequence[Alternative] = ()
         self._stop_token = stop_token
 
     @property
@@ -158,7 +158,7 @@ class Take:
             self.finish_reason = "length"
         return None if verdict is None else verdict.keep
 
-    def become(self, other: "Take") -> None:
+    def become(self, other: "Hypothesis") -> None:
         """Go on from where another take of the same piece is, in slots of its own."""
         self.codes, self.logprobs = other.codes.copy(), other.logprobs.copy()
         self.records, self.finish_reason = other.records.copy(), other.finish_reason
@@ -167,7 +167,7 @@ class Take:
 class Line(NamedTuple):
     """One row of a step of the stack: a take under one of its conditions."""
 
-    take: Take
+    take: Hypothesis
     condition: Condition
 
     @property

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from app.engine.level_0.hypothesis import Take
-from app.engine.utterance import Piece
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Recorder
 from models.valle import Valle
-from samplers.ar.graphs import ReplayedSampler
+from samplers.ar.graphs import GraphSampler
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Memory
+from samplers.ar.state import SamplerState
 
 
-class BatchRows:
+class InputBatch:
     """The cache and the sampler of a batch, kept in step with each other.
 
     Attributes:
@@ -40,7 +40,7 @@ class BatchRows:
         self.sampler: ArSampler
         if recorded and device.type == "cuda":
             model.transformer.record(self.cache)
-            self.sampler = ReplayedSampler(
+            self.sampler = GraphSampler(
                 Recorder(device).record,
                 stop_token=config.stop_token,
                 vocab_size=vocab_size,
@@ -50,7 +50,7 @@ class BatchRows:
             self.sampler = ArSampler(
                 [], [], stop_token=config.stop_token, vocab_size=vocab_size, device=device
             )
-        self.takes: list[Take] = []
+        self.takes: list[Hypothesis] = []
         self._free = list(range(slots))
 
     @property
@@ -70,7 +70,7 @@ class BatchRows:
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
-    def begin(self, takes: Sequence[Take], piece: Piece, candidate: int = 0) -> None:
+    def begin(self, takes: Sequence[Hypothesis], piece: UtteranceInput, candidate: int = 0) -> None:
         """Admit a take, or all beams of a search, before the first frame.
 
         Args:
@@ -89,7 +89,7 @@ class BatchRows:
         )
         self.takes += takes
 
-    def leave(self, takes: Sequence[Take]) -> Memory | None:
+    def leave(self, takes: Sequence[Hypothesis]) -> SamplerState | None:
         """Let the rows of some takes go, and return what they remember; their slots stay."""
         rows = [row for row, take in enumerate(self.takes) if take in takes]
         if not rows:
@@ -98,7 +98,7 @@ class BatchRows:
         self.takes = [take for take in self.takes if take not in takes]
         return memory
 
-    def rejoin(self, takes: Sequence[Take], memory: Memory) -> None:
+    def rejoin(self, takes: Sequence[Hypothesis], memory: SamplerState) -> None:
         """Admit takes that left together, in the order that they had."""
         self.sampler.rejoin(memory)
         self.takes += takes
@@ -115,7 +115,7 @@ class BatchRows:
             # The last frame that is kept is fed once more.
             self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
 
-    def copy(self, source: Take, take: Take) -> None:
+    def copy(self, source: Hypothesis, take: Hypothesis) -> None:
         """Make a take what another of the same piece is; what they have read alike stays.
 
         Args:
@@ -130,7 +130,7 @@ class BatchRows:
         take.become(source)
 
     @torch.inference_mode()
-    def fork(self, row: int, take: Take, code: int, number: int) -> None:
+    def fork(self, row: int, take: Hypothesis, code: int, number: int) -> None:
         """Admit a take that is as another was, but drew another code in the last step.
 
         Args:

@@ -20,7 +20,7 @@ from app.engine.job import (
     SpeechResult,
     TraceColumns,
 )
-from app.engine.utterance import Drawn, Ending, Piece, Said
+from app.engine.utterance import Drawn, Ending, Said, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd, Utterance
@@ -108,7 +108,7 @@ class Drawing:
         self._number = -1
         self._frames_ended = self._drawn = 0
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
-        self._piece: Piece | None = None
+        self._piece: UtteranceInput | None = None
         self._given = 0
         self._ar_s = 0.0
 
@@ -127,7 +127,7 @@ class Drawing:
         news, self._news = self._news, []
         return news
 
-    def next_piece(self) -> Piece | None:
+    def next_piece(self) -> UtteranceInput | None:
         """Return the next utterance that has something to draw; None if there is none."""
         if not self.over and self._frames_left <= 0:  # only where earlier jobs took them all
             self.over = True
@@ -210,9 +210,9 @@ class Drawing:
         # On the host: the voice has a queue of its own on a GPU.
         self._news.append(Drawn(number, self._piece, codes.cpu(), ending))
 
-    def _piece_of(self, utterance: Utterance) -> Piece:
+    def _piece_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
-        return Piece(
+        return UtteranceInput(
             ids,
             plan.params,
             plan.seed,

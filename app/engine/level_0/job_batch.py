@@ -11,9 +11,9 @@ from app.engine.errors import SpeechError, broken
 from app.engine.interface import Plan
 from app.engine.level_0.job import Drawing, longest
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.runner import ArRunner
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
 from models.stack.prefix_cache import PrefixCache
@@ -50,10 +50,10 @@ class JobBatch:
         self._speech, self._front_end, self._silent = speech, front_end, silent
         self._prefixes = prefixes
         self._room = _room(speech.model.config, speech.codec.config.frame_rate_hz)
-        self._shared = ArBatch(
+        self._shared = ArRunner(
             speech.model, prefixes, slots=slots, max_length=self._room, recorded=True
         )
-        self._apart: dict[Drawing, ArBatch] = {}
+        self._apart: dict[Drawing, ArRunner] = {}
         self._pins: dict[Drawing, ExitStack] = {}
 
     def begin(self, plan: Plan) -> Drawing:
@@ -104,7 +104,7 @@ class JobBatch:
             batch = self._batch_of(drawing)
             (batch.resume if goes else batch.pause)(drawing.utterance)
 
-    def _batch_of(self, drawing: Drawing) -> ArBatch:
+    def _batch_of(self, drawing: Drawing) -> ArRunner:
         return self._apart.get(drawing, self._shared)
 
     def _prefill(self, drawing: Drawing) -> None:
@@ -120,14 +120,14 @@ class JobBatch:
         except Exception as error:
             drawing.fail(broken(drawing.plan.job.id, error))
 
-    def _utterance(self, drawing: Drawing, piece: Piece) -> ArUtterance | MaskedUtterance:
+    def _utterance(self, drawing: Drawing, piece: UtteranceInput) -> ArUtterance | MaskedUtterance:
         model = self._speech.model
         if piece.params.level_0 == "masked":
             return MaskedUtterance(model, piece)
         batch = self._shared
         if max(map(len, piece.ar_prefixes(model))) + piece.max_frames > self._room:
             # Few are so long, so the slots of all need not have room for them.
-            batch = self._apart[drawing] = ArBatch.alone(model, self._prefixes, piece)
+            batch = self._apart[drawing] = ArRunner.alone(model, self._prefixes, piece)
         return batch.admit(piece)
 
 

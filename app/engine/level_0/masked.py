@@ -8,7 +8,7 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.valle import Prefix, Valle
 from samplers.masked import least_certain, sample_masked, schedule
@@ -36,7 +36,7 @@ class MaskedUtterance:
     ranked: tuple[RankedTake, ...] = ()
 
     @torch.inference_mode()
-    def __init__(self, model: Valle, piece: Piece) -> None:
+    def __init__(self, model: Valle, piece: UtteranceInput) -> None:
         """Settle the length.
 
         Args:

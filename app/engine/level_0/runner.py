@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.level_0.beam_search import Beams
-from app.engine.level_0.best_of import Candidates
+from app.engine.level_0.beam_search import BeamSearch
+from app.engine.level_0.best_of import BestOf
 from app.engine.level_0.branching import Branching
 from app.engine.level_0.forward import Reader
-from app.engine.level_0.hypothesis import Condition, Line, Take, Way
-from app.engine.level_0.input_batch import BatchRows
+from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, Line
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.valle import Prefix, Valle
 from samplers.ar.sampler import Stepped
-from samplers.ar.state import Memory
+from samplers.ar.state import SamplerState
 from samplers.ar.trace import Trace, log_prob_of
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.rows import rows_needed
@@ -34,12 +34,12 @@ from samplers.ops.guidance import guide
 from samplers.processors.entropix import branches
 
 
-def rows_of(piece: Piece) -> int:
+def rows_of(piece: UtteranceInput) -> int:
     """Return how many slots a piece takes."""
     return rows_needed(piece.params)
 
 
-class ArBatch:
+class ArRunner:
     """Utterances that are drawn together, each in some slots of a cache. One thread only."""
 
     def __init__(
@@ -61,13 +61,13 @@ class ArBatch:
             recorded: Whether steps are played as graphs, on a GPU; of one batch at a time.
         """
         self._model, self._device = model, model.separator.device
-        self._rows = BatchRows(model, slots, max_length, recorded=recorded)
+        self._rows = InputBatch(model, slots, max_length, recorded=recorded)
         self._reader = Reader(model, prefixes, self._rows.cache)
         self._running: list[ArUtterance] = []
-        self._paused: dict[ArUtterance, tuple[list[Take], Memory]] = {}
+        self._paused: dict[ArUtterance, tuple[list[Hypothesis], SamplerState]] = {}
 
     @classmethod
-    def alone(cls, model: Valle, prefixes: PrefixCache, piece: Piece) -> Self:
+    def alone(cls, model: Valle, prefixes: PrefixCache, piece: UtteranceInput) -> Self:
         """Return one with just the room that one piece takes."""
         longest = max(map(len, piece.ar_prefixes(model)))
         return cls(model, prefixes, slots=rows_of(piece), max_length=longest + piece.max_frames)
@@ -87,7 +87,7 @@ class ArBatch:
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, piece: Piece) -> ArUtterance:
+    def admit(self, piece: UtteranceInput) -> ArUtterance:
         """Read what comes before the first frame of a piece, which then runs.
 
         Args:
@@ -171,11 +171,13 @@ class ArBatch:
                 self._let_go(utterance)
         return utterances
 
-    def _begin(self, piece: Piece, prefixes: Sequence[Prefix], slots: Sequence[int]) -> ArUtterance:
+    def _begin(
+        self, piece: UtteranceInput, prefixes: Sequence[Prefix], slots: Sequence[int]
+    ) -> ArUtterance:
         """Read the prefixes into slots, and give the utterance its rows of the sampler."""
         model, params, cache = self._model, piece.params, self._rows.cache
         stop_token, guided = model.config.stop_token, len(prefixes)
-        takes: list[Take] = []
+        takes: list[Hypothesis] = []
         for start in range(0, len(slots), guided):
             backtracker = piece.backtracker(model) if params.backtrack else None
             own = slots[start : start + guided]
@@ -187,18 +189,20 @@ class ArBatch:
                 first = takes[0].conditions[place]
                 cache.fork(first.slot, slot)
                 conditions.append(replace(first, slot=slot))
-            takes.append(Take(piece, conditions, backtracker, stop_token=stop_token))
+            takes.append(Hypothesis(piece, conditions, backtracker, stop_token=stop_token))
         if params.best_of > 1:
             for candidate, take in enumerate(takes):
                 self._rows.begin([take], piece, candidate)
-            return Candidates(piece, takes)
+            return BestOf(piece, takes)
         if params.beam_width:
             self._rows.begin(takes, piece)
-            return Beams(piece, takes)
+            return BeamSearch(piece, takes)
         self._rows.begin(takes[:1], piece)
         return Branching(piece, takes) if branches(params) else ArUtterance(piece, takes)
 
-    def _look(self, takes: Sequence[Take]) -> tuple[Tensor, Tensor, AttentionStatistics, set[Take]]:
+    def _look(
+        self, takes: Sequence[Hypothesis]
+    ) -> tuple[Tensor, Tensor, AttentionStatistics, set[Hypothesis]]:
         """Ask the model what comes next in every row that draws.
 
         Returns:
@@ -228,7 +232,7 @@ class ArBatch:
             )
         return own, moved, AttentionStatistics(*attention.unbind()), broken
 
-    def _move(self, takes: Sequence[Take], stepped: Stepped) -> None:
+    def _move(self, takes: Sequence[Hypothesis], stepped: Stepped) -> None:
         """Let beams go on from where others were."""
         for row, source in enumerate(stepped.sources):
             if row != source:
@@ -253,7 +257,7 @@ def _logprobs(utterances: Sequence[ArUtterance], own: Tensor, codes: Tensor) -> 
     return log_prob_of(sanitise(own), codes).tolist()
 
 
-def _offer_ways(takes: Sequence[Take], stepped: Stepped, own: Tensor) -> None:
+def _offer_ways(takes: Sequence[Hypothesis], stepped: Stepped, own: Tensor) -> None:
     """Tell every take how else it may go on, if it branches in this step."""
     for take in takes:
         take.ways = ()
@@ -268,7 +272,7 @@ def _offer_ways(takes: Sequence[Take], stepped: Stepped, own: Tensor) -> None:
         logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
         records = stepped.retold if take.piece.trace else [None] * len(codes)
         take.ways = [
-            Way(code, logprob, None if record is None else (record, row))
+            Alternative(code, logprob, None if record is None else (record, row))
             for code, logprob, record in zip(codes, logprobs, records, strict=False)
             if code >= 0
         ]
@@ -289,7 +293,7 @@ def _guided(
     return own.index_copy(0, index, moved)
 
 
-def _discouraged(takes: Sequence[Take], logits: Tensor) -> Tensor:
+def _discouraged(takes: Sequence[Hypothesis], logits: Tensor) -> Tensor:
     """Return ``[B, V]`` logits with less of what led astray at the next frame of each row."""
     rows = [logits[row : row + 1] for row in range(len(takes))]
     changed = [take.discourage(row) for take, row in zip(takes, rows, strict=True)]

@@ -1,7 +1,7 @@
 """One utterance's level 0 while it is drawn: what is there, what is final, how it ended.
 
-Most are drawn in one way, an `app.engine.level_0.hypothesis.Take`. Those that are tried in several
-ways at once are a kind of their own each: `app.engine.level_0.best_of`,
+Most are drawn in one way, an `app.engine.level_0.hypothesis.Hypothesis`. Those that are tried in
+several ways at once are a kind of their own each: `app.engine.level_0.best_of`,
 `app.engine.level_0.beam_search`, `app.engine.level_0.branching`.
 """
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
-from app.engine.level_0.hypothesis import Take
-from app.engine.level_0.input_batch import BatchRows
-from app.engine.utterance import Piece
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import InputBatch
+from app.engine.utterance import UtteranceInput
 from samplers.ar.trace import columns
 
 
 class ArUtterance:
-    """Level 0 of one utterance, as an `app.engine.level_0.runner.ArBatch` draws it.
+    """Level 0 of one utterance, as an `app.engine.level_0.runner.ArRunner` draws it.
 
     Attributes:
         piece: What is spoken.
@@ -33,7 +33,7 @@ class ArUtterance:
     weighs_codes = False
     """Whether the takes keep the log-probabilities of their codes."""
 
-    def __init__(self, piece: Piece, takes: Sequence[Take]) -> None:
+    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
@@ -75,7 +75,7 @@ class ArUtterance:
         codes = self.takes[0].codes[start:end]
         return torch.tensor(codes, dtype=torch.int64, device=self._device)
 
-    def settle(self, rows: BatchRows) -> None:  # noqa: ARG002  # the other kinds need it
+    def settle(self, rows: InputBatch) -> None:  # noqa: ARG002  # the other kinds need it
         """See where it is after a step that all takes took part in.
 
         Args:

@@ -11,7 +11,7 @@ from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import RowShares, rows_of
-from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.ticket import Ticket
 
 MAX_WAITING_S = 10.0
@@ -35,7 +35,7 @@ class Scheduler:
     def __init__(
         self,
         queue: TicketQueue,
-        voicer: Voicer,
+        voicer: SoundWorker,
         capacity: Capacity,
         metrics: EngineMetrics,
         *,

@@ -7,7 +7,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
-from app.engine.interface import Plan, Replay, Sounding, Speaking
+from app.engine.interface import Backend, Plan, Replay, Sounding
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
@@ -51,7 +51,7 @@ class _Line:
         ticket = self.ticket
         return ticket.abandoned is None, ticket.priority, ticket.playback.runs_out_s
 
-    def next_chunk(self, speaking: Speaking) -> AudioChunk | None:
+    def next_chunk(self, speaking: Backend) -> AudioChunk | None:
         """Return the next chunk of the item that was begun, or of the next; None at an item's end.
 
         Raises:
@@ -64,7 +64,7 @@ class _Line:
             self.chunks = None
         return chunk
 
-    def _begin(self, speaking: Speaking) -> Iterator[AudioChunk]:
+    def _begin(self, speaking: Backend) -> Iterator[AudioChunk]:
         work = self.ticket.work
         if isinstance(work, Replay):
             return speaking.replay(work, self.ticket.playback)
@@ -81,7 +81,7 @@ class _Line:
             self.sounding.close()
 
 
-class Voicer:
+class SoundWorker:
     """Jobs that run, from the first frame of their level 0 to their last chunk.
 
     Attributes:
@@ -185,7 +185,7 @@ class Voicer:
             self._closed = True
             self._changed.notify_all()
 
-    def run(self, speaking: Speaking) -> None:
+    def run(self, speaking: Backend) -> None:
         """Make sound until closed. In a thread of its own.
 
         Args:
@@ -220,7 +220,7 @@ class Voicer:
         gone = line.ticket.abandoned is not None
         return not paused_s or gone or paused_s > self._stall_timeout_s
 
-    def _go_on(self, speaking: Speaking, line: _Line) -> None:
+    def _go_on(self, speaking: Backend, line: _Line) -> None:
         """Make the next chunk of a job; whatever happens to it happens to it alone.
 
         Raises:

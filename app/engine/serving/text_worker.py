@@ -7,7 +7,7 @@ from itertools import count
 from threading import Lock
 
 from app.engine.errors import InvalidRequest, SpeechError, broken
-from app.engine.interface import Plan, Speaking
+from app.engine.interface import Backend, Plan
 from app.engine.job import SpeechJob
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.queue import TicketQueue
@@ -18,7 +18,7 @@ from samplers.knobs.rows import knob_at_fault
 Forecast = Callable[[Ticket, Plan], None]
 
 
-class TextReader:
+class TextWorker:
     """Makes plans of jobs, the shortest text first: a sentence waits for one long text at most."""
 
     def __init__(
@@ -36,11 +36,11 @@ class TextReader:
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
-        self._unread: list[tuple[int, int, Speaking, Ticket, SpeechJob]] = []
+        self._unread: list[tuple[int, int, Backend, Ticket, SpeechJob]] = []
         self._came = count()
         self._changing = Lock()
 
-    def read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
+    def read(self, speaking: Backend, ticket: Ticket, job: SpeechJob) -> None:
         """Let a job be planned and lined up, or refused, when its turn comes."""
         with self._changing:
             heappush(self._unread, (len(job.text), next(self._came), speaking, ticket, job))
@@ -55,7 +55,7 @@ class TextReader:
             *_, speaking, ticket, job = heappop(self._unread)
         self._read(speaking, ticket, job)
 
-    def _read(self, speaking: Speaking, ticket: Ticket, job: SpeechJob) -> None:
+    def _read(self, speaking: Backend, ticket: Ticket, job: SpeechJob) -> None:
         if ticket.abandoned is not None:
             if self._queue.leave(ticket):
                 self._accounts.ended(ticket, ticket.abandoned)

@@ -6,7 +6,7 @@ from app.engine.job import NarPlan
 from app.engine.sound.nar import FinerLevels
 from app.engine.sound.nar_cached import CachedLevels
 from app.engine.sound.nar_windowed import WindowedLevels
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.config import ModelConfig
 from models.stack.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -26,7 +26,7 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
 
 
 def finer_levels(
-    model: Valle, codebooks: Tensor, piece: Piece, prefixes: PrefixCache
+    model: Valle, codebooks: Tensor, piece: UtteranceInput, prefixes: PrefixCache
 ) -> FinerLevels:
     """Begin the finer levels of an utterance.
 

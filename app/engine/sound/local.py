@@ -9,7 +9,7 @@ from torch import Tensor
 from app.engine.job import Samples
 from app.engine.sound.decoding import UtteranceSound
 from app.engine.sound.utterance import Voicing
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import PrefixCache
 
@@ -39,7 +39,7 @@ class Voiced(Protocol):
 class Voice(Protocol):
     """Makes sound of utterances. One thread only."""
 
-    def begin(self, piece: Piece) -> Voiced:
+    def begin(self, piece: UtteranceInput) -> Voiced:
         """Begin an utterance."""
 
     def decode(self, codes: Tensor) -> Iterator[Samples]:
@@ -59,7 +59,7 @@ class LocalVoice:
         """Take a loaded model."""
         self._speech, self._prefixes = speech, PrefixCache(speech.model)
 
-    def begin(self, piece: Piece) -> Voicing:
+    def begin(self, piece: UtteranceInput) -> Voicing:
         """Begin an utterance: read its prefixes."""
         return Voicing(self._speech, piece, self._prefixes)
 

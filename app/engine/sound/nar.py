@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.valle import Prefix, Valle
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
@@ -15,7 +15,7 @@ from samplers.ops.guidance import guide_frames
 class FinerLevels(ABC):
     """Levels 1 and up of one utterance, drawn as the frames of level 0 come."""
 
-    def __init__(self, model: Valle, codebooks: Tensor, piece: Piece) -> None:
+    def __init__(self, model: Valle, codebooks: Tensor, piece: UtteranceInput) -> None:
         """Assemble the prefixes of all levels; guided levels have two.
 
         Args:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.engine.sound.chunks import Chunks
 from app.engine.sound.nar import FinerLevels
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.stack.slots import Slots
 from models.valle import Prefix, Valle
@@ -21,7 +21,7 @@ class CachedLevels(FinerLevels):
     """Draws a chunk as soon as its last frame is there."""
 
     def __init__(
-        self, model: Valle, codebooks: Tensor, piece: Piece, prefixes: PrefixCache
+        self, model: Valle, codebooks: Tensor, piece: UtteranceInput, prefixes: PrefixCache
     ) -> None:
         """Read the prefixes of all levels.
 

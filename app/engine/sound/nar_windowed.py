@@ -16,7 +16,7 @@ from torch import Tensor
 
 from app.engine.errors import InvalidRequest
 from app.engine.sound.nar import FinerLevels
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.config import ModelConfig
 from models.valle import Prefix, Valle
 from samplers.knobs.params import SamplingParams
@@ -70,7 +70,7 @@ class Windows:
 class WindowedLevels(FinerLevels):
     """Draws window by window, or all at the end."""
 
-    def __init__(self, model: Valle, codebooks: Tensor, piece: Piece) -> None:
+    def __init__(self, model: Valle, codebooks: Tensor, piece: UtteranceInput) -> None:
         """Begin before the first frame.
 
         Args:

@@ -9,7 +9,7 @@ from torch import Tensor
 from app.engine.job import Samples
 from app.engine.sound.decoding import UtteranceSound
 from app.engine.sound.finer import finer_levels
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import PrefixCache
 
@@ -25,7 +25,7 @@ class Voicing:
         codec_s: Seconds spent on the codec.
     """
 
-    def __init__(self, speech: SpeechModel, piece: Piece, prefixes: PrefixCache) -> None:
+    def __init__(self, speech: SpeechModel, piece: UtteranceInput, prefixes: PrefixCache) -> None:
         """Read the prefixes, so that the first frames need not wait for it.
 
         Args:

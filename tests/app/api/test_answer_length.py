@@ -18,7 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 T = TypeVar("T")
 PAUSES = "a [pause:10s]" * 75
@@ -44,7 +44,7 @@ class Counting(Workshop):
 
 
 def app_with_counts() -> tuple[FastAPI, Counting]:
-    app = create_app(Settings(), fake_engine(FakeSpeaking(CHUNK_S), slots=8))
+    app = create_app(Settings(), fake_engine(FakeBackend(CHUNK_S), slots=8))
     app.state.workshop = workshop = Counting(1)
     return app, workshop
 

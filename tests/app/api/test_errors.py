@@ -18,7 +18,7 @@ from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 from tests.toy.make_toy import make
 
 
@@ -191,7 +191,7 @@ def test_a_refused_format_names_the_supported_ones(toy_server):
 
 def test_our_own_mistakes_are_a_500_in_the_one_shape(monkeypatch):
     engine = fake_engine()
-    monkeypatch.setattr(FakeSpeaking, "plan", lambda *_: 1 / 0)
+    monkeypatch.setattr(FakeBackend, "plan", lambda *_: 1 / 0)
     with served(create_app(Settings(), engine), until_ready=False) as client:
         monkeypatch.setattr(engine, "check_ready", lambda: 1 / 0)
         answer = client.get("/ready")

@@ -12,7 +12,7 @@ from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 HELLO = {"input": "Hello there. This is the built in voice.", "max_duration_s": 2}
 
@@ -143,7 +143,7 @@ def test_openapi_describes_every_knob_with_its_bounds(toy_server):
 
 
 def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     engine = fake_engine(speaking, max_queue=1)
     with served(create_app(Settings(), engine)) as client:
         answers: list[httpx.Response] = []
@@ -171,7 +171,7 @@ def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full()
 
 
 def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     engine = fake_engine(speaking)
     with served(create_app(Settings(), engine)) as client:
         with pytest.raises(httpx.ReadTimeout):
@@ -193,7 +193,7 @@ def test_a_job_that_breaks_is_a_500_and_the_next_works():
 
 
 def test_a_request_that_takes_too_long_is_told_so():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     engine = fake_engine(speaking, request_timeout_s=0.1)
     with served(create_app(Settings(), engine)) as client:
         answer = client.post("/tts", json={"input": "wait"})
@@ -205,9 +205,9 @@ def test_a_request_that_takes_too_long_is_told_so():
 def test_while_the_model_loads_health_is_green_and_ready_tells_what_it_waits_for():
     may_load = threading.Event()
 
-    def load() -> FakeSpeaking:
+    def load() -> FakeBackend:
         assert may_load.wait(20)
-        return FakeSpeaking()
+        return FakeBackend()
 
     engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
     with served(create_app(Settings(), engine), until_ready=False) as client:

@@ -17,7 +17,7 @@ from models.voices.loudness import loudness_lufs
 from tests.app.tools.decoding import decoded
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 RATE_HZ = 24_000
 FORMATS = get_args(AudioFormat)
@@ -102,7 +102,7 @@ def test_events_hold_the_bytes_of_the_stream_and_tell_how_it_went(toy_server, fo
 
 
 def test_events_end_with_what_broke():
-    with served(create_app(Settings(), fake_engine(FakeSpeaking(chunk_s=0.1)))) as client:
+    with served(create_app(Settings(), fake_engine(FakeBackend(chunk_s=0.1)))) as client:
         answer = client.post("/tts", json={"input": "break", "stream_format": "sse"})
         *deltas, failed = events(answer)
         assert len(deltas) == 2

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, TraceColumns
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.runner import ArRunner
 from app.engine.level_0.utterance import ArUtterance
 from app.engine.sound.finer import finer_levels
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.valle import Valle
 
@@ -40,7 +40,7 @@ class LevelZero:
     """Level 0 of one utterance by itself: iterate for its frames, as they become final."""
 
     def __init__(
-        self, model: Valle, piece: Piece, on_frame: OnFrame, prefixes: PrefixCache
+        self, model: Valle, piece: UtteranceInput, on_frame: OnFrame, prefixes: PrefixCache
     ) -> None:
         self._model, self._piece, self._on_frame = model, piece, on_frame
         self._prefixes = prefixes
@@ -64,14 +64,14 @@ class LevelZero:
         if self._piece.params.level_0 == "masked":
             masked = MaskedUtterance(self._model, self._piece)
             return masked, masked.step
-        batch = ArBatch.alone(self._model, self._prefixes, self._piece)
+        batch = ArRunner.alone(self._model, self._prefixes, self._piece)
         return batch.admit(self._piece), batch.step
 
 
 def decode_utterance(
     model: Valle,
     codebooks: Tensor,
-    piece: Piece,
+    piece: UtteranceInput,
     on_frame: OnFrame,
     prefixes: PrefixCache | None = None,
 ) -> Decoded:

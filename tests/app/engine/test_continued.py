@@ -11,7 +11,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.job import SpeechJob
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ JOB = SpeechJob("speech", "", SamplingParams())
 
 
 @asynccontextmanager
-async def running(speaking: FakeSpeaking, max_queue: int = 4) -> AsyncIterator[SpeechEngine]:
+async def running(speaking: FakeBackend, max_queue: int = 4) -> AsyncIterator[SpeechEngine]:
     async with fake_engine(speaking, max_queue=max_queue) as engine:
         await engine.wait_ready()
         yield engine
@@ -36,7 +36,7 @@ async def until(condition) -> None:
 
 
 async def test_a_job_a_sentence_one_after_the_other():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         speech = growing(engine)
         await speech.append("One. Two. And")
@@ -51,7 +51,7 @@ async def test_a_job_a_sentence_one_after_the_other():
 
 
 async def test_while_the_text_waits_for_its_author_others_are_served():
-    async with running(FakeSpeaking(), max_queue=0) as engine:
+    async with running(FakeBackend(), max_queue=0) as engine:
         speech = growing(engine)
         await speech.append("One. T")
         await anext(speech)
@@ -68,7 +68,7 @@ async def test_while_the_text_waits_for_its_author_others_are_served():
 
 
 async def test_only_the_first_piece_is_told_that_the_queue_is_full():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=0) as engine:
         speech = growing(engine)
         await speech.append("One. Two.")
@@ -90,7 +90,7 @@ async def test_only_the_first_piece_is_told_that_the_queue_is_full():
 
 
 async def test_a_later_piece_does_not_ask_for_ever():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=0) as engine:
         speech = growing(engine, busy_timeout_s=0.0)
         await speech.append("One. Two.")
@@ -106,7 +106,7 @@ async def test_a_later_piece_does_not_ask_for_ever():
 
 
 async def test_a_text_that_ended_or_is_too_long_takes_no_more():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         speech = growing(engine)
         await speech.append("x" * 40)
         with pytest.raises(InvalidRequest, match="41 characters"):
@@ -122,7 +122,7 @@ async def test_a_text_that_ended_or_is_too_long_takes_no_more():
 
 
 async def test_closing_it_stops_its_job_at_the_next_frame():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         speech = growing(engine)
         await speech.append("wait for it. T")

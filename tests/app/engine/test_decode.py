@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import TraceColumns
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams
@@ -32,7 +32,7 @@ def decode(
     **rest: Any,
 ) -> Decoded:
     params = SamplingParams(**{"nar_temperature": 1.0} | (knobs or {}))
-    piece = Piece(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
+    piece = UtteranceInput(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
     return decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece, on_frame)
 
 

@@ -18,7 +18,7 @@ from app.engine.job import SpeechJob
 from app.engine.serving.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -39,14 +39,14 @@ async def until(condition) -> None:
 
 
 @asynccontextmanager
-async def running(speaking: FakeSpeaking, **limits):
+async def running(speaking: FakeBackend, **limits):
     async with fake_engine(speaking, **limits) as engine:
         await engine.wait_ready()
         yield engine
 
 
 async def test_a_job_gives_chunks_and_a_result():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         spoken = await result(engine, "hello")
         assert (spoken.finish_reason, spoken.frames, spoken.job_id) == ("stop", 5, "hello")
         assert engine.finished == {"stop": 1}
@@ -55,7 +55,7 @@ async def test_a_job_gives_chunks_and_a_result():
 async def test_the_job_carries_the_very_object_of_the_caller():
     params = SamplingParams(temperature=0.3)
     async with (
-        running(FakeSpeaking()) as engine,
+        running(FakeBackend()) as engine,
         aclosing(engine.submit(SpeechJob("a", "hello", params))) as chunks,
     ):
         spoken = [chunk async for chunk in chunks][-1].result
@@ -64,14 +64,14 @@ async def test_the_job_carries_the_very_object_of_the_caller():
 
 
 async def test_jobs_are_spoken_in_the_order_in_which_they_came():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
     assert speaking.spoken == ["one", "two", "three"]
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=1) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -86,7 +86,7 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
 
 
 async def test_without_a_queue_one_job_runs_and_none_waits():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=0) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -99,7 +99,7 @@ async def test_without_a_queue_one_job_runs_and_none_waits():
 
 
 async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         stream = engine.submit(job("wait for me"))
         speaking.let(3)
@@ -114,7 +114,7 @@ async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
 
 
 async def test_cancelling_the_reading_task_stops_the_job():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         reading = asyncio.create_task(result(engine, "wait for me"))
         await until(lambda: engine.status.running)
@@ -127,7 +127,7 @@ async def test_cancelling_the_reading_task_stops_the_job():
 
 
 async def test_a_stream_that_nobody_holds_stops_its_job():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         engine.submit(job("wait for me"))
         speaking.let(100)
@@ -135,7 +135,7 @@ async def test_a_stream_that_nobody_holds_stops_its_job():
 
 
 async def test_a_job_that_left_the_queue_is_never_spoken():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=1) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -149,7 +149,7 @@ async def test_a_job_that_left_the_queue_is_never_spoken():
 
 
 async def test_a_failing_job_fails_alone():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         good, bad, after = await asyncio.gather(
             *(result(engine, text) for text in ("good", "break", "after")), return_exceptions=True
         )
@@ -161,7 +161,7 @@ async def test_a_failing_job_fails_alone():
 
 
 async def test_a_bad_request_is_refused_while_another_is_spoken():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -174,7 +174,7 @@ async def test_a_bad_request_is_refused_while_another_is_spoken():
 
 
 async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_workers():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         speaking.readers.clear()  # the warm-up is the worker's
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
@@ -183,7 +183,7 @@ async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_
 
 
 async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, max_queue=0) as engine:
         stream = engine.submit(job("hard"))
         assert engine.status.queued == 1
@@ -198,7 +198,7 @@ async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
 
 
 async def test_a_stream_that_nobody_holds_is_forgotten_before_its_text_is_read():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         first = asyncio.create_task(result(engine, "hard"))
         await until(lambda: engine.status.queued == 1)
@@ -210,14 +210,14 @@ async def test_a_stream_that_nobody_holds_is_forgotten_before_its_text_is_read()
 
 
 async def test_a_text_whose_reading_breaks_fails_alone():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         with pytest.raises(GenerationFailed):
             await result(engine, "unreadable")
         assert (await result(engine, "after")).frames == 5
 
 
 async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         spoken = await result(engine, "hello")
         first = asyncio.create_task(result(engine, "wait"))
@@ -232,7 +232,7 @@ async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
 
 
 async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, request_timeout_s=0.05) as engine:
         outcomes = await asyncio.gather(
             *(result(engine, text) for text in ("wait 1", "wait 2")), return_exceptions=True
@@ -245,7 +245,7 @@ async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
 
 
 async def test_progress_counts_frames():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         stream = engine.submit(job("wait"))
         assert stream.progress.frames == 0
@@ -256,7 +256,7 @@ async def test_progress_counts_frames():
 
 
 async def test_draining_finishes_what_was_taken_and_takes_no_more():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         taken = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
@@ -270,7 +270,7 @@ async def test_draining_finishes_what_was_taken_and_takes_no_more():
 
 
 async def test_stopping_tells_every_reader():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         readers = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
@@ -288,9 +288,9 @@ async def test_stopping_tells_every_reader():
 async def test_before_it_is_ready_it_tells_what_it_waits_for():
     may_load = threading.Event()
 
-    def load() -> FakeSpeaking:
+    def load() -> FakeBackend:
         assert may_load.wait(20)
-        return FakeSpeaking()
+        return FakeBackend()
 
     engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
     assert engine.status.waits_for == "the engine to start"
@@ -305,7 +305,7 @@ async def test_before_it_is_ready_it_tells_what_it_waits_for():
 
 
 async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
-    def load() -> FakeSpeaking:
+    def load() -> FakeBackend:
         raise CheckpointError("tensor x is missing")
 
     async with SpeechEngine(load, max_queue=1, request_timeout_s=60) as engine:
@@ -319,9 +319,9 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
 async def test_it_can_be_stopped_while_it_loads():
     may_load = threading.Event()
 
-    def load() -> FakeSpeaking:
+    def load() -> FakeBackend:
         assert may_load.wait(20)
-        return FakeSpeaking()
+        return FakeBackend()
 
     engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
     engine.start()
@@ -334,7 +334,7 @@ async def test_it_can_be_stopped_while_it_loads():
 
 async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
     monkeypatch.setattr("app.engine.serving.status.STALLED_AFTER_S", 0.02)
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         stream = engine.submit(job("wait"))
         await asyncio.to_thread(speaking.began.wait, 20)
@@ -346,7 +346,7 @@ async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
 
 
 async def test_jobs_run_side_by_side_where_there_are_rows():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, slots=2) as engine:
         first, second, third = (
             asyncio.create_task(result(engine, text)) for text in ("wait 1", "wait 2", "wait 3")
@@ -359,7 +359,7 @@ async def test_jobs_run_side_by_side_where_there_are_rows():
 
 
 async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
@@ -375,7 +375,7 @@ async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
 
 @pytest.mark.parametrize("text", ["crash wait", "deaf wait"])
 async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_waits(text):
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking) as engine:
         lost, waiting = (asyncio.create_task(result(engine, one)) for one in (text, "next"))
         await until(lambda: engine.status.queued == 1)
@@ -390,7 +390,7 @@ async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_wa
 
 
 async def test_a_worker_that_breaks_again_and_again_is_given_up():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         for _ in range(MAX_RESTARTS + 1):
             with pytest.raises((GenerationFailed, EngineNotReady)):
                 await result(engine, "a crash")
@@ -402,7 +402,7 @@ async def test_a_worker_that_breaks_again_and_again_is_given_up():
 
 
 async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
-    async with running(FakeSpeaking(), slots=2) as engine:
+    async with running(FakeBackend(), slots=2) as engine:
         outcomes = await asyncio.gather(
             result(engine, "good"), result(engine, "mute"), return_exceptions=True
         )
@@ -412,7 +412,7 @@ async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
 
 
 async def test_a_job_that_takes_more_rows_than_there_are_is_refused():
-    class Wide(FakeSpeaking):
+    class Wide(FakeBackend):
         def plan(self, job):
             return replace(super().plan(job), rows=3)
 
@@ -422,7 +422,7 @@ async def test_a_job_that_takes_more_rows_than_there_are_is_refused():
 
 
 async def test_what_is_measured_of_a_job():
-    async with running(FakeSpeaking()) as engine:
+    async with running(FakeBackend()) as engine:
         await result(engine, "hello")
         sample = engine.metrics.registry.get_sample_value
         assert sample("tts_jobs_total", {"reason": "stop"}) == 1
@@ -434,7 +434,7 @@ async def test_what_is_measured_of_a_job():
 
 
 async def test_an_engine_that_nobody_asks_leaves_its_device_until_somebody_does():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with running(speaking, unload_after_s=0.05) as engine:
         await until(lambda: speaking.unloaded == 1)
         assert (await result(engine, "hello")).frames == 5

@@ -13,7 +13,7 @@ from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 Message = dict[str, Any]
 
@@ -94,7 +94,7 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
 
 
 @contextmanager
-def serving(speaking: FakeSpeaking, **settings: Any) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
+def serving(speaking: FakeBackend, **settings: Any) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
     """Serve a fake, with settings."""
     chosen = Settings(**settings)
     engine = fake_engine(speaking, stall_timeout_s=chosen.stall_timeout_s)

@@ -16,7 +16,7 @@ from app.main import create_app
 from app.server import serve
 from app.settings import Settings
 from tests.app.tools.serving import until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 ROOT = Path(__file__).resolve().parents[3]
 CHUNK_S = 0.1
@@ -81,7 +81,7 @@ def _answers(served: Served) -> bool:
 def main() -> None:
     settings = Settings()
     logs.configure(settings.log_level, settings.log_format)
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
 
     def obey() -> None:
         for line in sys.stdin:

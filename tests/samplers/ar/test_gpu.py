@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models.cuda.graphs import Recorder
-from samplers.ar.graphs import SETTLED, ReplayedSampler
+from samplers.ar.graphs import SETTLED, GraphSampler
 from samplers.ar.sampler import ArSampler
 from tests.samplers.ar.test_graphs import PROMPT, STAYS
 from tests.samplers.ar.test_sampler import STOP, VOCAB
@@ -22,7 +22,7 @@ pytestmark = [
 def test_a_graph_draws_what_the_chain_draws(numbers) -> None:
     device = torch.device("cuda")
     plain = ArSampler([], [], stop_token=STOP, vocab_size=VOCAB, device=device)
-    replayed = ReplayedSampler(
+    replayed = GraphSampler(
         Recorder(device).record, stop_token=STOP, vocab_size=VOCAB, device=device
     )
     for sampler in (plain, replayed):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from samplers.ar.graphs import SETTLED, ReplayedSampler
+from samplers.ar.graphs import SETTLED, GraphSampler
 from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
@@ -49,7 +49,7 @@ class Pair:
         self.recorded = self.played = 0
         shape: dict[str, Any] = {"stop_token": STOP, "vocab_size": VOCAB, "device": device}
         self.plain = ArSampler([], [], **shape)
-        self.replayed = ReplayedSampler(self._record, **shape)
+        self.replayed = GraphSampler(self._record, **shape)
         self.both = (self.plain, self.replayed)
         self._steps = 0
 
@@ -159,9 +159,7 @@ def test_a_step_that_can_be_recorded_asks_a_device_nothing() -> None:
         recorded.append(step)
         return step
 
-    sampler = ReplayedSampler(
-        record, stop_token=STOP, vocab_size=VOCAB, device=torch.device("meta")
-    )
+    sampler = GraphSampler(record, stop_token=STOP, vocab_size=VOCAB, device=torch.device("meta"))
     for seed, params in enumerate(STAYS):
         sampler.join(params, seed, max_frames=100)
     logits: Tensor = torch.zeros(len(sampler), VOCAB, device="meta")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Memory
+from samplers.ar.state import SamplerState
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
 from tests.samplers.ar.test_sampler import MIXED, SILENT, STOP, VOCAB, attention_of, logits_of
@@ -36,7 +36,7 @@ class Speaker:
     max_frames: int
     codes: list[int] = field(default_factory=list)
     records: list[tuple[Record, int]] = field(default_factory=list)
-    parked: Memory | None = None
+    parked: SamplerState | None = None
     rewinds: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -193,8 +193,8 @@ def test_what_left_is_a_copy_that_later_steps_do_not_touch() -> None:
         assert torch.equal(tensor, held[name]), name
 
 
-def tensors(memory: Memory) -> dict[str, Tensor]:
-    own: dict[str, Any] = {one.name: getattr(memory, one.name) for one in fields(Memory)}
+def tensors(memory: SamplerState) -> dict[str, Tensor]:
+    own: dict[str, Any] = {one.name: getattr(memory, one.name) for one in fields(SamplerState)}
     own |= {"codes": memory.history.codes, "lengths": memory.history.lengths}
     return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from app.engine.level_0.runner import rows_of
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.rows import knob_at_fault, rows_needed
@@ -36,6 +36,6 @@ def test_a_piece_takes_the_rows_that_it_states(
     params = SamplingParams(**knobs)
     assert (rows_needed(params), knob_at_fault(params)) == (rows, knob)
     batch = batch_of(load_speech_model(toy, torch.device("cpu")).model, slots=10)
-    one = Piece([1, 10, 2], params, 1, 0, 5)
+    one = UtteranceInput([1, 10, 2], params, 1, 0, 5)
     batch.admit(one)
     assert batch.free_rows == 10 - rows == 10 - rows_of(one)

@@ -12,11 +12,11 @@ from models.stack.attention import measure
 from samplers.knobs.params import SamplingParams
 from samplers.ops import entropix
 from samplers.ops.entropix import Knobs, State
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.entropix import settings
 from tests.samplers.reference.harness import attention, load, stack
 
-DEFAULTS = settings(Rows([SamplingParams()], 64, None, torch.device("cpu")))
+DEFAULTS = settings(BatchParams([SamplingParams()], 64, None, torch.device("cpu")))
 
 
 def test_golden_entropy_and_varentropy_in_one_batch(golden: Path) -> None:
@@ -54,7 +54,7 @@ def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -
 
 def _state(entropy: float, varentropy: float, **thresholds: float) -> State:
     params = SamplingParams(**{f"entropix_{name}": value for name, value in thresholds.items()})
-    columns = settings(Rows([params], 64, None, torch.device("cpu")))
+    columns = settings(BatchParams([params], 64, None, torch.device("cpu")))
     found = entropix.state(torch.tensor([[entropy]]), torch.tensor([[varentropy]]), columns)
     return State(int(found))
 
@@ -86,7 +86,7 @@ def test_whatever_the_attention_says_the_knobs_are_numbers_in_their_bounds(
     )
     bits = torch.full((2, 1), 6.0)
     states = torch.full((2, 1), int(state))
-    wide = settings(Rows([SamplingParams()] * 2, 64, None, torch.device("cpu")))
+    wide = settings(BatchParams([SamplingParams()] * 2, 64, None, torch.device("cpu")))
     heads = attention([[number] * 4] * 2)
     moved = entropix.adjust(states, bits, bits, heads, own, wide)
     assert all(knob.isfinite().all() for knob in astuple(moved))
@@ -107,7 +107,7 @@ def test_where_a_floor_is_above_its_ceiling_the_ceiling_holds() -> None:
 
 def _adaptive(params: SamplingParams) -> Knobs:
     one: Tensor = torch.ones(1, 1)
-    columns = settings(Rows([params], 64, None, torch.device("cpu")))
+    columns = settings(BatchParams([params], 64, None, torch.device("cpu")))
     own = Knobs(one, one * 0.9, torch.tensor([[20]]), one * 0.05)
     states = torch.tensor([[int(State.ADAPTIVE)]])
     return entropix.adjust(states, one, one, attention([[0.0] * 4]), own, columns)

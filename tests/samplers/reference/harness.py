@@ -14,7 +14,7 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, stream_key
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.repeats import count_runs
-from samplers.processors.batch_params import Rows
+from samplers.processors.batch_params import BatchParams
 from samplers.processors.scores import Scores
 from samplers.processors.steps import MOVABLE
 
@@ -57,7 +57,7 @@ def run(
     """Take a batch through the named steps; rows that have a step off must not notice."""
     histories = histories if histories is not None else [[]] * len(params)
     counts = lengths if lengths is not None else [len(history) for history in histories]
-    rows = Rows(params, logits.shape[1], stop_token, torch.device("cpu"))
+    rows = BatchParams(params, logits.shape[1], stop_token, torch.device("cpu"))
     scores = make_scores(logits, histories, counts)
     for name in names:
         step = MOVABLE[name](rows)

@@ -23,7 +23,7 @@ from app.engine.errors import WorkerLost
 from app.engine.job import Samples
 from app.engine.sound.process.messages import Begin, Decode, Drop, End, Next, Push
 from app.engine.sound.process.start import VoiceStart, start
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class VoiceProcess:
             self._answer()
             self._loaded = True
 
-    def begin(self, piece: Piece) -> "RemoteVoicing":
+    def begin(self, piece: UtteranceInput) -> "RemoteVoicing":
         """Begin an utterance: the process reads its prefixes meanwhile."""
         return RemoteVoicing(self, piece)
 
@@ -216,7 +216,7 @@ class RemoteVoicing:
         codec_s: Seconds spent on the codec, once it has ended.
     """
 
-    def __init__(self, process: VoiceProcess, piece: Piece) -> None:
+    def __init__(self, process: VoiceProcess, piece: UtteranceInput) -> None:
         """Begin; `VoiceProcess.begin` does."""
         self._process, self._piece = process, piece
         self._pushed: list[tuple[Tensor, bool]] = []

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 
 
 class Begin(NamedTuple):
     """Begin an utterance under a key."""
 
     key: int
-    piece: Piece
+    piece: UtteranceInput
 
 
 class Push(NamedTuple):

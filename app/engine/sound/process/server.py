@@ -10,7 +10,7 @@ from app.engine.job import Samples
 from app.engine.sound.local import LocalVoice
 from app.engine.sound.process.messages import Begin, Decode, Drop, End, Next, Push
 from app.engine.sound.utterance import Voicing
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
 
@@ -42,7 +42,7 @@ class VoiceServer:
                 self._forget(key)
         return None
 
-    def _begin(self, piece: Piece) -> Voicing | BaseException:
+    def _begin(self, piece: UtteranceInput) -> Voicing | BaseException:
         try:
             return self._voice.begin(piece)
         except Exception as error:  # told when it is asked for

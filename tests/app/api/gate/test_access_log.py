@@ -17,7 +17,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 KEY = "alice-0123456789"
 SECRET = "the moon is made of cheese"
@@ -52,7 +52,7 @@ class Log:
 
 @contextmanager
 def logged(
-    form: logs.LogFormat = "json", speaking: FakeSpeaking | None = None, **settings: Any
+    form: logs.LogFormat = "json", speaking: FakeBackend | None = None, **settings: Any
 ) -> Iterator[tuple[httpx.Client, Log]]:
     """Serve a fake; give its log as an operator sees it, from debug upwards."""
     log, root = Log(), logging.getLogger()
@@ -177,7 +177,7 @@ def test_no_header_of_an_answer_is_a_callers(toy_server: httpx.Client) -> None:
 
 
 def test_a_client_that_leaves_amid_the_sound_is_told_so() -> None:
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with logged(speaking=speaking) as (client, log):
         speaking.let(2)
         body = {"input": "wait for ever", "response_format": "pcm"}

@@ -14,7 +14,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.api.test_errors import shape
 from tests.app.tools.serving import served
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 LIMITS = Settings(max_body_bytes=2048, max_upload_bytes=8192, body_timeout_s=0.3)
 HEAD = (
@@ -87,7 +87,7 @@ def test_a_form_with_a_file_has_a_limit_of_its_own(client) -> None:
 
 
 def test_the_time_for_a_body_is_none_for_its_speech() -> None:
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     app = create_app(Settings(body_timeout_s=0.1), fake_engine(speaking))
     with served(app) as client, ThreadPoolExecutor(1) as asking:
         answer = asking.submit(client.post, "/tts", json={"input": "wait"})

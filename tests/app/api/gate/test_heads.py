@@ -11,7 +11,7 @@ from app.api.gate.heads import MAX_HEAD_BYTES
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 BODY = b'{"input": "Hi."}'
 POST = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -19,8 +19,8 @@ NEXT = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def speaking() -> FakeSpeaking:
-    return FakeSpeaking()
+def speaking() -> FakeBackend:
+    return FakeBackend()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from app.settings import Settings
 from tests.app.api.test_errors import shape
 from tests.app.tools.live_client import url_of
 from tests.app.tools.serving import served
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 BODY = {"input": "Hi."}
 
@@ -94,8 +94,8 @@ def test_two_names_are_none() -> None:
 
 
 @pytest.fixture(scope="module")
-def speaking() -> FakeSpeaking:
-    return FakeSpeaking()
+def speaking() -> FakeBackend:
+    return FakeBackend()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from app.settings import Settings
 from tests.app.api.test_errors import shape
 from tests.app.tools.live_client import live, url_of
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
 KEYS = f"alice:{ALICE},bob:{BOB}"
@@ -28,7 +28,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(speaking: FakeSpeaking | None = None, **settings: Any) -> Iterator[httpx.Client]:
+def serving(speaking: FakeBackend | None = None, **settings: Any) -> Iterator[httpx.Client]:
     with served(create_app(Settings(**settings), fake_engine(speaking))) as client:
         yield client
 
@@ -170,7 +170,7 @@ def test_responses_of_a_websocket_are_counted() -> None:
 
 
 def test_a_key_has_only_so_much_in_work() -> None:
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     with serving(speaking, api_keys=KEYS, max_concurrent_per_key=1) as client:
         answers: list[httpx.Response] = []
 
@@ -214,7 +214,7 @@ def test_a_response_of_a_websocket_is_work_until_it_ends(ending) -> None:
 
 @pytest.mark.parametrize("origin", ["https://bad.example", "null", "http://[", "file://"])
 def test_a_foreign_page_can_do_nothing(origin) -> None:
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     with serving(speaking, origins="https://good.example") as client:
         began = len(speaking.spoken)
         answer = client.post("/tts", json={"input": "Hi."}, headers={"origin": origin})

@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 from app.api.live.messages import PROTOCOL
 from tests.app.tools.live_client import live, serving, url_of
 from tests.app.tools.serving import until
-from tests.fakes import FakeSpeaking
+from tests.fakes import FakeBackend
 
 
 def refusal(client: httpx.Client, **options) -> tuple[int, str]:
@@ -21,7 +21,7 @@ def refusal(client: httpx.Client, **options) -> tuple[int, str]:
 
 
 def test_pages_of_other_origins_are_refused() -> None:
-    with serving(FakeSpeaking(), origins="https://good.example, https://b.example") as (client, _):
+    with serving(FakeBackend(), origins="https://good.example, https://b.example") as (client, _):
         for bad in ("https://bad.example", "null", "http://["):
             assert refusal(client, origin=bad) == (403, "origin")
         here = str(client.base_url).rstrip("/")
@@ -31,7 +31,7 @@ def test_pages_of_other_origins_are_refused() -> None:
 
 
 def test_subprotocols() -> None:
-    with serving(FakeSpeaking()) as (client, _):
+    with serving(FakeBackend()) as (client, _):
         assert refusal(client, subprotocols=["other"]) == (422, "subprotocol")
         with live(client, subprotocols=["valle.key.secret", PROTOCOL]) as session:
             assert session.connection.subprotocol == PROTOCOL
@@ -40,7 +40,7 @@ def test_subprotocols() -> None:
 
 
 def test_there_are_only_so_many_sessions() -> None:
-    with serving(FakeSpeaking(), max_sessions=1) as (client, _):
+    with serving(FakeBackend(), max_sessions=1) as (client, _):
         with live(client):
             assert refusal(client) == (503, "too_many_sessions")
         until(lambda: _opens(client))

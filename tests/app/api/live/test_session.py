@@ -13,7 +13,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import LiveClient, live, serving
 from tests.app.tools.serving import until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 TEXT = '1. Hello there. Dr. Who [pause:0.2s] said "No. Never." twice! And then he left'
 KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
@@ -21,7 +21,7 @@ KNOBS = {"seed": 3, "max_duration_s": 1.5, "pause_s": 0.1}
 
 @pytest.fixture
 def fake() -> Iterator[LiveClient]:
-    with serving(FakeSpeaking(chunk_s=0.1)) as (client, _), live(client) as session:
+    with serving(FakeBackend(chunk_s=0.1)) as (client, _), live(client) as session:
         yield session
 
 
@@ -107,7 +107,7 @@ def test_sentences_of_one_response_share_its_seed(toy_server) -> None:
 
 
 def test_cancelling_stops_at_the_next_frame_and_the_next_response_can_begin_at_once() -> None:
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking) as (client, engine), live(client) as session:
         name = session.create()
         session.text("wait for me. And")
@@ -180,7 +180,7 @@ def test_one_response_at_a_time(fake) -> None:
 
 
 def test_a_text_is_as_long_as_one_of_a_request_may_be() -> None:
-    with serving(FakeSpeaking(), max_text_chars=10) as (client, _), live(client) as session:
+    with serving(FakeBackend(), max_text_chars=10) as (client, _), live(client) as session:
         session.create()
         session.text("123456")
         session.text("78901")
@@ -191,7 +191,7 @@ def test_a_text_is_as_long_as_one_of_a_request_may_be() -> None:
 
 
 def test_a_message_is_no_larger_than_a_body_may_be() -> None:
-    with serving(FakeSpeaking(), max_body_bytes=1024) as (client, _), live(client) as session:
+    with serving(FakeBackend(), max_body_bytes=1024) as (client, _), live(client) as session:
         session.create()
         session.text("é" * 600)
         with pytest.raises(ConnectionClosed) as closed:
@@ -231,7 +231,7 @@ def test_a_job_that_breaks_is_told_and_the_next_works(fake) -> None:
 
 
 def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking) as (client, engine):
         with live(client) as session:
             name = session.create()
@@ -246,7 +246,7 @@ def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
 
 
 def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
-    speaking = FakeSpeaking(chunk_s=5.0)
+    speaking = FakeBackend(chunk_s=5.0)
     with (
         serving(speaking, stall_timeout_s=0.5) as (client, engine),
         live(client, max_queue=1, compression=None) as session,
@@ -261,7 +261,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_are_served() -> None:
 
 
 def test_a_session_where_nothing_happens_is_closed() -> None:
-    with serving(FakeSpeaking(), idle_timeout_s=0.2) as (client, _), live(client) as session:
+    with serving(FakeBackend(), idle_timeout_s=0.2) as (client, _), live(client) as session:
         session.create()
         assert session.until("error")["error"]["code"] == "idle_timeout"
         with pytest.raises(ConnectionClosed):
@@ -270,7 +270,7 @@ def test_a_session_where_nothing_happens_is_closed() -> None:
 
 
 def test_a_session_that_is_spoken_to_is_not_idle() -> None:
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking, idle_timeout_s=0.2) as (client, _), live(client) as session:
         session.create()
         session.text("wait")
@@ -291,14 +291,14 @@ def keep_on(step: Callable[[], object]) -> None:
     "said", ["{}", '{"type": "response.cancel"}', "no JSON", b"bytes", '{"type": "x"}']
 )
 def test_what_is_refused_keeps_no_session_open(said) -> None:
-    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
         with pytest.raises(ConnectionClosed):
             keep_on(lambda: session.connection.send(said))
         assert session.connection.close_code == 1000
 
 
 def test_text_that_says_nothing_keeps_no_session_open() -> None:
-    with serving(FakeSpeaking(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
         session.create()
         with pytest.raises(ConnectionClosed):
             keep_on(lambda: session.text(" "))
@@ -306,7 +306,7 @@ def test_text_that_says_nothing_keeps_no_session_open() -> None:
 
 
 def test_a_text_that_grows_keeps_its_session() -> None:
-    with serving(FakeSpeaking(), idle_timeout_s=2.0) as (client, _), live(client) as session:
+    with serving(FakeBackend(), idle_timeout_s=2.0) as (client, _), live(client) as session:
         session.create()
         for _ in range(10):
             session.text("a")
@@ -316,7 +316,7 @@ def test_a_text_that_grows_keeps_its_session() -> None:
 
 
 def test_one_address_has_its_share_of_the_sessions() -> None:
-    with serving(FakeSpeaking(), max_sessions=5) as (client, _), ExitStack() as open_:
+    with serving(FakeBackend(), max_sessions=5) as (client, _), ExitStack() as open_:
         for _ in range(4):
             open_.enter_context(live(client))
         with pytest.raises(InvalidStatus) as refused, live(client):

@@ -18,7 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 from tests.toy.make_toy import make
 
 HELLO = {"input": "Hello there. [pause:0.2s] This is it.", "max_duration_s": 1.2, "seed": 3}
@@ -27,7 +27,7 @@ WAV_HEAD_BYTES = 44
 
 @contextmanager
 def serving(
-    speaking: FakeSpeaking, stall_timeout_s: float = 30.0, request_timeout_s: float = 60.0
+    speaking: FakeBackend, stall_timeout_s: float = 30.0, request_timeout_s: float = 60.0
 ) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
     engine = fake_engine(
         speaking, stall_timeout_s=stall_timeout_s, request_timeout_s=request_timeout_s
@@ -90,7 +90,7 @@ def test_what_is_known_comes_before_the_sound_and_the_rest_by_the_id(toy_server)
 
 
 def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking) as (client, _):
         speaking.let(1)
         with client.stream("POST", "/tts", json={"input": "wait", "stream": True}) as answer:
@@ -113,7 +113,7 @@ def test_the_first_chunk_is_sent_while_the_rest_is_not_made_yet():
     ],
 )
 def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields, status, code):
-    with serving(FakeSpeaking()) as (client, _):
+    with serving(FakeBackend()) as (client, _):
         answer = client.post("/tts", json={"input": "Hi.", "stream": stream} | fields)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
         if status == 500:
@@ -122,7 +122,7 @@ def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields,
 
 
 def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
-    with serving(FakeSpeaking(chunk_s=0.1)) as (client, _):
+    with serving(FakeBackend(chunk_s=0.1)) as (client, _):
         body = bytearray()
         with client.stream("POST", "/tts", json={"input": "break", "stream": True}) as answer:
             chunks = map(body.extend, answer.iter_raw())
@@ -139,7 +139,7 @@ def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
 
 
 def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
-    speaking = FakeSpeaking(chunk_s=0.1)
+    speaking = FakeBackend(chunk_s=0.1)
     with serving(speaking) as (client, engine):
         speaking.let(1)
         with client.stream("POST", "/tts", json={"input": "wait for me", "stream": True}) as answer:
@@ -155,7 +155,7 @@ def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
 
 
 def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
-    speaking = FakeSpeaking(chunk_s=5.0)
+    speaking = FakeBackend(chunk_s=5.0)
     text = "x" * 400  # more sound than any socket holds
     with serving(speaking, stall_timeout_s=0.5) as (client, engine):
         with client.stream("POST", "/tts", json={"input": text, "stream": True}) as answer:
@@ -168,7 +168,7 @@ def test_a_client_that_takes_nothing_pauses_its_job_and_then_loses_it():
 
 
 def test_a_client_that_takes_its_time_gets_everything():
-    speaking = FakeSpeaking(chunk_s=5.0)
+    speaking = FakeBackend(chunk_s=5.0)
     text = "x" * 100
     with serving(speaking) as (client, engine):
         with client.stream("POST", "/tts", json={"input": text, "stream": True}) as answer:
@@ -178,7 +178,7 @@ def test_a_client_that_takes_its_time_gets_everything():
 
 
 def test_clients_that_drop_at_random_leave_nothing_behind():
-    speaking = FakeSpeaking(chunk_s=0.05)
+    speaking = FakeBackend(chunk_s=0.05)
     threads = threading.active_count()
     with serving(speaking) as (client, engine):
 

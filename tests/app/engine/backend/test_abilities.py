@@ -12,7 +12,7 @@ from torch import Tensor
 from app.engine.backend.abilities import choose_level_0
 from app.engine.errors import InvalidRequest
 from app.engine.level_0.masked import MaskedUtterance, predict_length
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints.published.load import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
@@ -54,7 +54,7 @@ def params(**knobs: object) -> SamplingParams:
 def draw(
     model: Valle, chosen: SamplingParams, *, max_frames: int = 40
 ) -> tuple[Tensor, str, list[Tensor]]:
-    drawn = MaskedUtterance(model, Piece(IDS, chosen, chosen.seed or 0, 0, max_frames))
+    drawn = MaskedUtterance(model, UtteranceInput(IDS, chosen, chosen.seed or 0, 0, max_frames))
     read = []
     while drawn.finish_reason is None:
         read.append(drawn.step())
@@ -72,7 +72,7 @@ def test_every_pass_of_the_reference_loop(golden_valle: Path) -> None:
     )
     chosen = params(nar_len_steps=inputs["masked_steps"], nar_len_frames=inputs["masked_len"])
     prompt = torch.tensor(inputs["prom"])
-    piece = Piece(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
+    piece = UtteranceInput(inputs["phn"], chosen, 0, 0, 500, prompt=prompt, language=inputs["lang"])
     drawn = MaskedUtterance(model, piece)
     read = []
     while drawn.finish_reason is None:
@@ -122,7 +122,7 @@ def test_a_told_length_is_stretched_and_raised(
 
 def test_a_job_that_is_left_stops_after_the_pass(model: Valle) -> None:
     told: list[int] = []
-    piece = Piece(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
+    piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
 
     def leave(frames: int) -> bool:
         told.append(frames)
@@ -136,7 +136,7 @@ def test_a_job_that_is_left_stops_after_the_pass(model: Valle) -> None:
 
 
 def test_all_levels_follow(model: Valle) -> None:
-    piece = Piece(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
+    piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
     decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece, lambda frames: True)
     assert decoded.codes.shape == (20, 3)
     assert decoded.finish_reason == "stop"

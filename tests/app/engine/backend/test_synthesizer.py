@@ -16,7 +16,7 @@ from app.engine.level_0 import job_batch as batch
 from app.engine.level_0.job import longest
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import CheckpointError
 from models.codecs.encodec import Encodec
 from samplers.knobs.conflicts import ConflictError
@@ -72,11 +72,11 @@ class Scripted:
             self.finish_reason = self._reason
 
 
-def scripted(monkeypatch, *frames: int, reason: FinishReason = "stop") -> list[Piece]:
+def scripted(monkeypatch, *frames: int, reason: FinishReason = "stop") -> list[UtteranceInput]:
     """Give so many frames of level 0 an utterance instead of asking the AR; note each call."""
-    calls: list[Piece] = []
+    calls: list[UtteranceInput] = []
 
-    def begin(_: JobBatch, __: object, piece: Piece) -> Scripted:
+    def begin(_: JobBatch, __: object, piece: UtteranceInput) -> Scripted:
         count = min(frames[len(calls)], piece.max_frames)
         calls.append(piece)
         return Scripted(count, len(calls), reason)
@@ -135,7 +135,7 @@ def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
     *_, last = synthesizer.speak(plan, queue_s=0.0, on_progress=lambda _: True)
     speech, first = synthesizer._speech, last.result.utterances[0]
     ids = synthesizer._front_end.encode(plan.utterances[0].phonemes)
-    piece = Piece(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.prompt)
+    piece = UtteranceInput(ids, plan.params, 1, 0, max_frames=len(first.codes), prompt=plan.prompt)
     decoded = decode_utterance(
         speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True
     )

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.runner import ArRunner
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
 from models.stack.cache import KVCache
 from models.stack.prefix_cache import PrefixCache
@@ -18,11 +18,11 @@ from samplers.ops.guidance import guide
 ROOM = 250
 
 
-def batch_of(model: Valle, slots: int = 30) -> ArBatch:
-    return ArBatch(model, PrefixCache(model), slots=slots, max_length=ROOM)
+def batch_of(model: Valle, slots: int = 30) -> ArRunner:
+    return ArRunner(model, PrefixCache(model), slots=slots, max_length=ROOM)
 
 
-def spoil(batch: ArBatch, slot: int) -> None:
+def spoil(batch: ArRunner, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
     cache = batch._rows.cache
     if isinstance(cache, Int8Cache):
@@ -31,13 +31,13 @@ def spoil(batch: ArBatch, slot: int) -> None:
         cache.keys[0][slot] = cache.values[0][slot] = torch.nan
 
 
-def finish(batch: ArBatch) -> None:
+def finish(batch: ArRunner) -> None:
     while batch.running:
         batch.step()
 
 
-def alone(model: Valle, one: Piece) -> ArUtterance:
-    batch = ArBatch.alone(model, PrefixCache(model), one)
+def alone(model: Valle, one: UtteranceInput) -> ArUtterance:
+    batch = ArRunner.alone(model, PrefixCache(model), one)
     utterance = batch.admit(one)
     finish(batch)
     return utterance
@@ -62,7 +62,9 @@ def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True)
         assert torch.equal(utterance.codes(), expected.codes())
 
 
-def logits_after(model: Valle, piece: Piece, codes: Sequence[int]) -> tuple[Tensor, Tensor]:
+def logits_after(
+    model: Valle, piece: UtteranceInput, codes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
     """The model's logits ``(T + 1, V)`` before every code and behind the last.
 
     Its own, and the same guided as the piece asks. Of floats with no cache; integers round what

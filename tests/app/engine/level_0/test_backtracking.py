@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.stack.cache import KVCache
 from models.stack.prefix_cache import PrefixCache
@@ -80,7 +80,7 @@ class Scripted:
 def decode(script: Script, max_frames: int = 400, **knobs: Any) -> Decoded:
     silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
     params = SamplingParams(**STUBBORN | knobs)
-    piece = Piece([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
+    piece = UtteranceInput([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
     codebooks = torch.zeros(8, MODEL.codes, 2)
     model = cast("Valle", Scripted(script))
     return decode_utterance(model, codebooks, piece, lambda _: True)
@@ -203,7 +203,7 @@ def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_fi
 )
 def test_no_frame_that_was_given_is_taken_back(script) -> None:
     model = cast("Valle", Scripted(script))
-    piece = Piece([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
+    piece = UtteranceInput([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
     level_0 = LevelZero(model, piece, lambda _: True, PrefixCache(model))
     given = list(level_0)
     drawn = level_0.drawn
@@ -220,7 +220,7 @@ def toy_speech(toy) -> SpeechModel:
 
 def decode_toy(speech: SpeechModel, **knobs: Any) -> Decoded:
     params = SamplingParams(ban_tokens=(MODEL.stop_token,), nar_levels=0, **knobs)
-    piece = Piece([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
+    piece = UtteranceInput([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
     return decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm, load_speech_model
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -44,9 +44,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
     return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
 
 
-def piece(seed: int = 1, max_frames: int = 25, **knobs: Any) -> Piece:
+def piece(seed: int = 1, max_frames: int = 25, **knobs: Any) -> UtteranceInput:
     params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
-    return Piece([1, *range(10, 12 + seed % 5), 2], params, seed, 0, max_frames, trace=True)
+    return UtteranceInput(
+        [1, *range(10, 12 + seed % 5), 2], params, seed, 0, max_frames, trace=True
+    )
 
 
 def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:

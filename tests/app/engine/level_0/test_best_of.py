@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.level_0.hypothesis import Take
+from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -42,12 +42,12 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
     return model
 
 
-def piece(seed: int = 1, max_frames: int = 30, **knobs: Any) -> Piece:
+def piece(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
     ids = [1, *range(10, 12 + seed % 5), 2]
-    return Piece(ids, SamplingParams(**knobs), seed, 0, max_frames, trace=True)
+    return UtteranceInput(ids, SamplingParams(**knobs), seed, 0, max_frames, trace=True)
 
 
-def takes_of(model: Valle, one: Piece) -> tuple[list[Take], ArUtterance]:
+def takes_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], ArUtterance]:
     """All takes of a piece as they ended, and the piece."""
     batch = batch_of(model)
     utterance = batch.admit(one)
@@ -174,7 +174,7 @@ def test_an_admission_that_fails_at_a_later_take_leaves_nothing_behind(
     batch = batch_of(model)
     begin, begun = batch._rows.begin, list[int]()
 
-    def begin_once(takes: list[Take], one: Piece, candidate: int = 0) -> None:
+    def begin_once(takes: list[Hypothesis], one: UtteranceInput, candidate: int = 0) -> None:
         begun.append(candidate)
         if candidate:
             raise MemoryError

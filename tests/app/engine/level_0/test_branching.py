@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.level_0.hypothesis import Take
+from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -48,9 +48,9 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
     return model
 
 
-def piece(seed: int = 1, max_frames: int = 40, **knobs: Any) -> Piece:
+def piece(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceInput:
     ids = [1, *range(10, 12 + seed % 5), 2]
-    return Piece(ids, SamplingParams(**BRANCH | knobs), seed, 0, max_frames, trace=True)
+    return UtteranceInput(ids, SamplingParams(**BRANCH | knobs), seed, 0, max_frames, trace=True)
 
 
 def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
@@ -83,7 +83,7 @@ def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> 
     for seed in range(6):
         batch = batch_of(model)
         utterance = batch.admit(piece(seed, **ENDING, **GUIDED))
-        takes: list[Take] = []
+        takes: list[Hypothesis] = []
         while batch.running:
             several = len(utterance.takes) > 1
             takes = list(utterance.takes)
@@ -93,7 +93,7 @@ def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> 
     assert takes
 
 
-def assert_best(utterance: ArUtterance, takes: list[Take]) -> None:
+def assert_best(utterance: ArUtterance, takes: list[Hypothesis]) -> None:
     """Assert that of these takes the utterance kept the likeliest since they parted."""
     start = next(
         frame

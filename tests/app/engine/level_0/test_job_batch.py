@@ -11,7 +11,7 @@ from app.engine.interface import Plan
 from app.engine.job import SpeechJob
 from app.engine.level_0.job import Drawing
 from app.engine.level_0.job_batch import MAX_PREFILLS, JobBatch
-from app.engine.level_0.runner import ArBatch
+from app.engine.level_0.runner import ArRunner
 from samplers.knobs.params import SamplingParams
 
 TEXTS = ["One. Two, three.", "Four.", "Five, six.", "Seven."]
@@ -81,14 +81,14 @@ def test_an_utterance_that_is_left_frees_its_rows_at_once(synthesizer):
 
 
 def test_what_cannot_be_read_fails_alone(synthesizer, monkeypatch):
-    real = ArBatch.admit
+    real = ArRunner.admit
 
     def admit(batch, piece):
         if piece.seed == 1:
             raise torch.OutOfMemoryError("no room on purpose")
         return real(batch, piece)
 
-    monkeypatch.setattr(ArBatch, "admit", admit)
+    monkeypatch.setattr(ArRunner, "admit", admit)
     jobs = [plan(synthesizer, number) for number in range(3)]
     with closing(synthesizer.batch(8)) as batch:
         drawings = [batch.begin(job) for job in jobs]

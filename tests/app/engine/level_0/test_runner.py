@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.engine.level_0.runner import rows_of
 from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_lm, load_speech_model
 from models.int8.quantized import quantize_linears
@@ -44,14 +44,14 @@ KNOBS: Sequence[dict[str, Any]] = (
 ALL = range(len(KNOBS))
 
 
-def piece(number: int, max_frames: int = 40) -> Piece:
+def piece(number: int, max_frames: int = 40) -> UtteranceInput:
     """Speech with the knobs of that number, by one of two voices or by none; traced."""
     knobs = KNOBS[number % len(KNOBS)]
     params = SamplingParams(**{"ban_tokens": (512,)} | knobs)
     if "logit_bias" in knobs:
         params = SamplingParams(**knobs)  # it may stop
     prompted = number % 3 or params.prompt_as_prefix or params.penalty_includes_prompt
-    return Piece(
+    return UtteranceInput(
         [1, *range(10, 12 + number % 7), 2],
         params,
         number,
@@ -196,7 +196,7 @@ def test_a_piece_for_which_a_slot_is_too_short_leaves_all_as_it_was(model: Valle
 
 def test_an_admission_that_fails_halfway_gives_its_slots_back(model: Valle, monkeypatch) -> None:
     batch = batch_of(model, slots=2)
-    monkeypatch.setattr(Piece, "null", property(lambda self: 1 / 0))
+    monkeypatch.setattr(UtteranceInput, "null", property(lambda self: 1 / 0))
     with pytest.raises(ZeroDivisionError):
         batch.admit(piece(2))
     monkeypatch.undo()
@@ -266,7 +266,7 @@ def test_the_builtin_model_gives_each_the_codes_that_it_has_alone(weights: str) 
     if model.config.has_null_condition:
         knobs.append({"cfg_strength": 2.0})
     pieces = [
-        Piece(
+        UtteranceInput(
             [1, *range(10, 15 + number), 2],
             SamplingParams(**{"ban_tokens": (stop,)} | one),
             number,

@@ -12,7 +12,7 @@ from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Scheduler
-from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.ticket import Ticket
 
 RATE_HZ = 75.0
@@ -29,7 +29,9 @@ class Job:
 
 @pytest.fixture
 def scheduler() -> Scheduler:
-    return Scheduler(TicketQueue(4), cast("Voicer", None), Capacity(), EngineMetrics(), slots=8)
+    return Scheduler(
+        TicketQueue(4), cast("SoundWorker", None), Capacity(), EngineMetrics(), slots=8
+    )
 
 
 def add(

@@ -13,7 +13,7 @@ from app.engine.job import SpeechJob
 from app.engine.serving.shares import Places, RowShares, rows_of, share
 from app.engine.serving.ticket import Ticket
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 SLOTS, KEPT = 20, 4
 
@@ -96,7 +96,7 @@ def job(name: str, text: str, asker: str, **knobs: object) -> SpeechJob:
 
 @pytest.mark.anyio
 async def test_a_stranger_speaks_while_one_asker_has_all_the_rows_and_places_that_it_may():
-    speaking = FakeSpeaking()
+    speaking = FakeBackend()
     async with fake_engine(speaking, slots=10, max_queue=10) as engine:
         await engine.wait_ready()
         greedy = [engine.submit(job(str(n), "wait for me", "greedy", best_of=8)) for n in range(8)]

@@ -10,7 +10,7 @@ from app.engine.playback import Playback
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import SHARE, Capacity
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.sound_worker import Voicer
+from app.engine.serving.sound_worker import SoundWorker
 
 
 @dataclass(eq=False)
@@ -30,13 +30,13 @@ class Listener:
 
 
 @pytest.fixture
-def voicer() -> Voicer:
+def voicer() -> SoundWorker:
     capacity = Capacity()
     capacity.note_voiced(SHARE / 3.1, 1.0)  # three listeners can be served
-    return Voicer(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
+    return SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
 
 
-def join(voicer: Voicer, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
+def join(voicer: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
     """Let a listener come who has so much sound before them, and more to be made."""
     playback = Playback(monotonic())
     playback.expected_s = sound_s + left_s
@@ -44,7 +44,7 @@ def join(voicer: Voicer, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
     voicer.begin(cast("Any", Listener(playback)))
 
 
-def test_as_many_may_come_as_can_be_served_in_real_time(voicer: Voicer) -> None:
+def test_as_many_may_come_as_can_be_served_in_real_time(voicer: SoundWorker) -> None:
     for _ in range(3):
         assert voicer.has_room_for(5.0)
         join(voicer)
@@ -52,7 +52,7 @@ def test_as_many_may_come_as_can_be_served_in_real_time(voicer: Voicer) -> None:
     assert 0 < voicer.wait_s(5.0, []) <= voicer.wait_s(5.0, [5.0])
 
 
-def test_what_is_made_to_its_end_takes_no_room(voicer: Voicer) -> None:
+def test_what_is_made_to_its_end_takes_no_room(voicer: SoundWorker) -> None:
     for _ in range(5):
         join(voicer, 5.0, left_s=-5.0)
     for _ in range(3):
@@ -63,7 +63,9 @@ def test_what_is_made_to_its_end_takes_no_room(voicer: Voicer) -> None:
 
 def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> None:
     over: list[object] = []
-    voicer = Voicer(Accounts(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0)
+    voicer = SoundWorker(
+        Accounts(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0
+    )
     left, stays = (cast("Any", Listener(Playback(monotonic()))) for _ in range(2))
     voicer.begin(left)
     voicer.begin(stays)

@@ -12,10 +12,10 @@ from app.engine.job import SpeechJob
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
-from app.engine.serving.text_worker import TextReader
+from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.ticket import Ticket
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeSpeaking
+from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +27,8 @@ class Room:
 
     def __init__(self) -> None:
         self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
-        self.speaking = FakeSpeaking()
-        self.reader = TextReader(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
+        self.speaking = FakeBackend()
+        self.reader = TextWorker(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)

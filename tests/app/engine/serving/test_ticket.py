@@ -12,7 +12,7 @@ from app.engine.job import SpeechJob
 from app.engine.serving.scheduler import MAX_WAITING_S
 from app.engine.serving.ticket import MAX_UNREAD_S
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeSpeaking, fake_engine
+from tests.fakes import FakeBackend, fake_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -32,13 +32,13 @@ async def until(condition) -> None:
 
 
 @asynccontextmanager
-async def running(speaking: FakeSpeaking, **limits: float) -> AsyncIterator[SpeechEngine]:
+async def running(speaking: FakeBackend, **limits: float) -> AsyncIterator[SpeechEngine]:
     async with fake_engine(speaking, **limits) as engine:  # type: ignore[arg-type]
         await engine.wait_ready()
         yield engine
 
 
-async def paused(speaking: FakeSpeaking, engine: SpeechEngine, text: str) -> None:
+async def paused(speaking: FakeBackend, engine: SpeechEngine, text: str) -> None:
     """Wait until the job pauses: no more is made sound of than may wait, and little more drawn."""
     await until(lambda: [one for one in engine._queue.running if one.paused_s])
     (ticket,) = engine._queue.running
@@ -47,7 +47,7 @@ async def paused(speaking: FakeSpeaking, engine: SpeechEngine, text: str) -> Non
 
 
 async def test_a_job_that_nobody_reads_pauses_and_goes_on_as_it_is_read():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     async with running(speaking) as engine, aclosing(engine.submit(job(LONG))) as chunks:
         await paused(speaking, engine, LONG)
         read = 0
@@ -59,7 +59,7 @@ async def test_a_job_that_nobody_reads_pauses_and_goes_on_as_it_is_read():
 
 
 async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     async with running(speaking, stall_timeout_s=0.05) as engine:
         chunks = engine.submit(job(LONG))
         await until(lambda: engine.finished == {"cancelled": 1})
@@ -71,7 +71,7 @@ async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
 
 
 async def test_leaving_a_paused_job_frees_the_worker():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     async with running(speaking) as engine:
         chunks = engine.submit(job(LONG))
         await paused(speaking, engine, LONG)
@@ -82,7 +82,7 @@ async def test_leaving_a_paused_job_frees_the_worker():
 
 
 async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     timeout_s = 1.5
     async with (
         running(speaking, request_timeout_s=timeout_s) as engine,
@@ -94,7 +94,7 @@ async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
 
 
 async def test_a_job_that_does_not_pause_has_no_more_time():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     async with running(speaking, request_timeout_s=0.1) as engine:
         chunks = engine.submit(job("wait"))
         with pytest.raises(DeadlineExceeded):
@@ -103,7 +103,7 @@ async def test_a_job_that_does_not_pause_has_no_more_time():
 
 
 async def test_a_last_chunk_is_given_whatever_waits():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     text = "a" * round(MAX_UNREAD_S / CHUNK_S)
     async with running(speaking) as engine, aclosing(engine.submit(job(text))) as chunks:
         await until(lambda: engine.finished == {"stop": 1})
@@ -111,7 +111,7 @@ async def test_a_last_chunk_is_given_whatever_waits():
 
 
 async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest_will_last():
-    speaking = FakeSpeaking(CHUNK_S)
+    speaking = FakeBackend(CHUNK_S)
     text = "wait: ten chunks"
     async with running(speaking) as engine:
         engine._capacity.note_voiced(1.6, 1.0)  # half a second of sound a second is promised

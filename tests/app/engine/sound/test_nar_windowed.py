@@ -12,7 +12,7 @@ from torch import Tensor
 from app.engine.errors import InvalidRequest
 from app.engine.sound.finer import nar_plan
 from app.engine.sound.nar_windowed import Window, Windows, check_windows
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar
@@ -43,12 +43,14 @@ def windowed(frames: int, left_context: int, lookahead: int) -> dict[str, Any]:
     return dict(zip(KNOBS, (frames, left_context, lookahead), strict=True))
 
 
-def whole(speech: SpeechModel, wanted: Piece, level_0: Tensor) -> Tensor:
+def whole(speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor) -> Tensor:
     return offline(speech.model, speech.codec.quantizer.codebooks, wanted, level_0)
 
 
 @torch.inference_mode()
-def by_hand(speech: SpeechModel, wanted: Piece, level_0: Tensor, size: int, left: int, right: int):
+def by_hand(
+    speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor, size: int, left: int, right: int
+):
     """Draw window after window with all frames at hand."""
     model, params, total = speech.model, wanted.params, len(level_0)
     codes = torch.full((total, 8), -1)

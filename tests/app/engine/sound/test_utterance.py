@@ -12,7 +12,7 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.sound.utterance import Voicing
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
 from models.stack.prefix_cache import PrefixCache, VoiceKey
@@ -40,19 +40,19 @@ def some_codes(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(512, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def piece(knobs: dict[str, Any], **rest: Any) -> Piece:
+def piece(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
     fields: dict[str, Any] = {
         "seed": 1,
         "utterance": 0,
         "max_frames": FRAMES,
         "prompt": some_codes(20, 8, seed=9),
     }
-    return Piece(IDS, SamplingParams.model_validate(knobs), **fields | rest)
+    return UtteranceInput(IDS, SamplingParams.model_validate(knobs), **fields | rest)
 
 
 def voice(
     speech: SpeechModel,
-    piece: Piece,
+    piece: UtteranceInput,
     level_0: Tensor,
     pushes: list[int] | None = None,
     prefixes: PrefixCache | None = None,
@@ -67,7 +67,7 @@ def voice(
 
 
 @torch.inference_mode()
-def offline(model: Valle, codebooks: Tensor, piece: Piece, level_0: Tensor) -> Tensor:
+def offline(model: Valle, codebooks: Tensor, piece: UtteranceInput, level_0: Tensor) -> Tensor:
     """Draw every finer level in one pass over the whole, with no cache."""
     params, codes = piece.params, level_0[:, None]
     for level in range(1, 1 + min(params.nar_levels, 7)):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from app.engine.utterance import Piece
+from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm
 from models.checkpoints.convert import convert
 from models.checkpoints.published import load as public
@@ -103,7 +103,7 @@ def test_a_language_without_a_row_takes_the_last_one(tmp_path: Path) -> None:
 
 
 def speak(model: Valle, params: SamplingParams, *, max_frames: int = 20) -> Tensor:
-    piece = Piece(
+    piece = UtteranceInput(
         IDS, params, seed=1, utterance=0, max_frames=max_frames, prompt=PROMPT, language=LANGUAGE
     )
     return decode_utterance(model, torch.zeros(8, toy.CODES, 4), piece, lambda _: True).codes
