@@ -90,7 +90,7 @@ class Decoding:
     def _sampler(self, frames: int, *, greedy: bool) -> ArSampler:
         """Return one with a row a stream, which never stops."""
         stop, device = self._model.config.stop_token, self._device
-        sampler = ArSampler([], [], stop_token=stop, vocab_size=stop + 1, device=device)
+        sampler = ArSampler(stop_token=stop, vocab_size=stop + 1, device=device)
         if self._way.graphs:
             sampler = GraphSampler(
                 self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device

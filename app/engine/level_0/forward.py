@@ -9,7 +9,7 @@ from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.stack.slots import Slots
 from models.valle import Prefix, Valle
-from samplers.processors.batch_params import on
+from samplers.knobs.features import is_on
 
 
 class Reader:
@@ -38,7 +38,7 @@ class Reader:
         rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
         ranks = self._model.ranks(0, rest.blocks)
         read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", piece.params):
+        if place == 0 and is_on("entropix", piece.params):
             hidden, attention = stack.extend_looking(*read)
             first = Seen(hidden[-1:], as_tensor(attention))
         else:
