@@ -23,6 +23,7 @@ ALLOCATIONS: Final = frozenset({
 """Operators that give memory and queue no kernel."""
 
 Play = Callable[[], None]
+Recorded = Callable[[], object]
 
 
 class Queued(NamedTuple):
@@ -54,7 +55,7 @@ class Tape:
         self.sizes: list[int] = []
         self.plays = 0
 
-    def record(self, function: Play, *, warm_ups: int = 0) -> Play:
+    def record(self, function: Recorded, *, warm_ups: int = 0) -> Play:
         """Return what plays a function.
 
         Args:
