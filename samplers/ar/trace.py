@@ -49,7 +49,7 @@ class Record:
         attention_agreement: See there.
         attention_strength: See there.
         paused: Whether entropix left only codes of silence.
-        branched: Whether entropix branched here; the record is that of the hypothesis that was kept.
+        branched: Whether entropix branched here; the rest is of the hypothesis that was kept.
         saw_nan: Whether the model gave a NaN.
         saw_inf: Whether the model gave +infinity.
         all_masked: Whether nothing could be drawn, so that the row was ended.

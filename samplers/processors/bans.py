@@ -1,4 +1,4 @@
-"""Processors that come first whatever the order: bias, banned codes and sequences, minimum length."""
+"""Processors that come first, whatever the order: bias, bans and the minimum length."""
 
 import math
 from typing import Self
