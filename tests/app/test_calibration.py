@@ -16,8 +16,8 @@ from app.settings import Settings
 from models.checkpoints import load_codec
 from models.codecs.silence import silent_codes
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.resolve import resolve
 from samplers.knobs.presets import PRESETS
+from samplers.knobs.resolve import resolve
 
 TEXTS = ["Hello.", "Good bye."]
 
