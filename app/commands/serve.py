@@ -28,13 +28,13 @@ class Serve(Settings):
         log.info(
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
-        voice_start = start() if self.voice_process and self._on_cpu() else None
+        sound_start = start() if self.voice_process and self._on_cpu() else None
         from app.api.gate.keys import KeyringError
         from app.main import create_app, create_engine
         from app.server import serve
 
         try:
-            app = create_app(self, create_engine(self, voice_start))
+            app = create_app(self, create_engine(self, sound_start))
         except KeyringError as error:
             raise CommandError(str(error)) from error
         if not serve(app, self):
