@@ -20,7 +20,7 @@ READ_EVERY = 8  # steps
 
 
 @dataclass(frozen=True)
-class Way:
+class Queueing:
     """How a step is queued.
 
     Attributes:
@@ -35,21 +35,21 @@ class Way:
 class Decoding:
     """Streams over one cache, which is recorded once for all of them."""
 
-    def __init__(self, model: Valle, streams: int, capacity: int, way: Way) -> None:
+    def __init__(self, model: Valle, streams: int, capacity: int, queueing: Queueing) -> None:
         """Record what is to be recorded.
 
         Args:
             model: On the device to use, in the numbers to use.
             streams: How many at once.
             capacity: Positions that each has room for.
-            way: How a step is queued.
+            queueing: How a step is queued.
         """
         self._model, self._device = model, model.separator.device
         self._slots, self._recorder = range(streams), Recorder(self._device)
-        self._way = way
+        self._queueing = queueing
         self._cache = model.new_cache(streams, capacity)
-        if way.graphs:
-            model.transformer.record(self._cache, compiler=way.compiler)
+        if queueing.graphs:
+            model.transformer.record(self._cache, compiler=queueing.compiler)
 
     @torch.inference_mode()
     def run(self, prefixes: Tensor, frames: int, *, greedy: bool) -> Tensor:
@@ -91,7 +91,7 @@ class Decoding:
         """Return one with a row a stream, which never stops."""
         stop, device = self._model.config.stop_token, self._device
         sampler = ArSampler([], [], stop_token=stop, vocab_size=stop + 1, device=device)
-        if self._way.graphs:
+        if self._queueing.graphs:
             sampler = GraphSampler(
                 self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device
             )
