@@ -1,16 +1,16 @@
-"""What a GPU makes of it: level 0 at the published size, and the first sound of the built-in voice.
+"""GPU benchmark: level 0 at the published size, and the time to first sound of the built-in voice.
 
     benchmarks/gpu.sh                                  # on a machine with a card
-    python -m benchmarks.model.gpu --device cpu --tiny       # whether the suite itself works
+    python -m benchmarks.model.gpu --device cpu --tiny  # tries the suite itself
 
 Level 0: 12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750
-codes drawn at temperature 1 with the stop banned, one stream and 32, prefix included in the time.
-Ours as it is, played from graphs, and played from graphs of fused kernels, against eager `generate`
-of `transformers` with the same weights. Before any of it, 200 greedy codes in float32 must be those
-that a CPU draws. Rounds are interleaved; figures are medians, ratios are taken round by round.
+codes drawn at temperature 1 with the stop token banned, at batch 1 and 32, prefill included in the
+time. Ours eager and replayed from CUDA graphs, against eager `generate` of `transformers` with the
+same weights. Nothing is timed unless 200 greedy codes in float32 equal those of a CPU. Rounds are
+interleaved; figures are medians, ratios are taken round by round.
 
-The first sound: one client after the other asks a real server for a sentence and waits for the byte
-that holds the first sample over -50 dBFS.
+Time to first sound: sequential clients ask a real server for a sentence and wait for the byte that
+holds the first sample over -50 dBFS.
 """
 
 import argparse
@@ -30,34 +30,32 @@ from benchmarks.harness.llama import as_llama, transformers_generate
 from benchmarks.harness.report import Gate, Row, conclude, machine
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
-from benchmarks.model.decoding import Decoding, Way
+from benchmarks.model.decoder import BatchDecoder
 from benchmarks.model.published import published_config, random_model
 from models.placement import prepare_for
 from models.valle import Valle
 
 PREFIX = 100
-THEIRS = "transformers, eager"
-WAYS: Mapping[str, Way] = {
-    "ours, eager": Way(graphs=False),
-    "ours, graphs": Way(graphs=True),
-    "ours, fused graphs": Way(graphs=True, compiler="inductor"),
-}
+BASELINE = "transformers, eager"
+OURS: Mapping[str, bool] = {"ours, eager": False, "ours, graphs": True}
+"""Each variant's name, and whether its steps are replayed from CUDA graphs."""
+
 Run = Callable[[Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done.
+    """Sizes of the benchmark.
 
     Attributes:
-        layers: Of the model.
-        width: Of the model.
-        batches: Streams at once.
+        layers: Layers of the model.
+        width: D of the model.
+        batches: Batch sizes.
         frames: Codes a stream.
-        gate: Greedy codes that must be those of a CPU.
-        rounds: Of everything timed.
-        requests: To the server; one more warms it up.
-        text: What each asks for; None: a sentence, another each time.
+        gate: Greedy codes that must equal those of a CPU.
+        rounds: Repetitions of each timing.
+        requests: Requests to the server, after one that warms it up.
+        text: Text of each request; None: a different sentence each.
     """
 
     layers: int = 12
@@ -73,77 +71,75 @@ class Scale:
 TINY = Scale(2, 64, (1, 3), frames=20, gate=20, rounds=1, requests=1, text="Hi.")
 
 
-def settle(device: torch.device) -> None:
-    """Wait until a device has done all that is queued."""
+def synchronize(device: torch.device) -> None:
+    """Wait for all work queued on a device; nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def float_model(scale: Scale) -> Valle:
-    """Return the model in float32 on the CPU; `transformers` has no bias in its head."""
+    """Return a random float32 model on the CPU, its head's bias zero as `transformers` has none."""
     model = random_model(published_config(layers=scale.layers, width=scale.width))
     torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
     return model
 
 
-def some_prefixes(scale: Scale, count: int) -> Tensor:
-    """Return ``[count, PREFIX, D]``, the same every time."""
+def random_prefixes(scale: Scale, count: int) -> Tensor:
+    """Return ``[count, PREFIX, D]`` from a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(count, PREFIX, scale.width, generator=generator) * 0.3
 
 
 def same_greedy_codes(scale: Scale, device: torch.device) -> int:
-    """Return how many of the first greedy codes in float32 are those of a CPU that has no graph."""
-    prefixes, found = some_prefixes(scale, 1), []
-    for place, way in ((torch.device("cpu"), Way(graphs=False)), (device, Way(graphs=True))):
+    """Return how many leading greedy codes in float32 equal those of a CPU without graphs."""
+    prefixes, found = random_prefixes(scale, 1), []
+    for place, graphs in ((torch.device("cpu"), False), (device, True)):
         model = prepare_for(place, float_model(scale), torch.float32)
-        decoding = Decoding(model, 1, PREFIX + scale.gate, way)
-        found.append(decoding.run(prefixes.to(place), scale.gate, greedy=True)[0])
+        decoder = BatchDecoder(model, 1, PREFIX + scale.gate, graphs=graphs)
+        found.append(decoder.run(prefixes.to(place), scale.gate, greedy=True)[0])
     differs = (found[0] != found[1]).nonzero()
     return int(differs[0]) if len(differs) else scale.gate
 
 
-def contestants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
-    """Yield every way of decoding so many streams, by name."""
+def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
+    """Yield the name and the run function of each variant at a batch size."""
     dtype = torch.bfloat16
     llama = as_llama(float_model(scale)).to(device, dtype)
 
     def theirs(prefixes: Tensor, frames: int) -> Tensor:
         return transformers_generate(llama, prefixes, frames, greedy=False)[0]
 
-    yield THEIRS, theirs
-    for name, way in WAYS.items():
-        if way.compiler and device.type != "cuda":
-            continue  # minutes of a C++ compiler
-        # A model records one cache, so each has its own.
+    yield BASELINE, theirs
+    for name, graphs in OURS.items():
+        # A model captures the steps of one cache, so each variant has a model of its own.
         model = prepare_for(device, float_model(scale), dtype)
-        decoding = Decoding(model, streams, PREFIX + scale.frames, way)
+        decoder = BatchDecoder(model, streams, PREFIX + scale.frames, graphs=graphs)
 
-        def ours(prefixes: Tensor, frames: int, decoding: Decoding = decoding) -> Tensor:
-            return decoding.run(prefixes, frames, greedy=False)
+        def ours(prefixes: Tensor, frames: int, decoder: BatchDecoder = decoder) -> Tensor:
+            return decoder.run(prefixes, frames, greedy=False)
 
         yield name, ours
 
 
 def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[Row]:
-    """Return a row a contestant."""
-    prefixes = some_prefixes(scale, streams).to(device, torch.bfloat16)
-    runs = dict(contestants(scale, device, streams))
-    for run in runs.values():  # what is compiled, or set up at the first call, is not timed
+    """Time every variant at a batch size; return one table row each."""
+    prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
+    runs = dict(variants(scale, device, streams))
+    for run in runs.values():  # the set-up of a first call is not timed
         run(prefixes, min(scale.frames, 20))
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with tqdm(total=scale.rounds * len(runs), desc=f"batch {streams}") as bar:
         for _ in range(scale.rounds):
             for name, run in runs.items():
-                settle(device)
+                synchronize(device)
                 started_s = perf_counter()
                 run(prefixes, scale.frames)
-                settle(device)
+                synchronize(device)
                 seconds[name].append(perf_counter() - started_s)
                 bar.update()
     rows: list[Row] = []
     for name, own in seconds.items():
-        ratios = [other / mine for other, mine in zip(seconds[THEIRS], own, strict=True)]
+        ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
         rows.append({
             "what": f"{name}, batch {streams}",
             "codes/s": streams * scale.frames / statistics.median(own),
@@ -156,10 +152,10 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[R
 
 
 async def first_sounds_ms(url: str, scale: Scale) -> list[float]:
-    """Return milliseconds to the first sound of one request after the other.
+    """Return the milliseconds to the first sound of sequential requests.
 
     Raises:
-        SystemExit: One gave no speech.
+        SystemExit: A request returned no speech.
     """
     said = [scale.text] * (scale.requests + 1) if scale.text else texts(scale.requests + 1)
     found = []
@@ -173,21 +169,21 @@ async def first_sounds_ms(url: str, scale: Scale) -> list[float]:
 
 
 def bandwidth_gb_s(device: torch.device, mib: int) -> float:
-    """Return what the device reads and writes a second when it copies."""
+    """Return the bytes read and written a second by a copy on the device, in GB/s."""
     source = torch.zeros(mib << 18, device=device)
     target = torch.zeros_like(source)
     seconds = []
     for _ in range(10):
-        settle(device)
+        synchronize(device)
         started_s = perf_counter()
         target.copy_(source)
-        settle(device)
+        synchronize(device)
         seconds.append(perf_counter() - started_s)
     return 2 * source.nbytes / min(seconds) / 1e9
 
 
 def gates(rows: Sequence[Row], first_ms: Sequence[float], same: int) -> list[Gate]:
-    """Return what was asked of a GPU."""
+    """Return the targets of issue 6 with the measured figures."""
     ours = [row for row in rows if str(row["what"]).startswith("ours")]
     alone, many = (
         [row for row in ours if str(row["what"]).endswith(f"batch {streams}")]
@@ -211,10 +207,10 @@ def gates(rows: Sequence[Row], first_ms: Sequence[float], same: int) -> list[Gat
 
 
 def measure(device: torch.device, scale: Scale, out: Path | None) -> int:
-    """Run all of it, print one table and write JSON; return an exit status.
+    """Run the benchmark, print a table and write JSON; return the exit status.
 
     Raises:
-        SystemExit: The server gave no speech.
+        SystemExit: The server returned no speech.
     """
     started = machine() | {"device": str(device), "torch": torch.__version__}
     if device.type == "cuda":
@@ -233,7 +229,7 @@ def measure(device: torch.device, scale: Scale, out: Path | None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -6,16 +6,17 @@ import torch
 
 from app.engine.level_0.hypothesis import Condition, Line, Seen, as_tensor
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.stack.slots import Slots
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
 from samplers.processors.batch_params import on
 
 
 class Reader:
     """Reads into the slots of one cache."""
 
-    def __init__(self, model: Valle, prefixes: PrefixCache, cache: Slots) -> None:
+    def __init__(self, model: Valle, prefixes: PrefixCache, cache: SlotCache) -> None:
         """Read nothing yet.
 
         Args:
@@ -39,7 +40,7 @@ class Reader:
         ranks = self._model.ranks(0, rest.blocks)
         read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
         if place == 0 and on("entropix", piece.params):
-            hidden, attention = stack.extend_looking(*read)
+            hidden, attention = stack.extend_with_attention(*read)
             first = Seen(hidden[-1:], as_tensor(attention))
         else:
             first = Seen.blind(stack.extend(*read)[-1:])
@@ -70,7 +71,7 @@ class Reader:
         looking = [place for place, line in enumerate(lines) if line.looks]
         if not looking:
             return Seen.blind(stack.step(*read))
-        hidden, found = stack.step_looking(*read, looking=looking)
+        hidden, found = stack.step_with_attention(*read, rows=looking)
         seen = Seen.blind(hidden)
         index = torch.tensor(looking, device=device)
         seen.attention.index_copy_(1, index, as_tensor(found))

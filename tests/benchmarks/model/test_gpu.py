@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from benchmarks.model import gpu
-from benchmarks.model.decoding import Decoding
-from benchmarks.model.gpu import THEIRS, TINY, WAYS, Scale, gates, main, measure_decoding
+from benchmarks.model.decoder import BatchDecoder
+from benchmarks.model.gpu import BASELINE, OURS, TINY, Scale, gates, main, measure_decoding
 
 CPU = torch.device("cpu")
 
 
 def test_every_way_of_decoding_is_timed_at_every_batch() -> None:
     rows = [row for size in (1, 2) for row in measure_decoding(TINY, CPU, size)]
-    names = [THEIRS, *(name for name, way in WAYS.items() if way.compiler is None)]
+    names = [BASELINE, *OURS]
     assert [row["what"] for row in rows] == [f"{n}, batch {size}" for size in (1, 2) for n in names]
     assert all(row["least"] <= row["codes/s"] <= row["most"] for row in rows)
 
@@ -26,7 +26,7 @@ def test_greedy_codes_that_differ_are_counted_up_to_the_first(
 ) -> None:
     assert gpu.same_greedy_codes(TINY, CPU) == TINY.gate
 
-    class Wrong(Decoding):
+    class Wrong(BatchDecoder):
         """Gives another code at frame 7 where steps are played from graphs."""
 
         def run(self, prefixes: torch.Tensor, frames: int, *, greedy: bool) -> torch.Tensor:
@@ -35,7 +35,7 @@ def test_greedy_codes_that_differ_are_counted_up_to_the_first(
                 codes = codes.index_fill(1, torch.tensor([7]), -1)
             return codes
 
-    monkeypatch.setattr(gpu, "Decoding", Wrong)
+    monkeypatch.setattr(gpu, "BatchDecoder", Wrong)
     assert gpu.same_greedy_codes(TINY, CPU) == 7
 
 
@@ -44,10 +44,10 @@ def test_what_was_asked_of_a_gpu_is_judged_by_our_best_way() -> None:
         return {"what": what, "codes/s": speed, "times transformers": ratio}
 
     rows = [
-        row(f"{THEIRS}, batch 1", 9e9, 1.0),
+        row(f"{BASELINE}, batch 1", 9e9, 1.0),
         row("ours, eager, batch 1", 500.0, 3.0),
         row("ours, graphs, batch 1", 2100.0, 11.0),
-        row(f"{THEIRS}, batch 32", 9e9, 1.0),
+        row(f"{BASELINE}, batch 32", 9e9, 1.0),
         row("ours, graphs, batch 32", 30_000.0, 20.0),
     ]
     found = {gate.what: (gate.figure, gate.holds) for gate in gates(rows, [30.0, 20.0, 10.0], 200)}
