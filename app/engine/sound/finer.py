@@ -26,16 +26,16 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
 
 
 def finer_levels(
-    model: Valle, codebooks: Tensor, piece: UtteranceInput, prefixes: PrefixCache
+    model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
 ) -> FinerLevels:
     """Begin the finer levels of an utterance.
 
     Args:
         model: On the device to use.
         codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
-        piece: What is spoken.
+        inputs: What is spoken.
         prefixes: Where what is shared comes from.
     """
-    if nar_plan(model.config, piece.params) == "chunks":
-        return CachedLevels(model, codebooks, piece, prefixes)
-    return WindowedLevels(model, codebooks, piece)
+    if nar_plan(model.config, inputs.params) == "chunks":
+        return CachedLevels(model, codebooks, inputs, prefixes)
+    return WindowedLevels(model, codebooks, inputs)
