@@ -1,9 +1,9 @@
 """Level 0 at the published size on a device: is it exact, and how many codes a second?
 
 12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes drawn
-at temperature 1 with the stop banned, prefix included in the time. Ours as it is, replayed from
-graphs, and replayed from graphs of fused kernels, against `generate` of `transformers` with the
-same weights, eager and with its StaticCache. Rounds are interleaved; figures are medians, ratios
+at temperature 1 with the stop token banned, prefill included in the time. Ours eager and replayed
+from CUDA graphs, against `generate` of `transformers` with the same weights, eager and with its
+StaticCache. Rounds are interleaved; figures are medians, ratios
 are taken round by round. Needs neither HTTP nor phonemes.
 """
 
@@ -16,20 +16,18 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.card.decoding import Decoding, Queueing
+from benchmarks.card.decoder import BatchDecoder
 from benchmarks.harness.report import Gate, Row
 from benchmarks.model.published import published_config, random_model
 from models.placement import prepare_for
 from models.valle import Valle
 
 PREFIX = 100
-THEIRS = "transformers, eager"
+BASELINE = "transformers, eager"
 STATIC = "transformers, static cache"
-OURS: Mapping[str, Queueing] = {
-    "ours, eager": Queueing(graphs=False),
-    "ours, graphs": Queueing(graphs=True),
-    "ours, fused graphs": Queueing(graphs=True, compiler="inductor"),
-}
+OURS: Mapping[str, bool] = {"ours, eager": False, "ours, graphs": True}
+"""Each variant's name, and whether its steps are replayed from CUDA graphs."""
+
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Codes a second that are asked of an H100, by batch."""
 Run = Callable[[Tensor, int], Tensor]
@@ -59,8 +57,8 @@ class Scale:
 TINY = Scale(2, 64, (1, 3), frames=20, exact=20, rounds=1)
 
 
-def settle(device: torch.device) -> None:
-    """Wait until a device has done all that is queued."""
+def synchronize(device: torch.device) -> None:
+    """Wait for all work queued on a device; nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -72,20 +70,19 @@ def float_model(scale: Scale) -> Valle:
     return model
 
 
-def some_prefixes(scale: Scale, count: int) -> Tensor:
+def random_prefixes(scale: Scale, count: int) -> Tensor:
     """Return ``[count, PREFIX, D]`` float32, the same every time."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(count, PREFIX, scale.width, generator=generator) * 0.3
 
 
 def same_greedy_codes(scale: Scale, device: torch.device) -> int:
-    """Return how many of the first greedy codes in float32 are those of a CPU without graphs."""
-    prefixes, found = some_prefixes(scale, 1), []
-    ways = ((torch.device("cpu"), Queueing(graphs=False)), (device, Queueing(graphs=True)))
-    for place, queueing in ways:
+    """Return how many leading greedy codes in float32 equal those of a CPU without graphs."""
+    prefixes, found = random_prefixes(scale, 1), []
+    for place, graphs in ((torch.device("cpu"), False), (device, True)):
         model = prepare_for(place, float_model(scale), torch.float32)
-        decoding = Decoding(model, 1, PREFIX + scale.exact, queueing)
-        found.append(decoding.run(prefixes.to(place), scale.exact, greedy=True)[0])
+        decoder = BatchDecoder(model, 1, PREFIX + scale.exact, graphs=graphs)
+        found.append(decoder.run(prefixes.to(place), scale.exact, greedy=True)[0])
     differs = (found[0] != found[1]).nonzero()
     return int(differs[0]) if len(differs) else scale.exact
 
@@ -98,51 +95,49 @@ def exactness(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]
     return [row], [asked]
 
 
-def contestants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
-    """Yield every way of decoding so many streams, by name."""
+def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
+    """Yield the name and the run function of each variant at a batch size."""
     # Imported here: the other parts run without `transformers`.
     from benchmarks.harness.llama import as_llama, transformers_generate
 
     dtype = torch.bfloat16
     llama = as_llama(float_model(scale)).to(device, dtype)
-    for name, static in ((THEIRS, False), (STATIC, True)):
+    for name, static in ((BASELINE, False), (STATIC, True)):
 
         def theirs(prefixes: Tensor, frames: int, static: bool = static) -> Tensor:
             return transformers_generate(llama, prefixes, frames, greedy=False, static=static)[0]
 
         yield name, theirs
-    for name, queueing in OURS.items():
-        if queueing.compiler and device.type != "cuda":
-            continue  # minutes of a C++ compiler
-        # A model records one cache, so each has its own.
+    for name, graphs in OURS.items():
+        # A model captures the steps of one cache, so each variant has a model of its own.
         model = prepare_for(device, float_model(scale), dtype)
-        decoding = Decoding(model, streams, PREFIX + scale.frames, queueing)
+        decoder = BatchDecoder(model, streams, PREFIX + scale.frames, graphs=graphs)
 
-        def ours(prefixes: Tensor, frames: int, decoding: Decoding = decoding) -> Tensor:
-            return decoding.run(prefixes, frames, greedy=False)
+        def ours(prefixes: Tensor, frames: int, decoder: BatchDecoder = decoder) -> Tensor:
+            return decoder.run(prefixes, frames, greedy=False)
 
         yield name, ours
 
 
 def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[Row]:
-    """Return a row a contestant."""
-    prefixes = some_prefixes(scale, streams).to(device, torch.bfloat16)
-    runs = dict(contestants(scale, device, streams))
+    """Time every variant at a batch size; return one table row each."""
+    prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
+    runs = dict(variants(scale, device, streams))
     for run in runs.values():  # what is compiled, or set up at the first call, is not timed
         run(prefixes, min(scale.frames, 20))
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with tqdm(total=scale.rounds * len(runs), desc=f"batch {streams}", disable=None) as bar:
         for _ in range(scale.rounds):
             for name, run in runs.items():
-                settle(device)
+                synchronize(device)
                 started_s = perf_counter()
                 run(prefixes, scale.frames)
-                settle(device)
+                synchronize(device)
                 seconds[name].append(perf_counter() - started_s)
                 bar.update()
     rows: list[Row] = []
     for name, own in seconds.items():
-        ratios = [other / mine for other, mine in zip(seconds[THEIRS], own, strict=True)]
+        ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
         rows.append({
             "what": f"{name}, batch {streams}",
             "codes/s": streams * scale.frames / statistics.median(own),
@@ -155,7 +150,7 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[R
 
 
 def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
-    """Return a row a contestant and batch, and what was asked of ours."""
+    """Return a row for each variant and batch size, and what was asked of ours."""
     rows = [row for size in scale.batches for row in measure_decoding(scale, device, size)]
     return rows, gates(rows)
 

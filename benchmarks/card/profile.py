@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.card.decoding import Decoding, Queueing
-from benchmarks.card.level_0 import PREFIX, Scale, float_model, settle, some_prefixes
+from benchmarks.card.decoder import BatchDecoder
+from benchmarks.card.level_0 import PREFIX, Scale, float_model, random_prefixes, synchronize
 from benchmarks.harness.report import Gate, Row
 from models.placement import prepare_for
 
@@ -28,10 +28,10 @@ def profiled(device: torch.device, run: Callable[[], object], count: int) -> lis
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
     run()
-    settle(device)
+    synchronize(device)
     with profile(activities=activities) as found:
         run()
-        settle(device)
+        synchronize(device)
     events = found.key_averages()
     rows: list[Row] = [
         _row("kernels launched one by one", _calls(events, LAUNCHES) / count),
@@ -53,11 +53,11 @@ def step(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
     rows: list[Row] = []
     for streams in (scale.batches[0], scale.batches[-1]):
         model = prepare_for(device, float_model(scale), torch.bfloat16)
-        decoding = Decoding(model, streams, PREFIX + FRAMES, Queueing(graphs=True))
-        prefixes = some_prefixes(scale, streams).to(device, torch.bfloat16)
+        decoder = BatchDecoder(model, streams, PREFIX + FRAMES, graphs=True)
+        prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
 
-        def run(decoding: Decoding = decoding, prefixes: torch.Tensor = prefixes) -> None:
-            decoding.run(prefixes, FRAMES, greedy=False)
+        def run(decoder: BatchDecoder = decoder, prefixes: torch.Tensor = prefixes) -> None:
+            decoder.run(prefixes, FRAMES, greedy=False)
 
         rows += [
             {"part": f"step, batch {streams}"} | dict(row) for row in profiled(device, run, FRAMES)

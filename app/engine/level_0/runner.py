@@ -21,8 +21,9 @@ from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, St
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
 from samplers.ar.sampler import Stepped
 from samplers.ar.state import SamplerState
 from samplers.ar.trace import Trace, log_prob_of
