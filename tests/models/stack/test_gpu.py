@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.model.decoder import HostCopy
+from benchmarks.card.decoder import HostCopy
 from torch import Tensor
 
 from models.cuda.graphs import Recorder

@@ -1,7 +1,7 @@
 """Copies to the host hold the values of the moment they were queued."""
 
 import torch
-from benchmarks.model.decoder import HostCopy
+from benchmarks.card.decoder import HostCopy
 
 
 def test_a_copy_has_the_values_of_the_moment_it_was_queued() -> None:
