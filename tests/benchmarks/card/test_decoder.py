@@ -1,6 +1,7 @@
 """Copies to the host hold the values of the moment they were queued."""
 
 import torch
+
 from benchmarks.card.decoder import HostCopy
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from benchmarks.card.decoder import HostCopy
 from torch import Tensor
 
+from benchmarks.card.decoder import HostCopy
 from models.cuda.graphs import Recorder
 from models.cuda.transfers import upload
 from models.placement import prepare_for
