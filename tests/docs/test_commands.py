@@ -83,8 +83,9 @@ NOT_HERE = {
     "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
-    "benchmarks/gpu.sh": "there is no GPU",
     "git restore samplers": "it undoes what test_tour.py does to a copy",
+    "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
+    "scripts/card-wheels": "it asks a registry",
 }
 
 

@@ -18,7 +18,13 @@ import torch
 from torch import nn
 
 from app.engine.backend.golden import GoldenError, compare, read_golden
-from app.engine.backend.loading import batching_of, choose_device, load_speech, weights_of
+from app.engine.backend.loading import (
+    batching_of,
+    choose_device,
+    choose_weights,
+    load_speech,
+    weights_of,
+)
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay
@@ -37,11 +43,12 @@ from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.codecs.silence import known_silence
 from models.cuda.streams import SideStream
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
+from samplers.knobs.resolve import resolve
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -130,7 +137,7 @@ class Synthesizer:
         model: str | Path,
         device: Literal["auto", "cpu", "cuda"],
         *,
-        weights: Literal["int8", "float32"] = "float32",
+        weights: Literal["auto", "int8", "float32"] = "float32",
         decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
@@ -147,7 +154,7 @@ class Synthesizer:
         Args:
             model: A folder, a published file, or a name of the hub.
             device: Where it runs.
-            weights: Of the language model's matrices, on a CPU.
+            weights: Of the language model's matrices, on a CPU; see `choose_weights`.
             decoder: What makes samples of codes.
             threads: Of one step.
             max_text_chars: Longer texts are refused.
@@ -168,7 +175,7 @@ class Synthesizer:
             load_speech,
             model,
             place,
-            weights=weights,
+            weights=choose_weights(weights),
             decoder=decoder,
             threads=threads,
             cache=Path(cache),

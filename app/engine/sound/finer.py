@@ -8,7 +8,7 @@ from app.engine.sound.nar_cached import CachedLevels
 from app.engine.sound.nar_windowed import WindowedLevels
 from app.engine.utterance import UtteranceInput
 from models.config import ModelConfig
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 

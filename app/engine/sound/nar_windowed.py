@@ -18,7 +18,8 @@ from app.engine.errors import InvalidRequest
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
 from models.config import ModelConfig
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 
 

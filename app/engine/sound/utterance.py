@@ -11,7 +11,7 @@ from app.engine.sound.decoding import UtteranceSound
 from app.engine.sound.finer import finer_levels
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 
 
 class UtteranceDecoder:
