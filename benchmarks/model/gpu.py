@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.harness.listener import hear, listening
+from benchmarks.harness.http_client import open_client, receive
 from benchmarks.harness.llama import as_llama, transformers_generate
-from benchmarks.harness.report import Gate, Row, conclude, machine
+from benchmarks.harness.report import TableRow, Target, conclude, machine
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
 from benchmarks.model.decoder import BatchDecoder
@@ -121,7 +121,7 @@ def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple
         yield name, ours
 
 
-def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[Row]:
+def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[TableRow]:
     """Time every variant at a batch size; return one table row each."""
     prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
     runs = dict(variants(scale, device, streams))
@@ -137,7 +137,7 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[R
                 synchronize(device)
                 seconds[name].append(perf_counter() - started_s)
                 bar.update()
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for name, own in seconds.items():
         ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
         rows.append({
@@ -159,9 +159,9 @@ async def first_sounds_ms(url: str, scale: Scale) -> list[float]:
     """
     said = [scale.text] * (scale.requests + 1) if scale.text else texts(scale.requests + 1)
     found = []
-    async with listening(url) as client:
+    async with open_client(url) as client:
         for text in said:
-            heard = await hear(client, text, seed=1)
+            heard = await receive(client, text, seed=1)
             if not heard.ok or heard.first_audio_s is None:
                 raise SystemExit(f"no speech came: {heard.status} {heard.broke or ''}")
             found.append(heard.first_audio_s * 1000)
@@ -182,7 +182,7 @@ def bandwidth_gb_s(device: torch.device, mib: int) -> float:
     return 2 * source.nbytes / min(seconds) / 1e9
 
 
-def gates(rows: Sequence[Row], first_ms: Sequence[float], same: int) -> list[Gate]:
+def targets(rows: Sequence[TableRow], first_ms: Sequence[float], same: int) -> list[Target]:
     """Return the targets of issue 6 with the measured figures."""
     ours = [row for row in rows if str(row["what"]).startswith("ours")]
     alone, many = (
@@ -193,16 +193,16 @@ def gates(rows: Sequence[Row], first_ms: Sequence[float], same: int) -> list[Gat
     most = max(many, key=lambda row: row["codes/s"])
     first = statistics.median(first_ms)
     return [
-        Gate("greedy codes as on a CPU", same, f"{Scale.gate}", same == Scale.gate),
-        Gate("codes/s, batch 1", best["codes/s"], ">= 2000", best["codes/s"] >= 2000),
-        Gate(
+        Target("greedy codes as on a CPU", same, f"{Scale.gate}", same == Scale.gate),
+        Target("codes/s, batch 1", best["codes/s"], ">= 2000", best["codes/s"] >= 2000),
+        Target(
             "times transformers, batch 1",
             best["times transformers"],
             ">= 10",
             best["times transformers"] >= 10,
         ),
-        Gate("codes/s, batch 32", most["codes/s"], ">= 35000", most["codes/s"] >= 35_000),
-        Gate("ms to the first sound, median", first, "< 25", first < 25),
+        Target("codes/s, batch 32", most["codes/s"], ">= 35000", most["codes/s"] >= 35_000),
+        Target("ms to the first sound, median", first, "< 25", first < 25),
     ]
 
 
@@ -224,7 +224,7 @@ def measure(device: torch.device, scale: Scale, out: Path | None) -> int:
     with served(device=device.type) as url:
         first_ms = asyncio.run(first_sounds_ms(url, scale))
     print(f"first sound: median {statistics.median(first_ms):.1f} ms of {len(first_ms)} requests")
-    asked = gates(rows, first_ms, same) if scale == Scale() else []
+    asked = targets(rows, first_ms, same) if scale == Scale() else []
     return conclude(rows, asked, out, started, {"same_greedy_codes": same, "first_ms": first_ms})
 
 

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.model import gpu
 from benchmarks.model.decoder import BatchDecoder
-from benchmarks.model.gpu import BASELINE, OURS, TINY, Scale, gates, main, measure_decoding
+from benchmarks.model.gpu import BASELINE, OURS, TINY, Scale, main, measure_decoding, targets
 
 CPU = torch.device("cpu")
 
@@ -50,7 +50,9 @@ def test_what_was_asked_of_a_gpu_is_judged_by_our_best_way() -> None:
         row(f"{BASELINE}, batch 32", 9e9, 1.0),
         row("ours, graphs, batch 32", 30_000.0, 20.0),
     ]
-    found = {gate.what: (gate.figure, gate.holds) for gate in gates(rows, [30.0, 20.0, 10.0], 200)}
+    found = {
+        gate.what: (gate.figure, gate.holds) for gate in targets(rows, [30.0, 20.0, 10.0], 200)
+    }
     assert found == {
         "greedy codes as on a CPU": (200, True),
         "codes/s, batch 1": (2100.0, True),

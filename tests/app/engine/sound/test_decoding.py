@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from app.engine.sound.decoding import UtteranceSound
-from models.codecs.encodec import EncodecStream, Encodec
+from models.codecs.encodec import Encodec, EncodecStream
 from models.config import CodecConfig
 
 BLOCK = 15
