@@ -33,7 +33,8 @@ from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 from models.valle import Valle
 from models.voices.voice import BuiltinVoices, PromptCodes
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 
 SHAPES = (
     (15, 75, 0),

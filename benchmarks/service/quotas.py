@@ -35,7 +35,7 @@ _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class LoadResult:
+class QuotaResult:
     """Figures of one load.
 
     Attributes:
@@ -91,7 +91,7 @@ def held_to(percent: int) -> Iterator[list[str]]:
 
 async def load(
     client: httpx.AsyncClient, quota: int, share: float, streams: int, text_s: float, count: int
-) -> LoadResult:
+) -> QuotaResult:
     """Send ``count`` requests at ``share`` of the rate that keeps ``streams`` playing."""
     rate_hz = share * max(1, streams) / text_s
     heard = await arriving(client, texts(count), rate_hz, seed=quota)
@@ -100,7 +100,7 @@ async def load(
     told = [await forecast_s(client, one.id) for one in good if one.arrivals]
     ratios = [first / forecast for first, forecast in zip(firsts, told, strict=True) if forecast]
     p50, p95 = percentiles(firsts, 50, 95)
-    return LoadResult(
+    return QuotaResult(
         quota=quota,
         streams=streams,
         speed=share,
@@ -122,7 +122,7 @@ async def forecast_s(client: httpx.AsyncClient, speech_id: str) -> float:
     return float(report["timings"]["expected_first_audio_s"])
 
 
-async def measure(url: str, quota: int, args: argparse.Namespace) -> list[LoadResult]:
+async def measure(url: str, quota: int, args: argparse.Namespace) -> list[QuotaResult]:
     """Query the server's capacity and send loads below and above it."""
     rows = []
     async with open_client(url) as client:
@@ -135,7 +135,7 @@ async def measure(url: str, quota: int, args: argparse.Namespace) -> list[LoadRe
     return rows
 
 
-def targets_of(row: LoadResult) -> list[Target]:
+def targets_of(row: QuotaResult) -> list[Target]:
     """Return the targets of a load."""
     name = f"{row.quota} %, {row.speed:g} of {row.streams} streams"
     return [
@@ -161,11 +161,11 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Run the command line."""
     args, started = _arguments(), machine()
-    rows: list[LoadResult] = []
+    rows: list[QuotaResult] = []
     for quota in args.quotas:
         with held_to(quota) as prefix, served(prefix, keep=512) as url:
             rows += asyncio.run(measure(url, quota, args))
-    targets = [gate for row in rows for gate in targets_of(row)]
+    targets = [target for row in rows for target in targets_of(row)]
     return conclude([vars(row) for row in rows], targets, args.out, started)
 
 

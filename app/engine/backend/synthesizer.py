@@ -46,8 +46,9 @@ from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
+from samplers.knobs.resolve import resolve
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""

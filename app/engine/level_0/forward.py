@@ -10,7 +10,7 @@ from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
-from samplers.processors.batch_params import on
+from samplers.knobs.features import is_on
 
 
 class ForwardPass:
@@ -39,7 +39,7 @@ class ForwardPass:
         rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
         ranks = self._model.ranks(0, rest.blocks)
         read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", inputs.params):
+        if place == 0 and is_on("entropix", inputs.params):
             hidden, attention = stack.extend_with_attention(*read)
             first = StackOutput(hidden[-1:], as_tensor(attention))
         else:

@@ -1,7 +1,7 @@
 """How much of what all share one asker may have, so that nobody can keep the others out.
 
 One rule for every pool: a fifth of its places is kept for others. An asker is an owner of keys, or
-an address where nobody is asked for a key; see `app.api.gate.askers`.
+an address where nobody is asked for a key; see `app.api.gate.clients`.
 """
 
 from collections import Counter

@@ -45,7 +45,7 @@ async def test_who_leaves_is_waited_for_and_memory_is_read(url: str):
     ]
     assert len(memory) == 2
     assert all(value > 0 for value in memory)
-    held = {gate.what: gate.holds for gate in targets}
+    held = {target.what: target.holds for target in targets}
     assert held["tasks left"]
     assert held["files left"]
     assert held["running left"]
@@ -81,4 +81,7 @@ async def test_a_soak_counts_what_came(url: str):
     assert {outcome for _, outcome in log.outcomes} <= {"good", "503"}
     assert log.vitals
     targets = soak.targets_of(log, 0.05, before, after)
-    assert {gate.what for gate in targets if gate.holds} >= {"requests that broke", "files left"}
+    assert {target.what for target in targets if target.holds} >= {
+        "requests that broke",
+        "files left",
+    }

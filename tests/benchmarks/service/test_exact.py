@@ -19,7 +19,7 @@ async def test_a_request_is_the_same_in_every_manner(toy_server: httpx.Client):
     rows = await exact.measure(url_of(toy_server), ASKED[:2])
     assert len(rows) == 6
     assert all(row["same codes"] == row["same bytes"] == 2 for row in rows), rows
-    assert all(gate.holds for gate in exact.targets_of(rows))
+    assert all(target.holds for target in exact.targets_of(rows))
 
 
 def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
@@ -31,8 +31,8 @@ def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
 
 
 def test_another_code_is_seen():
-    (gate,) = exact.targets_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
-    assert (gate.figure, gate.holds) == (1, False)
+    (target,) = exact.targets_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
+    assert (target.figure, target.holds) == (1, False)
 
 
 @pytest.mark.anyio

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.model.decoder import HostCopy
+from benchmarks.card.decoder import HostCopy
 from models.cuda.graphs import Recorder
 from models.cuda.transfers import upload
 from models.placement import prepare_for

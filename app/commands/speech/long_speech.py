@@ -1,4 +1,4 @@
-"""A text of any length, read aloud in this process: piece by piece, so that a book fits too."""
+"""Speech of a text of any length: one job a piece, so that memory does not grow with the text."""
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -25,43 +25,42 @@ from models.text.characters import check
 from models.text.incremental.text import pieces
 
 
-def pieces_of(text: str) -> list[str]:
-    """Return a text in the pieces that are spoken one after the other: sentences, mostly.
+def split_pieces(text: str) -> list[str]:
+    """Split a text into the pieces that are spoken one after the other, mostly sentences.
 
     Raises:
-        TextError: It is empty, or holds what no text does.
+        TextError: The text is empty or holds characters that are not text.
     """
     check(text, max_chars=len(text))
     return pieces(text)
 
 
-class Reading:
-    """One reading of a text: its sound in order, and what became of it.
+class LongSpeech:
+    """Speaks the pieces of a text in order, each as a job that continues the one before.
 
-    Each piece goes on with what those before it spoke, under one seed, so that all together they
-    are the speech of the whole text.
+    All jobs have one seed, so their codes and samples are those of one job with the whole text.
 
     Attributes:
-        text: Its pieces.
-        begun: How many pieces were begun.
+        pieces: The text.
+        begun: Number of pieces that have been started.
     """
 
     def __init__(
         self,
         engine: SpeechEngine,
         job: SpeechJob,
-        text: Sequence[str],
+        pieces: Sequence[str],
         journal: Journal | None = None,
     ) -> None:
-        """Begin with nothing spoken.
+        """Initialise without starting a job.
 
         Args:
-            engine: Is ready.
-            job: How to speak; its text is left out.
-            text: Its pieces.
-            journal: Where spoken parts are kept, and come from; None keeps none.
+            engine: An engine that is ready.
+            job: The template of all jobs; its text is ignored.
+            pieces: The text, as `split_pieces` returns it.
+            journal: Stores finished parts, and supplies those of an interrupted run.
         """
-        self.text = text
+        self.pieces = pieces
         self._engine, self._job, self._journal = engine, job, journal
         self.begun = 0
         self._spoken: list[SpeechResult] = []
@@ -69,17 +68,17 @@ class Reading:
 
     @property
     def progress(self) -> Progress:
-        """How far the piece that is being spoken is."""
+        """Progress of the current piece."""
         return Progress() if self._stream is None else self._stream.progress
 
     async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """Yield the sound as it comes; the last chunk has the pause that the text ends with.
+        """Yield the audio as it comes; the last chunk is the pause that ends the text.
 
         Raises:
-            CommandFailed: A part cannot be kept.
+            CommandFailed: A part cannot be stored.
             SpeechError: A piece cannot be spoken.
         """
-        for number, piece in enumerate(self.text):
+        for number, piece in enumerate(self.pieces):
             self.begun = number + 1
             kept = None if self._journal is None else self._journal.get(number)
             if kept is None:
@@ -89,38 +88,38 @@ class Reading:
                 self._spoken.append(kept.result)
                 yield AudioChunk(kept.samples, kept.sample_rate_hz)
             if not self._spoken[-1].utterances:
-                break  # nothing is left of the longest speech that was asked for
+                break  # the speech has reached max_duration_s
         yield self._ending()
 
     def result(self) -> SpeechResult:
-        """Return what became of the whole text; of parts that were kept, without their traces."""
+        """Return the result of the whole text; parts from the journal have no trace."""
         digest = hashlib.sha256()
         for spoken in self._utterances():
             digest.update(spoken.codes.astype("<i2").tobytes())
         return replace(self._so_far(), codes_sha256=digest.hexdigest(), pause_owed_s=0.0)
 
     async def _speak(self, number: int, piece: str) -> AsyncIterator[AudioChunk]:
-        """Yield the sound of a piece, and keep it."""
+        """Yield the audio of a piece and store it in the journal."""
         job = replace(self._job, text=piece, more=True)
         if self._spoken:
             seed = {"seed": self._spoken[0].seed}
             params = self._job.params.model_copy(update=seed)
             job = replace(job, params=params, before=self._so_far())
-        said: list[AudioChunk] = []
+        chunks: list[AudioChunk] = []
         self._stream = self._engine.submit(job)
         async with aclosing(self._stream) as stream:
             async for chunk in stream:
-                said.append(chunk)
+                chunks.append(chunk)
                 yield chunk
-        result = said[-1].result
+        result = chunks[-1].result
         assert result is not None  # the last chunk has it
         self._spoken.append(result)
         if self._journal is not None and result.utterances:
-            samples = np.concatenate([chunk.samples for chunk in said])
-            self._journal.put(number, Part(samples, said[0].sample_rate_hz, result))
+            samples = np.concatenate([chunk.samples for chunk in chunks])
+            self._journal.put(number, Part(samples, chunks[0].sample_rate_hz, result))
 
     def _so_far(self) -> SpeechResult:
-        """Return what was spoken as one; `SpeechResult.then` would hash all codes each time."""
+        """Return all results as one; `SpeechResult.then` would hash all codes each time."""
         spoken = self._spoken
         return replace(
             spoken[-1],
@@ -136,7 +135,7 @@ class Reading:
         return tuple(chain.from_iterable(one.utterances for one in self._spoken))
 
     def _ending(self) -> AudioChunk:
-        """Return the pause that the text ends with."""
+        """Return the pause that the text ends with, often empty."""
         last = self._spoken[-1]
         asked = bool(last.utterances) and last.utterances[-1].pause_after_s is not None
         rate_hz = self._engine.info.sample_rate_hz

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.model.decoder import HostCopy
+from benchmarks.card.decoder import HostCopy
 
 
 def test_a_copy_has_the_values_of_the_moment_it_was_queued() -> None:

@@ -75,7 +75,7 @@ class BatchDecoder:
     def _sampler(self, frames: int, *, greedy: bool) -> ArSampler:
         """Return a sampler with one row a stream that never stops."""
         stop, device = self._model.config.stop_token, self._device
-        sampler = ArSampler([], [], stop_token=stop, vocab_size=stop + 1, device=device)
+        sampler = ArSampler(stop_token=stop, vocab_size=stop + 1, device=device)
         if self._graphs:
             sampler = GraphSampler(
                 self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device
