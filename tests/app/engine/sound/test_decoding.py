@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from app.engine.sound.decoding import UtteranceSound
-from models.codecs.encodec import DecoderStream, Encodec
+from models.codecs.encodec import Encodec, EncodecStream
 from models.config import CodecConfig
 
 BLOCK = 15
@@ -31,13 +31,13 @@ def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int
 
 
 def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths, push = set[int](), DecoderStream.push
+    lengths, push = set[int](), EncodecStream.push
 
-    def counted(stream: DecoderStream, codes: torch.Tensor) -> torch.Tensor:
+    def counted(stream: EncodecStream, codes: torch.Tensor) -> torch.Tensor:
         lengths.add(len(codes))
         return push(stream, codes)
 
-    monkeypatch.setattr(DecoderStream, "push", counted)
+    monkeypatch.setattr(EncodecStream, "push", counted)
     for frames in range(BLOCK, 200):
         UtteranceSound(codec, BLOCK).push(some_codes(frames), ended=True)
     assert lengths == {15, 30, 45, 60}
