@@ -14,12 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from app.engine.errors import InvalidRequest
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
-from models.config import ModelConfig
 from models.valle import Prefix, Valle
-from samplers.knobs.params import SamplingParams
 
 
 class Window(NamedTuple):
@@ -111,27 +108,3 @@ class WindowedLevels(FinerLevels):
             drawn = self._draw(level, predict, start, skip=start - first)
             codes = torch.cat([codes, torch.cat([before[:, level], drawn])[:, None]], 1)
         return codes[start - first : end - first]
-
-
-def check_windows(params: SamplingParams, preset: SamplingParams, config: ModelConfig) -> None:
-    """Refuse knobs of windows that would do nothing.
-
-    Args:
-        params: Resolved.
-        preset: What they would be had the caller moved no knob.
-        config: Says what frames of the model see.
-
-    Raises:
-        InvalidRequest: The model needs no windows, or there are none to have a context.
-    """
-    if params.nar_window_frames:
-        if config.nar_mask != "full":
-            raise InvalidRequest(
-                "no frame of the model's finer levels sees a later block, so they need no windows:"
-                " nar_window_frames must be 0",
-                param="nar_window_frames",
-            )
-        return
-    for knob in ("nar_left_context_frames", "nar_lookahead_frames"):
-        if getattr(params, knob) != getattr(preset, knob):
-            raise InvalidRequest(f"{knob} acts only with nar_window_frames", param=knob)
