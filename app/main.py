@@ -33,7 +33,7 @@ from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.serving.shares import Places
-from app.engine.sound.process.start import VoiceStart
+from app.engine.sound.process.start import SoundStart
 from app.preset_files import read_presets
 from app.settings import Settings
 from app.voice_store import VoiceStore
@@ -41,14 +41,14 @@ from samplers.knobs.presets import Presets
 
 
 def load_synthesizer(
-    settings: Settings, presets: Presets, voice_start: VoiceStart | None = None
+    settings: Settings, presets: Presets, sound_start: SoundStart | None = None
 ) -> Synthesizer:
     """Load the model that the settings name, in the thread that will speak.
 
     Args:
         settings: Which model, and how it runs.
         presets: Those that a request may name.
-        voice_start: The process that will make the sound, if it was started before.
+        sound_start: The process that will make the sound, if it was started before.
 
     Raises:
         CheckpointError: The model is missing, damaged or not what its description says.
@@ -65,8 +65,8 @@ def load_synthesizer(
         uploads=voice_store(settings),
         cache=settings.cache,
         offline=settings.offline,
-        voice_process=settings.voice_process,
-        voice_start=voice_start,
+        sound_process=settings.voice_process,
+        sound_start=sound_start,
     )
 
 
@@ -75,19 +75,19 @@ def voice_store(settings: Settings) -> VoiceStore:
     return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
-def create_engine(settings: Settings, voice_start: VoiceStart | None = None) -> SpeechEngine:
+def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> SpeechEngine:
     """Return an engine that will load the model that the settings name.
 
     Args:
         settings: Which model, and how it runs.
-        voice_start: As for `load_synthesizer`.
+        sound_start: As for `load_synthesizer`.
 
     Raises:
         PresetError: The files of presets are not valid.
     """
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
-        lambda: load_synthesizer(settings, presets, voice_start),
+        lambda: load_synthesizer(settings, presets, sound_start),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,

@@ -75,13 +75,13 @@ class FakeBackend:
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)
 
-    def sounding(self, plan: Plan, playback: Playback) -> "FakeSounding":
-        return FakeSounding(plan, playback, self._chunk)
+    def sound_stream(self, plan: Plan, playback: Playback) -> "FakeSoundStream":
+        return FakeSoundStream(plan, playback, self._chunk)
 
-    def ready_voice(self) -> None:
+    def prepare_sound(self) -> None:
         pass
 
-    def voice_room(self) -> AbstractContextManager[None]:
+    def sound_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def unload(self, still: Callable[[], bool]) -> None:
@@ -106,11 +106,11 @@ class FakeBackend:
         yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
 
 
-class FakeDrawing:
+class FakeLevel0Stream:
     """A frame a character."""
 
-    def __init__(self, speaking: FakeBackend, plan: Plan) -> None:
-        self._speaking, self._job = speaking, plan.job
+    def __init__(self, backend: FakeBackend, plan: Plan) -> None:
+        self._backend, self._job = backend, plan.job
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
@@ -126,10 +126,10 @@ class FakeDrawing:
         return news
 
     def step(self) -> None:
-        speaking, text = self._speaking, self._job.text
+        backend, text = self._backend, self._job.text
         if "wait" in text:
-            speaking.began.set()
-            if not speaking.steps.acquire(timeout=0.002):
+            backend.began.set()
+            if not backend.steps.acquire(timeout=0.002):
                 return
         if "crash" in text and self.frames == 2:
             raise SystemExit("crashed on purpose")
@@ -137,7 +137,7 @@ class FakeDrawing:
             self.over, self.error = True, broken(self._job.id, RuntimeError("broken on purpose"))
             return
         self.frames += 1
-        speaking.frames_made[self._job.id] = self.frames
+        backend.frames_made[self._job.id] = self.frames
         self.over = self.frames == len(text)
         self._news.append(self.over)
 
@@ -145,25 +145,25 @@ class FakeDrawing:
 class FakeBatch:
     """Draws for all jobs, one after the other."""
 
-    def __init__(self, speaking: FakeBackend) -> None:
-        self._speaking = speaking
+    def __init__(self, backend: FakeBackend) -> None:
+        self._backend = backend
 
-    def begin(self, plan: Plan) -> FakeDrawing:
-        self._speaking.spoken.append(plan.job.id)
-        return FakeDrawing(self._speaking, plan)
+    def begin(self, plan: Plan) -> FakeLevel0Stream:
+        self._backend.spoken.append(plan.job.id)
+        return FakeLevel0Stream(self._backend, plan)
 
-    def step(self, going: Collection[FakeDrawing]) -> None:
+    def step(self, going: Collection[FakeLevel0Stream]) -> None:
         for drawing in going:
             drawing.step()
 
-    def end(self, drawing: FakeDrawing) -> None:
+    def end(self, drawing: FakeLevel0Stream) -> None:
         drawing.over = True
 
     def close(self) -> None:
         pass
 
 
-class FakeSounding:
+class FakeSoundStream:
     """A ramp."""
 
     def __init__(self, plan: Plan, playback: Playback, chunk: Samples) -> None:
@@ -207,7 +207,7 @@ class FakeSounding:
 
 
 def fake_engine(
-    speaking: FakeBackend | None = None,
+    backend: FakeBackend | None = None,
     *,
     max_queue: int = 4,
     request_timeout_s: float = 60.0,
@@ -216,7 +216,7 @@ def fake_engine(
     unload_after_s: float = 0.0,
 ) -> SpeechEngine:
     """An engine around a fake, which speaks one job at a time unless it has more slots."""
-    loaded = speaking or FakeBackend()
+    loaded = backend or FakeBackend()
     return SpeechEngine(
         lambda: loaded,
         max_queue=max_queue,

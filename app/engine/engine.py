@@ -73,7 +73,7 @@ class SpeechEngine:
         self._load = load
         self._request_timeout_s = request_timeout_s
         self._slots, self._unload_after_s = slots, unload_after_s
-        self._speaking: Backend | None = None
+        self._backend: Backend | None = None
         self._deterministic: bool | None = None
         self._check_golden = check_golden
         self._golden: GoldenResult | None = None
@@ -82,14 +82,14 @@ class SpeechEngine:
         self._accounts = Accounts(self.metrics)
         self._queue = TicketQueue(max_queue)
         self._capacity = Capacity()
-        self._voicer = SoundWorker(
+        self._sound_worker = SoundWorker(
             self._accounts,
             self._capacity,
             on_end=self._queue.done,
             stall_timeout_s=stall_timeout_s,
         )
         self._scheduler = Scheduler(
-            self._queue, self._voicer, self._capacity, self.metrics, slots=slots
+            self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
         )
         self._supervisor = Supervisor(self.metrics, on_hopeless=self._fail)
         self._moving = threading.Lock()  # held where the state changes
@@ -103,7 +103,7 @@ class SpeechEngine:
     def status(self) -> EngineStatus:
         """How the engine is now."""
         state = self._state
-        beat_s = min(self._scheduler.beat_s, self._voicer.beat_s)
+        beat_s = min(self._scheduler.beat_s, self._sound_worker.beat_s)
         return EngineStatus(
             state=state,
             waits_for=WAITS_FOR.get(state),
@@ -130,7 +130,7 @@ class SpeechEngine:
     def first_audio_s(self, speech_s: float = USUAL_S) -> float:
         """Return the seconds until the first sound of a job of that length that lines up now."""
         ahead_s = [one.playback.expected_s for one in self._queue.waiting]
-        return self._voicer.wait_s(speech_s, ahead_s) + self._capacity.start_s
+        return self._sound_worker.wait_s(speech_s, ahead_s) + self._capacity.start_s
 
     @property
     def finished(self) -> Counter[FinishReason]:
@@ -157,7 +157,7 @@ class SpeechEngine:
 
     def start(self) -> None:
         """Start the worker, which loads the model; `status` tells when it is ready."""
-        self._worker = threading.Thread(target=self._work, name="speech-draw", daemon=True)
+        self._worker = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
         self._worker.start()
 
     def when_failed(self, told: Callable[[], None]) -> None:
@@ -176,8 +176,8 @@ class SpeechEngine:
             EngineNotReady: It is not running.
             EngineBusy: As many jobs wait as may.
         """
-        ticket, speaking = self._admit(job.id, job.asker), self._loaded()
-        self._texts.read(speaking, ticket, job)
+        ticket, backend = self._admit(job.id, job.asker), self._loaded()
+        self._texts.read(backend, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
     def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
@@ -255,9 +255,9 @@ class SpeechEngine:
         await self.stop()
 
     def _loaded(self) -> Backend:
-        if self._speaking is None:
+        if self._backend is None:
             raise self._not_ready()
-        return self._speaking
+        return self._backend
 
     def _not_ready(self) -> EngineNotReady:
         why = self._error or f"waiting for {WAITS_FOR.get(self._state)}"
@@ -289,7 +289,7 @@ class SpeechEngine:
 
     def _wake(self) -> None:
         self._queue.wake()
-        self._voicer.wake()
+        self._sound_worker.wake()
 
     def _close(self) -> None:
         """Let nobody in, and everybody go."""
@@ -297,7 +297,7 @@ class SpeechEngine:
             self._accounts.ended(ticket, "cancelled")
         for ticket in self._queue.running:
             ticket.abandon("cancelled")
-        self._voicer.close()
+        self._sound_worker.close()
 
     # What follows runs in the workers.
 
@@ -318,7 +318,7 @@ class SpeechEngine:
     def _work(self) -> None:
         """Load, and then draw until stopped, with another thread that makes the sound."""
         try:
-            speaking = self._load_and_warm_up()
+            backend = self._load_and_warm_up()
         except Exception as error:
             # A ValueError is about the operator's files and says all; others are our mistakes.
             expected = isinstance(error, ValueError)
@@ -326,61 +326,61 @@ class SpeechEngine:
             log.error("the model cannot be used: %s", why, exc_info=not expected)
             self._fail(why)
             return
-        if speaking is None:
+        if backend is None:
             return
 
-        rate_hz, idle_after_s = speaking.info.frame_rate_hz, self._unload_after_s or math.inf
+        rate_hz, idle_after_s = backend.info.frame_rate_hz, self._unload_after_s or math.inf
 
         def draw() -> None:
             while not self._queue.closed:
-                with closing(speaking.batch(self._slots)) as batch:
+                with closing(backend.batch(self._slots)) as batch:
                     self._scheduler.run(batch, rate_hz, idle_after_s)
                 if not self._queue.closed:
                     log.info(
                         "nothing was asked for %g s: the model leaves the device", idle_after_s
                     )
-                    speaking.unload(lambda: self._queue.empty)
+                    backend.unload(lambda: self._queue.empty)
                     self._scheduler.sleep()
 
         def make_sound() -> None:
-            speaking.ready_voice()
-            with speaking.voice_room():
-                self._voicer.run(speaking)
+            backend.prepare_sound()
+            with backend.sound_context():
+                self._sound_worker.run(backend)
 
-        def voice() -> None:
-            self._supervisor.run("voice", make_sound, self._voicer.fail_all)
+        def sound() -> None:
+            self._supervisor.run("sound", make_sound, self._sound_worker.fail_all)
 
-        voicing = threading.Thread(target=voice, name="speech-voice", daemon=True)
-        voicing.start()
-        self._supervisor.run("draw", draw, self._scheduler.fail_all)
-        voicing.join()
-        speaking.close()
+        sound_thread = threading.Thread(target=sound, name="speech-sound", daemon=True)
+        sound_thread.start()
+        self._supervisor.run("level 0", draw, self._scheduler.fail_all)
+        sound_thread.join()
+        backend.close()
 
     def _load_and_warm_up(self) -> Backend | None:
         """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
         self._enter("loading")
         log.info("loading the model")
         started_s = monotonic()
-        speaking = self._load()
+        backend = self._load()
         self._enter("warming")
-        speaking.ready_voice()
-        self._deterministic = speaking.check_deterministic()
+        backend.prepare_sound()
+        self._deterministic = backend.check_deterministic()
         if not self._deterministic:
             log.warning("a job among others does not have the codes that it has alone")
-        speaking.measure(self._capacity)
+        backend.measure(self._capacity)
         if self._check_golden:
-            self._golden = speaking.check_golden()
+            self._golden = backend.check_golden()
             if self._golden is not None and self._golden.different:
                 log.warning(
                     "%d of %d golden requests have other codes on this machine than those stored",
                     self._golden.different,
                     self._golden.spoken,
                 )
-        self._speaking = speaking
+        self._backend = backend
         self._queue.free_rows = self._slots
-        self._scheduler.beat_s = self._voicer.beat_s = monotonic()
+        self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
         if not self._enter("ready"):
             return None
-        info = speaking.info
+        info = backend.info
         log.info("ready: %s on %s in %.1f s", info.name, info.device, monotonic() - started_s)
-        return speaking
+        return backend

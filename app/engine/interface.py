@@ -87,8 +87,8 @@ class GoldenResult:
     different: int
 
 
-class Drawing(Protocol):
-    """Level 0 of a job; `app.engine.level_0.job.Drawing` is one."""
+class Level0Stream(Protocol):
+    """Level 0 of a job; `app.engine.level_0.job.Level0Stream` is one."""
 
     over: bool
     error: SpeechError | None
@@ -99,10 +99,10 @@ class Drawing(Protocol):
         """How far it is."""
 
     def news(self) -> Sequence[Any]:
-        """Return what became final since the last call, for the job's `Sounding`."""
+        """Return what became final since the last call, for the job's `SoundStream`."""
 
 
-D = TypeVar("D", bound=Drawing)
+D = TypeVar("D", bound=Level0Stream)
 
 
 class Batch(Protocol[D]):
@@ -121,8 +121,8 @@ class Batch(Protocol[D]):
         """Forget all jobs."""
 
 
-class Sounding(Protocol):
-    """A job while sound is made of it; `app.engine.sound.job.Sounding` is one."""
+class SoundStream(Protocol):
+    """A job while sound is made of it; `app.engine.sound.job.SoundStream` is one."""
 
     def push(self, drawn: Any) -> Iterator[AudioChunk]:
         """Take what level 0 gives next and yield chunks, the last with the job's result."""
@@ -148,16 +148,16 @@ class Backend(Protocol):
     def batch(self, slots: int) -> Batch[Any]:
         """Return a batch without jobs, with so many rows, in the thread that will use it."""
 
-    def sounding(self, plan: Plan, playback: Playback) -> Sounding:
+    def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
         """Return what makes sound of a job, in the thread that will use it."""
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield a job's chunks once more, from the codes of its result."""
 
-    def ready_voice(self) -> None:
+    def prepare_sound(self) -> None:
         """Make ready for sound, anew if whoever made it is gone."""
 
-    def voice_room(self) -> AbstractContextManager[None]:
+    def sound_context(self) -> AbstractContextManager[None]:
         """Return the context in which the thread works that makes sound."""
 
     def unload(self, still: Callable[[], bool]) -> None:

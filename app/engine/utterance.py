@@ -15,7 +15,7 @@ from samplers.knobs.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ContextUtterance:
     """An utterance that was spoken before.
 
     Attributes:
@@ -54,7 +54,7 @@ class UtteranceInput:
     language: int = 0
     trace: bool = False
     silent: Tensor | None = None
-    before: Sequence[Said] = ()
+    before: Sequence[ContextUtterance] = ()
     voice: VoiceKey | None = None
 
     @property
@@ -105,7 +105,7 @@ class UtteranceInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class UtteranceEnd:
     """How level 0 of an utterance ended.
 
     Args:
@@ -128,17 +128,17 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class Level0Chunk:
     """Level 0 of an utterance, as far as it became final since the last time.
 
     Args:
         utterance: Its place in the plan; None: the job's limit left room for none.
-        piece: What is spoken; None: a mere pause.
+        inputs: What is spoken; None: a mere pause.
         codes: ``[n]`` int64, on the host; none where the utterance just begins.
         ending: There, if nothing of the utterance follows.
     """
 
     utterance: int | None
-    piece: UtteranceInput | None
+    inputs: UtteranceInput | None
     codes: Tensor
-    ending: Ending | None = None
+    ending: UtteranceEnd | None = None

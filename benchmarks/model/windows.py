@@ -84,7 +84,7 @@ class Row:
 class Spoken:
     """A sentence: what it says, its level 0 ``[T]`` and, drawn as a whole, codes and samples."""
 
-    piece: UtteranceInput
+    inputs: UtteranceInput
     level_0: Tensor
     codes: Tensor
     samples: Tensor
@@ -99,10 +99,10 @@ def opened(model: Valle) -> Valle:
 
 @torch.inference_mode()
 def draw(
-    model: Valle, speech: SpeechModel, piece: UtteranceInput, level_0: Tensor
+    model: Valle, speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return codes ``[T, K]`` and samples ``[N]`` of a given level 0."""
-    finer = finer_levels(model, speech.codec.quantizer.codebooks, piece, PrefixCache(model))
+    finer = finer_levels(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
     codes = torch.cat([*finer.push(level_0), *finer.push(level_0[:0], ended=True)])
     return codes, speech.codec.decode(codes)
 
@@ -122,14 +122,14 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
         )
         params = resolve(SamplingParams(seed=seed), config.preset)
         limit = longest(len(ids), codec.config.frame_rate_hz)
-        piece = UtteranceInput(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
-        batch = ArRunner.alone(speech.model, prefixes, piece)
-        utterance = batch.admit(piece)
+        inputs = UtteranceInput(ids, params, seed, 0, limit, prompt=prompts.of(voices.default))
+        batch = ArRunner.alone(speech.model, prefixes, inputs)
+        utterance = batch.admit(inputs)
         while utterance.finish_reason is None:
             batch.step()
         if len(level_0 := utterance.codes()):
-            codes, samples = draw(full, speech, piece, level_0)
-            spoken.append(Spoken(piece, level_0, codes, samples))
+            codes, samples = draw(full, speech, inputs, level_0)
+            spoken.append(Spoken(inputs, level_0, codes, samples))
     return spoken
 
 
@@ -148,13 +148,13 @@ def compare(
     jumps_of_whole: list[float] = [0.0]
     knobs = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
     for one in spoken:
-        params = one.piece.params.model_copy(update=dict(zip(knobs, shape, strict=True)))
-        fields = {field: getattr(one.piece, field) for field in one.piece.__dataclass_fields__}
+        params = one.inputs.params.model_copy(update=dict(zip(knobs, shape, strict=True)))
+        fields = {field: getattr(one.inputs, field) for field in one.inputs.__dataclass_fields__}
         codes, samples = draw(
             model, speech, UtteranceInput(**fields | {"params": params}), one.level_0
         )
         windows = list(Windows(*shape).up_to(len(codes), ended=True))
-        before = len(one.piece.prefix(model, 1))
+        before = len(one.inputs.prefix(model, 1))
         seen = sum(before + window.last - window.first for window in windows)
         work.append(seen / (before + len(codes)))
         equal.append((codes == one.codes)[:, 1:].float().mean(0))

@@ -26,11 +26,11 @@ from app.engine.job import AudioChunk, Progress, Samples, SpeechJob, SpeechResul
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
 from app.engine.serving.capacity import Capacity
-from app.engine.sound.job import Sounding
+from app.engine.sound.job import SoundJob
 from app.engine.sound.joiner import Joiner
-from app.engine.sound.local import LocalVoice
-from app.engine.sound.process.client import VoiceProcess
-from app.engine.sound.process.start import VoiceStart
+from app.engine.sound.local import LocalSoundDecoder
+from app.engine.sound.process.client import SoundProcess
+from app.engine.sound.process.start import SoundStart
 from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel
@@ -63,7 +63,7 @@ class Synthesizer:
         max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
-        voice: VoiceProcess | None = None,
+        voice: SoundProcess | None = None,
     ) -> None:
         """Take a loaded model.
 
@@ -101,7 +101,7 @@ class Synthesizer:
             max_audio_s=max_audio_s,
         )
         self._prefixes = PrefixCache(speech.model)
-        self._voice = voice or LocalVoice(speech)
+        self._voice = voice or LocalSoundDecoder(speech)
         weights: list[nn.Module] = [speech.model, speech.codec]
         if isinstance(speech.decoder, nn.Module):
             weights.append(speech.decoder)
@@ -139,8 +139,8 @@ class Synthesizer:
         uploads: VoiceStore | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
-        voice_process: bool = False,
-        voice_start: VoiceStart | None = None,
+        sound_process: bool = False,
+        sound_start: SoundStart | None = None,
     ) -> Self:
         """Load a model, in the thread that will speak.
 
@@ -156,8 +156,8 @@ class Synthesizer:
             uploads: Where uploaded voices lie; None: there are none.
             cache: Folder of codecs that were downloaded and converted.
             offline: Whether the network is out of bounds.
-            voice_process: Whether a process of its own makes the sound, on a CPU.
-            voice_start: That process, if it was started before.
+            sound_process: Whether a process of its own makes the sound, on a CPU.
+            sound_start: That process, if it was started before.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
@@ -174,11 +174,11 @@ class Synthesizer:
             cache=Path(cache),
             offline=offline,
         )
-        voice: VoiceProcess | None = None
-        if voice_process and place.type == "cpu":
+        voice: SoundProcess | None = None
+        if sound_process and place.type == "cpu":
             # It starts, and loads what is here, while this one does.
             at_once = (Path(model) / "codec.json").is_file()
-            voice = VoiceProcess(load, voice_start, at_once=at_once)
+            voice = SoundProcess(load, sound_start, at_once=at_once)
         try:
             speech = load()  # first, so that what must be downloaded is so once
             return cls(
@@ -195,16 +195,16 @@ class Synthesizer:
                 voice.close()
             raise
 
-    def ready_voice(self) -> None:
+    def prepare_sound(self) -> None:
         """Make ready for sound, anew if the process that made it is gone.
 
         Raises:
             GenerationFailed: The process cannot load the model.
         """
-        if isinstance(self._voice, VoiceProcess):
+        if isinstance(self._voice, SoundProcess):
             self._voice.ready()
 
-    def voice_room(self) -> AbstractContextManager[None]:
+    def sound_context(self) -> AbstractContextManager[None]:
         """Return a queue of its own on a GPU, so that sound never stands before a step."""
         return SideStream(self._device).entered()
 
@@ -243,9 +243,9 @@ class Synthesizer:
             slots=slots,
         )
 
-    def sounding(self, plan: Plan, playback: Playback) -> Sounding:
+    def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
         """Return what makes sound of a job; see `app.engine.interface.Backend`."""
-        return Sounding(self._speech, plan, voice=self._voice, playback=playback)
+        return SoundJob(self._speech, plan, voice=self._voice, playback=playback)
 
     def speak(self, plan: Plan, *, queue_s: float, on_progress: OnProgress) -> Iterator[AudioChunk]:
         """Yield the sound of one job by itself, all in this thread, the last chunk with the result.
@@ -263,7 +263,7 @@ class Synthesizer:
         playback = Playback(monotonic() - queue_s - plan.text_s)
         with (
             closing(self.batch(plan.rows)) as batch,
-            closing(self.sounding(plan, playback)) as sounding,
+            closing(self.sound_stream(plan, playback)) as sound_stream,
         ):
             drawing = batch.begin(plan)
             while not drawing.over:
@@ -271,7 +271,7 @@ class Synthesizer:
                 if not on_progress(drawing.progress):
                     return
                 for drawn in drawing.news():
-                    yield from sounding.push(drawn)
+                    yield from sound_stream.push(drawn)
                 if drawing.error is not None:
                     raise drawing.error
 
@@ -290,7 +290,7 @@ class Synthesizer:
         rate_hz, playback = self.info.frame_rate_hz, Playback(monotonic())
         with (
             closing(self.batch(plan.rows)) as batch,
-            closing(self.sounding(plan, playback)) as sounding,
+            closing(self.sound_stream(plan, playback)) as sound_stream,
         ):
             started_s = perf_counter()
             drawing = batch.begin(plan)
@@ -299,12 +299,12 @@ class Synthesizer:
                 started_s, frames = perf_counter(), drawing.frames
                 batch.step([drawing])
                 drawn_s = (drawing.frames - frames) / rate_hz
-                capacity.note_drawn(perf_counter() - started_s, max(0.0, drawn_s))
+                capacity.note_level_0(perf_counter() - started_s, max(0.0, drawn_s))
                 for drawn in drawing.news():
                     started_s, given_s = perf_counter(), playback.given_s
-                    for _ in sounding.push(drawn):
+                    for _ in sound_stream.push(drawn):
                         pass
-                    capacity.note_voiced(perf_counter() - started_s, playback.given_s - given_s)
+                    capacity.note_sound(perf_counter() - started_s, playback.given_s - given_s)
         if playback.first_s is not None:
             capacity.note_start(playback.first_audio_s)
 

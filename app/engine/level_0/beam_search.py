@@ -19,14 +19,14 @@ class BeamSearch(ArUtterance):
     Its beams keep their slots and rows to the end: what ends may be displaced by what goes on.
     """
 
-    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
+    def __init__(self, inputs: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
-            piece: What is spoken.
+            inputs: What is spoken.
             takes: As many as the search is wide; one of them is a beam already.
         """
-        super().__init__(piece, takes)
+        super().__init__(inputs, takes)
         for take in self.takes[1:]:
             take.score = -torch.inf
 
@@ -44,7 +44,7 @@ class BeamSearch(ArUtterance):
             return
         scores = self._scores([take.score for take in ended], [_tokens(take) for take in ended])
         # A beam can become no likelier, only longer: one token a frame that there may be.
-        bounds = self._scores([take.score for take in going], [self.piece.max_frames] * len(going))
+        bounds = self._scores([take.score for take in going], [self.inputs.max_frames] * len(going))
         if going and bounds.max() > scores.max():
             return
         best = int(scores.argmax())
@@ -54,7 +54,7 @@ class BeamSearch(ArUtterance):
 
     def _scores(self, scores: Sequence[float], tokens: Sequence[int]) -> Tensor:
         """Return what beams are ranked by, ``[n]``."""
-        power = torch.tensor(self.piece.params.beam_length_power, dtype=torch.float64)
+        power = torch.tensor(self.inputs.params.beam_length_power, dtype=torch.float64)
         return final_score(torch.tensor(scores, dtype=torch.float64), torch.tensor(tokens), power)
 
 

@@ -34,7 +34,7 @@ class BestOf(ArUtterance):
 
     def _choose(self) -> None:
         """Keep the best: one that ended by itself if there is any, then by rank, then the first."""
-        params, silent = self.piece.params, self.piece.silent_codes
+        params, silent = self.inputs.params, self.inputs.silent_codes
         lengths = oddity([len(take.codes) for take in self.takes])
         ranks = [
             rank(take.logprobs, take.codes, silent, params) - params.rank_length_penalty * odd

@@ -14,14 +14,14 @@ class Branching(ArUtterance):
 
     weighs_codes = True
 
-    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
+    def __init__(self, inputs: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
-            piece: What is spoken.
+            inputs: What is spoken.
             takes: The one that begins, and as many as there may be beside it.
         """
-        super().__init__(piece, takes)
+        super().__init__(inputs, takes)
         self.takes, self._spare = list(takes[:1]), list(takes[1:])
         self._fork = 0  # where the ways part, while there are several
 
@@ -37,7 +37,7 @@ class Branching(ArUtterance):
             self._part(rows, others)
         rows.leave([take for take in self.takes if take.finish_reason is not None])
         if len(self.takes) > 1:
-            long_enough = self._fork + self.piece.params.entropix_branch_frames
+            long_enough = self._fork + self.inputs.params.entropix_branch_frames
             if any(
                 take.finish_reason is None and len(take.codes) < long_enough for take in self.takes
             ):
@@ -60,7 +60,7 @@ class Branching(ArUtterance):
 
     def _choose(self, rows: InputBatch) -> None:
         """Keep the way that says the best since they parted, of equals the first."""
-        params, silent = self.piece.params, self.piece.silent_codes
+        params, silent = self.inputs.params, self.inputs.silent_codes
         ranks = [
             rank(take.logprobs[self._fork :], take.codes, silent, params, start=self._fork)
             for take in self.takes

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from app.engine.level_0.hypothesis import Condition, Line, Seen, as_tensor
+from app.engine.level_0.hypothesis import Condition, StackOutput, StackRow, as_tensor
 from app.engine.utterance import UtteranceInput
 from models.stack.prefix_cache import PrefixCache
 from models.stack.slots import Slots
@@ -12,7 +12,7 @@ from models.valle import Prefix, Valle
 from samplers.processors.batch_params import on
 
 
-class Reader:
+class ForwardPass:
     """Reads into the slots of one cache."""
 
     def __init__(self, model: Valle, prefixes: PrefixCache, cache: Slots) -> None:
@@ -25,27 +25,27 @@ class Reader:
         """
         self._model, self._prefixes, self._cache = model, prefixes, cache
 
-    def begin(self, piece: UtteranceInput, place: int, prefix: Prefix, slot: int) -> Condition:
+    def begin(self, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int) -> Condition:
         """Read a prefix of a piece into a slot.
 
         Args:
-            piece: What is spoken.
+            inputs: What is spoken.
             place: 0 if the prefix has its words, 1 if it has none.
             prefix: Which.
             slot: An empty one.
         """
-        stack, key = self._model.transformer, (piece.voice, piece.null)[place]
+        stack, key = self._model.transformer, (inputs.voice, inputs.null)[place]
         rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
         ranks = self._model.ranks(0, rest.blocks)
         read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", piece.params):
+        if place == 0 and on("entropix", inputs.params):
             hidden, attention = stack.extend_looking(*read)
-            first = Seen(hidden[-1:], as_tensor(attention))
+            first = StackOutput(hidden[-1:], as_tensor(attention))
         else:
-            first = Seen.blind(stack.extend(*read)[-1:])
+            first = StackOutput.blind(stack.extend(*read)[-1:])
         return Condition(slot, len(prefix), prefix.response_start, first)
 
-    def read(self, lines: Sequence[Line]) -> Seen:
+    def read(self, lines: Sequence[StackRow]) -> StackOutput:
         """Return what the next frames are predicted from, the newest of every line read."""
         fed = [place for place, line in enumerate(lines) if line.take.codes]
         if len(fed) == len(lines):
@@ -58,9 +58,9 @@ class Reader:
             index = torch.tensor(fed, device=hidden.device)
             hidden.index_copy_(0, index, newer.hidden)
             attention.index_copy_(1, index, newer.attention)
-        return Seen(hidden, attention)
+        return StackOutput(hidden, attention)
 
-    def _feed(self, lines: Sequence[Line]) -> Seen:
+    def _feed(self, lines: Sequence[StackRow]) -> StackOutput:
         """Feed the newest frame of every line, one each."""
         stack, device = self._model.transformer, self._model.separator.device
         newest = torch.tensor([line.take.codes[-1] for line in lines], device=device)
@@ -69,9 +69,9 @@ class Reader:
         read = (self._model.embed_response(newest[:, None], 0), positions, self._cache, slots)
         looking = [place for place, line in enumerate(lines) if line.looks]
         if not looking:
-            return Seen.blind(stack.step(*read))
+            return StackOutput.blind(stack.step(*read))
         hidden, found = stack.step_looking(*read, looking=looking)
-        seen = Seen.blind(hidden)
+        seen = StackOutput.blind(hidden)
         index = torch.tensor(looking, device=device)
         seen.attention.index_copy_(1, index, as_tensor(found))
         return seen

@@ -18,7 +18,7 @@ from samplers.processors.batch_params import on
 _STATISTICS = tuple(field.name for field in fields(AttentionStatistics))
 
 
-class Seen(NamedTuple):
+class StackOutput(NamedTuple):
     """What the model made of all that some rows have read.
 
     Attributes:
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 
 def as_tensor(attention: AttentionStatistics) -> Tensor:
-    """Return ``[4, B]``, as in `Seen`."""
+    """Return ``[4, B]``, as in `StackOutput`."""
     return torch.stack([getattr(attention, name) for name in _STATISTICS])
 
 
@@ -56,7 +56,7 @@ class Condition:
     slot: int
     length: int
     start: int
-    first: Seen
+    first: StackOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Hypothesis:
     """One way that an utterance is drawn.
 
     Attributes:
-        piece: What is spoken.
+        inputs: What is spoken.
         conditions: The one with its words, and the one without if it is guided.
         wants_attention: Whether entropix is to know how the model attends.
         codes: Of the frames that there are.
@@ -92,7 +92,7 @@ class Hypothesis:
 
     def __init__(
         self,
-        piece: UtteranceInput,
+        inputs: UtteranceInput,
         conditions: Sequence[Condition],
         backtracker: Backtracker | None,
         *,
@@ -101,13 +101,13 @@ class Hypothesis:
         """Begin before the first frame.
 
         Args:
-            piece: What is spoken.
+            inputs: What is spoken.
             conditions: One or two.
             backtracker: Notices that it is stuck; None: nobody looks.
             stop_token: The code that ends it.
         """
-        self.piece, self.conditions = piece, tuple(conditions)
-        self.wants_attention = on("entropix", piece.params)
+        self.inputs, self.conditions = inputs, tuple(conditions)
+        self.wants_attention = on("entropix", inputs.params)
         self.backtracker = backtracker
         self.codes: list[int] = []
         self.logprobs: list[float] = []
@@ -154,7 +154,7 @@ class Hypothesis:
             del self.codes[verdict.keep :], self.logprobs[verdict.keep :]
             if verdict.stuck:
                 self.finish_reason = "stuck"
-        elif len(self.codes) == self.piece.max_frames:
+        elif len(self.codes) == self.inputs.max_frames:
             self.finish_reason = "length"
         return None if verdict is None else verdict.keep
 
@@ -164,7 +164,7 @@ class Hypothesis:
         self.records, self.finish_reason = other.records.copy(), other.finish_reason
 
 
-class Line(NamedTuple):
+class StackRow(NamedTuple):
     """One row of a step of the stack: a take under one of its conditions."""
 
     take: Hypothesis

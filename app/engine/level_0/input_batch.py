@@ -70,22 +70,24 @@ class InputBatch:
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
-    def begin(self, takes: Sequence[Hypothesis], piece: UtteranceInput, candidate: int = 0) -> None:
+    def begin(
+        self, takes: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
+    ) -> None:
         """Admit a take, or all beams of a search, before the first frame.
 
         Args:
             takes: One, or as many as the search is wide.
-            piece: What they say.
+            inputs: What they say.
             candidate: Which of several takes with noise of their own it is.
         """
         self.sampler.join(
-            piece.params,
-            piece.seed,
-            max_frames=piece.max_frames,
-            utterance=piece.utterance,
+            inputs.params,
+            inputs.seed,
+            max_frames=inputs.max_frames,
+            utterance=inputs.utterance,
             candidate=candidate,
-            prompt=None if piece.prompt is None else piece.prompt[:, 0],
-            silent=piece.silent,
+            prompt=None if inputs.prompt is None else inputs.prompt[:, 0],
+            silent=inputs.silent,
         )
         self.takes += takes
 

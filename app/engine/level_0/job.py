@@ -20,7 +20,7 @@ from app.engine.job import (
     SpeechResult,
     TraceColumns,
 )
-from app.engine.utterance import Drawn, Ending, Said, UtteranceInput
+from app.engine.utterance import ContextUtterance, Level0Chunk, UtteranceEnd, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd, Utterance
@@ -63,7 +63,7 @@ class UtteranceDraw(Protocol):
         """Return ``[n]`` int64 of some of them."""
 
 
-class Drawing:
+class Level0Job:
     """A job's level 0. It keeps the account; `app.engine.level_0.job_batch` does the work.
 
     Attributes:
@@ -102,13 +102,13 @@ class Drawing:
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
         ) - (before.frames if before else 0)
         self._first = len(before.utterances) if before else 0
-        self._said: deque[Said] = deque(maxlen=plan.params.context_utterances)
+        self._said: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
         self._said.extend(self._said_by(before))
-        self._news: list[Drawn] = []
+        self._news: list[Level0Chunk] = []
         self._number = -1
         self._frames_ended = self._drawn = 0
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
-        self._piece: UtteranceInput | None = None
+        self._inputs: UtteranceInput | None = None
         self._given = 0
         self._ar_s = 0.0
 
@@ -122,24 +122,24 @@ class Drawing:
         """How far it is."""
         return Progress(max(0, self._number), len(self.plan.utterances), self._drawn)
 
-    def news(self) -> Sequence[Drawn]:
+    def news(self) -> Sequence[Level0Chunk]:
         """Return what became final since the last call."""
         news, self._news = self._news, []
         return news
 
-    def next_piece(self) -> UtteranceInput | None:
+    def next_inputs(self) -> UtteranceInput | None:
         """Return the next utterance that has something to draw; None if there is none."""
         if not self.over and self._frames_left <= 0:  # only where earlier jobs took them all
             self.over = True
-            self._tell(None, Ending("length", last=True, cut=True))
+            self._tell(None, UtteranceEnd("length", last=True, cut=True))
         while not self.over:
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
-                self._piece = self._piece_of(utterance)
+                self._inputs = self._inputs_of(utterance)
                 self._given, self._ar_s = 0, 0.0
                 self._tell(self._number)  # so that the voice can read its prefixes meanwhile
-                return self._piece
+                return self._inputs
             trace: TraceColumns | None = {} if self.plan.job.trace else None
             self._end("stop", trace=trace)
         return None
@@ -171,8 +171,8 @@ class Drawing:
 
     def _close(self, utterance: UtteranceDraw, reason: FinishReason) -> None:
         codes = utterance.codes()
-        assert self._piece is not None
-        self._said.append(Said(self._piece.phoneme_ids, codes))
+        assert self._inputs is not None
+        self._said.append(ContextUtterance(self._inputs.phoneme_ids, codes))
         self._frames_ended += len(codes)
         self.frames = self._frames_ended
         self._frames_left -= len(codes)
@@ -184,7 +184,7 @@ class Drawing:
             trace=utterance.trace,
             takes=utterance.ranked,
         )
-        self._piece = None
+        self._inputs = None
 
     def _end(
         self,
@@ -199,18 +199,18 @@ class Drawing:
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        ending = Ending(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
+        ending = UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
         self._tell(self._number, ending, codes)
 
     def _tell(
-        self, number: int | None, ending: Ending | None = None, codes: Tensor | None = None
+        self, number: int | None, ending: UtteranceEnd | None = None, codes: Tensor | None = None
     ) -> None:
         if codes is None:
             codes = torch.zeros(0, dtype=torch.int64)
         # On the host: the voice has a queue of its own on a GPU.
-        self._news.append(Drawn(number, self._piece, codes.cpu(), ending))
+        self._news.append(Level0Chunk(number, self._inputs, codes.cpu(), ending))
 
-    def _piece_of(self, utterance: Utterance) -> UtteranceInput:
+    def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
         return UtteranceInput(
             ids,
@@ -226,13 +226,13 @@ class Drawing:
             voice=self._voice,
         )
 
-    def _said_by(self, before: SpeechResult | None) -> Iterator[Said]:
+    def _said_by(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:
         """Return the utterances of earlier jobs that the AR goes on from."""
         if before is None or not (wanted := self.plan.params.context_utterances):
             return
         for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
             codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64)).to(self._device)
-            yield Said(self._front_end.encode(spoken.phonemes), codes)
+            yield ContextUtterance(self._front_end.encode(spoken.phonemes), codes)
 
 
 def longest(phonemes: int, frame_rate_hz: float) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError, broken
 from app.engine.interface import Plan
-from app.engine.level_0.job import Drawing, longest
+from app.engine.level_0.job import Level0Job, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
 from app.engine.level_0.utterance import ArUtterance
@@ -53,17 +53,17 @@ class JobBatch:
         self._shared = ArRunner(
             speech.model, prefixes, slots=slots, max_length=self._room, recorded=True
         )
-        self._apart: dict[Drawing, ArRunner] = {}
-        self._pins: dict[Drawing, ExitStack] = {}
+        self._apart: dict[Level0Job, ArRunner] = {}
+        self._pins: dict[Level0Job, ExitStack] = {}
 
-    def begin(self, plan: Plan) -> Drawing:
+    def begin(self, plan: Plan) -> Level0Job:
         """Take a job, whose first text is read by the next step; its rows must be free."""
-        drawing = Drawing(self._speech, plan, front_end=self._front_end, silent=self._silent)
+        drawing = Level0Job(self._speech, plan, front_end=self._front_end, silent=self._silent)
         self._pins[drawing] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*drawing.keys))
         return drawing
 
-    def end(self, drawing: Drawing) -> None:
+    def end(self, drawing: Level0Job) -> None:
         """Forget a job, whether it is over or not; its rows are free at once."""
         if isinstance(drawing.utterance, ArUtterance):
             self._batch_of(drawing).drop(drawing.utterance)
@@ -78,7 +78,7 @@ class JobBatch:
             pins.close()
         self._pins.clear()
 
-    def step(self, going: Collection[Drawing]) -> None:
+    def step(self, going: Collection[Level0Job]) -> None:
         """Draw a frame of each of some jobs; the others wait where they are.
 
         What breaks of one job is its `error`, and does not concern the others.
@@ -99,36 +99,38 @@ class JobBatch:
         for drawing in going:
             drawing.collect(took_s)
 
-    def _pause_or_resume(self, drawing: Drawing, goes: bool) -> None:
+    def _pause_or_resume(self, drawing: Level0Job, goes: bool) -> None:
         if isinstance(drawing.utterance, ArUtterance):
             batch = self._batch_of(drawing)
             (batch.resume if goes else batch.pause)(drawing.utterance)
 
-    def _batch_of(self, drawing: Drawing) -> ArRunner:
+    def _batch_of(self, drawing: Level0Job) -> ArRunner:
         return self._apart.get(drawing, self._shared)
 
-    def _prefill(self, drawing: Drawing) -> None:
+    def _prefill(self, drawing: Level0Job) -> None:
         """Read the text of a job's next utterance, if it has one."""
         self._apart.pop(drawing, None)
-        piece = drawing.next_piece()
-        if piece is None:
+        inputs = drawing.next_inputs()
+        if inputs is None:
             return
         try:
-            drawing.utterance = self._utterance(drawing, piece)
+            drawing.utterance = self._utterance(drawing, inputs)
         except SpeechError as error:
             drawing.fail(error)
         except Exception as error:
             drawing.fail(broken(drawing.plan.job.id, error))
 
-    def _utterance(self, drawing: Drawing, piece: UtteranceInput) -> ArUtterance | MaskedUtterance:
+    def _utterance(
+        self, drawing: Level0Job, inputs: UtteranceInput
+    ) -> ArUtterance | MaskedUtterance:
         model = self._speech.model
-        if piece.params.level_0 == "masked":
-            return MaskedUtterance(model, piece)
+        if inputs.params.level_0 == "masked":
+            return MaskedUtterance(model, inputs)
         batch = self._shared
-        if max(map(len, piece.ar_prefixes(model))) + piece.max_frames > self._room:
+        if max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames > self._room:
             # Few are so long, so the slots of all need not have room for them.
-            batch = self._apart[drawing] = ArRunner.alone(model, self._prefixes, piece)
-        return batch.admit(piece)
+            batch = self._apart[drawing] = ArRunner.alone(model, self._prefixes, inputs)
+        return batch.admit(inputs)
 
 
 def _room(config: ModelConfig, frame_rate_hz: float) -> int:

@@ -23,7 +23,7 @@ class MaskedUtterance:
     Source: MaskGIT, arXiv:2202.04200, as in e-c-k-e-r/vall-e.
 
     Attributes:
-        piece: What is spoken.
+        inputs: What is spoken.
         finish_reason: `length` if the model told a longer one than is allowed; None while passes
             are left.
         error: What broke, if that was `error`.
@@ -36,22 +36,22 @@ class MaskedUtterance:
     ranked: tuple[RankedTake, ...] = ()
 
     @torch.inference_mode()
-    def __init__(self, model: Valle, piece: UtteranceInput) -> None:
+    def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
         """Settle the length.
 
         Args:
             model: One with masked level 0, on the device to use.
-            piece: What to speak.
+            inputs: What to speak.
         """
-        self._model, self.piece = model, piece
-        self._prefix, self._null = piece.prefix(model, 0), piece.null_prefix(model, 0)
-        params, device = piece.params, model.separator.device
+        self._model, self.inputs = model, inputs
+        self._prefix, self._null = inputs.prefix(model, 0), inputs.null_prefix(model, 0)
+        params, device = inputs.params, model.separator.device
         wanted = params.nar_len_frames
         if not wanted:
             told = max(predict_length(model, self._prefix), params.nar_len_min_frames)
             wanted = int(told * params.nar_len_stretch)
-        self._length = max(1, min(wanted, piece.max_frames))
-        self._cut = wanted > piece.max_frames
+        self._length = max(1, min(wanted, inputs.max_frames))
+        self._cut = wanted > inputs.max_frames
         self._codes = torch.full((self._length,), model.config.mask_token, device=device)
         self._scores = torch.ones(self._length, device=device)
         self._counts = schedule(self._length, params.nar_len_steps, remask=params.nar_len_remask)
@@ -72,7 +72,7 @@ class MaskedUtterance:
     @property
     def trace(self) -> TraceColumns | None:
         """Nothing, if the piece asks for a trace: masked passes have no tokens."""
-        return {} if self.piece.trace else None
+        return {} if self.inputs.trace else None
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64 of all frames, or of some of them."""
@@ -92,9 +92,9 @@ class MaskedUtterance:
             logits,
             self._codes,
             masked,
-            self.piece.params,
-            seed=self.piece.seed,
-            utterance=self.piece.utterance,
+            self.inputs.params,
+            seed=self.inputs.seed,
+            utterance=self.inputs.utterance,
             place=self._place,
         )
         self._place += 1
@@ -104,7 +104,7 @@ class MaskedUtterance:
 
     def _logits(self) -> Tensor:
         """Return ``[T, V]``; the spread is that of all frames together, as in the reference."""
-        model, params = self._model, self.piece.params
+        model, params = self._model, self.inputs.params
         own = model.masked_logits(self._prefix, self._codes)
         if params.nar_len_cfg_strength <= 1:
             return own

@@ -16,8 +16,8 @@ from app.engine.errors import GenerationFailed
 from app.engine.level_0.beam_search import BeamSearch
 from app.engine.level_0.best_of import BestOf
 from app.engine.level_0.branching import Branching
-from app.engine.level_0.forward import Reader
-from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, Line
+from app.engine.level_0.forward import ForwardPass
+from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, StackRow
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
@@ -34,9 +34,9 @@ from samplers.ops.guidance import guide
 from samplers.processors.entropix import branches
 
 
-def rows_of(piece: UtteranceInput) -> int:
+def rows_of(inputs: UtteranceInput) -> int:
     """Return how many slots a piece takes."""
-    return rows_needed(piece.params)
+    return rows_needed(inputs.params)
 
 
 class ArRunner:
@@ -62,15 +62,15 @@ class ArRunner:
         """
         self._model, self._device = model, model.separator.device
         self._rows = InputBatch(model, slots, max_length, recorded=recorded)
-        self._reader = Reader(model, prefixes, self._rows.cache)
+        self._reader = ForwardPass(model, prefixes, self._rows.cache)
         self._running: list[ArUtterance] = []
         self._paused: dict[ArUtterance, tuple[list[Hypothesis], SamplerState]] = {}
 
     @classmethod
-    def alone(cls, model: Valle, prefixes: PrefixCache, piece: UtteranceInput) -> Self:
+    def alone(cls, model: Valle, prefixes: PrefixCache, inputs: UtteranceInput) -> Self:
         """Return one with just the room that one piece takes."""
-        longest = max(map(len, piece.ar_prefixes(model)))
-        return cls(model, prefixes, slots=rows_of(piece), max_length=longest + piece.max_frames)
+        longest = max(map(len, inputs.ar_prefixes(model)))
+        return cls(model, prefixes, slots=rows_of(inputs), max_length=longest + inputs.max_frames)
 
     @property
     def free_rows(self) -> int:
@@ -87,17 +87,17 @@ class ArRunner:
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, piece: UtteranceInput) -> ArUtterance:
+    def admit(self, inputs: UtteranceInput) -> ArUtterance:
         """Read what comes before the first frame of a piece, which then runs.
 
         Args:
-            piece: What to speak.
+            inputs: What to speak.
 
         Raises:
             ValueError: There are not enough free rows, or a slot is too short for the piece.
         """
-        prefixes = piece.ar_prefixes(self._model)
-        longest, count = max(map(len, prefixes)) + piece.max_frames, rows_of(piece)
+        prefixes = inputs.ar_prefixes(self._model)
+        longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_of(inputs)
         room = self._rows.cache.max_length
         if count > self.free_rows or longest > room:
             raise ValueError(
@@ -106,7 +106,7 @@ class ArRunner:
             )
         slots = self._rows.reserve(count)
         try:
-            utterance = self._begin(piece, prefixes, slots)
+            utterance = self._begin(inputs, prefixes, slots)
         except BaseException:
             self._rows.release(slots)
             raise
@@ -146,7 +146,7 @@ class ArRunner:
         takes = tuple(self._rows.takes)
         of = {take: utterance for utterance in utterances for take in utterance.takes}
         own, logits, attention, broken = self._look(takes)
-        trace = Trace() if any(one.piece.trace for one in utterances) else None
+        trace = Trace() if any(one.inputs.trace for one in utterances) else None
         sampler = self._rows.sampler
         stepped = sampler.advance(_discouraged(takes, logits), trace, own, attention)
         self._move(takes, stepped)
@@ -154,7 +154,7 @@ class ArRunner:
         for row, (take, code) in enumerate(zip(takes, stepped.codes.tolist(), strict=True)):
             if take.rests or take in broken:
                 continue
-            if trace is not None and of[take].piece.trace:
+            if trace is not None and of[take].inputs.trace:
                 take.records.append((trace.records[0], row))
             if of[take].weighs_codes:
                 take.logprobs.append(logprobs[row])
@@ -172,33 +172,33 @@ class ArRunner:
         return utterances
 
     def _begin(
-        self, piece: UtteranceInput, prefixes: Sequence[Prefix], slots: Sequence[int]
+        self, inputs: UtteranceInput, prefixes: Sequence[Prefix], slots: Sequence[int]
     ) -> ArUtterance:
         """Read the prefixes into slots, and give the utterance its rows of the sampler."""
-        model, params, cache = self._model, piece.params, self._rows.cache
+        model, params, cache = self._model, inputs.params, self._rows.cache
         stop_token, guided = model.config.stop_token, len(prefixes)
         takes: list[Hypothesis] = []
         for start in range(0, len(slots), guided):
-            backtracker = piece.backtracker(model) if params.backtrack else None
+            backtracker = inputs.backtracker(model) if params.backtrack else None
             own = slots[start : start + guided]
             conditions: list[Condition] = []
             for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True)):
                 if not takes:
-                    conditions.append(self._reader.begin(piece, place, prefix, slot))
+                    conditions.append(self._reader.begin(inputs, place, prefix, slot))
                     continue
                 first = takes[0].conditions[place]
                 cache.fork(first.slot, slot)
                 conditions.append(replace(first, slot=slot))
-            takes.append(Hypothesis(piece, conditions, backtracker, stop_token=stop_token))
+            takes.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop_token))
         if params.best_of > 1:
             for candidate, take in enumerate(takes):
-                self._rows.begin([take], piece, candidate)
-            return BestOf(piece, takes)
+                self._rows.begin([take], inputs, candidate)
+            return BestOf(inputs, takes)
         if params.beam_width:
-            self._rows.begin(takes, piece)
-            return BeamSearch(piece, takes)
-        self._rows.begin(takes[:1], piece)
-        return Branching(piece, takes) if branches(params) else ArUtterance(piece, takes)
+            self._rows.begin(takes, inputs)
+            return BeamSearch(inputs, takes)
+        self._rows.begin(takes[:1], inputs)
+        return Branching(inputs, takes) if branches(params) else ArUtterance(inputs, takes)
 
     def _look(
         self, takes: Sequence[Hypothesis]
@@ -210,15 +210,17 @@ class ArRunner:
             logits are no numbers. Rows that rest have zeros.
         """
         drawing = [row for row, take in enumerate(takes) if not take.rests]
-        lines = [Line(takes[row], takes[row].conditions[0]) for row in drawing]
+        lines = [StackRow(takes[row], takes[row].conditions[0]) for row in drawing]
         under_none = [place for place, line in enumerate(lines) if len(line.take.conditions) > 1]
-        lines += [Line(lines[place].take, lines[place].take.conditions[1]) for place in under_none]
+        lines += [
+            StackRow(lines[place].take, lines[place].take.conditions[1]) for place in under_none
+        ]
         seen = self._reader.read(lines)
         logits = self._model.logits(seen.hidden, 0)
         told = zip(lines, logits.isnan().any(-1).tolist(), strict=True)
         broken = {line.take for line, broke in told if broke}
         own, null = logits.tensor_split([len(drawing)])
-        params = [line.take.piece.params for line in lines[: len(drawing)]]
+        params = [line.take.inputs.params for line in lines[: len(drawing)]]
         moved = _guided(params, under_none, own, null)
         attention = seen.attention[:, : len(drawing)]
         if len(drawing) < len(takes):
@@ -237,7 +239,7 @@ class ArRunner:
         for row, source in enumerate(stepped.sources):
             if row != source:
                 self._rows.copy(takes[source], takes[row])
-        beams = [row for row, take in enumerate(takes) if take.piece.params.beam_width]
+        beams = [row for row, take in enumerate(takes) if take.inputs.params.beam_width]
         scores = stepped.scores.tolist() if beams else []
         for row in beams:
             takes[row].score = scores[row]
@@ -265,12 +267,12 @@ def _offer_ways(takes: Sequence[Hypothesis], stepped: Stepped, own: Tensor) -> N
         return
     clean = sanitise(own)
     for row, (take, codes) in enumerate(zip(takes, stepped.ways[:, 1:].tolist(), strict=True)):
-        codes = codes[: take.piece.params.entropix_branch_rollouts - 1]
+        codes = codes[: take.inputs.params.entropix_branch_rollouts - 1]
         if max(codes) < 0:
             continue
         others = torch.tensor(codes, device=own.device).clamp_(min=0)
         logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
-        records = stepped.retold if take.piece.trace else [None] * len(codes)
+        records = stepped.retold if take.inputs.trace else [None] * len(codes)
         take.ways = [
             Alternative(code, logprob, None if record is None else (record, row))
             for code, logprob, record in zip(codes, logprobs, records, strict=False)

@@ -22,7 +22,7 @@ class ArUtterance:
     """Level 0 of one utterance, as an `app.engine.level_0.runner.ArRunner` draws it.
 
     Attributes:
-        piece: What is spoken.
+        inputs: What is spoken.
         takes: All ways that it may still go; the first stands for it.
         slots: Of the cache, that it holds.
         finish_reason: Why it ended; None while it goes on.
@@ -33,14 +33,14 @@ class ArUtterance:
     weighs_codes = False
     """Whether the takes keep the log-probabilities of their codes."""
 
-    def __init__(self, piece: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
+    def __init__(self, inputs: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
         """Begin before the first frame.
 
         Args:
-            piece: What is spoken.
+            inputs: What is spoken.
             takes: At least one.
         """
-        self.piece, self.takes = piece, list(takes)
+        self.inputs, self.takes = inputs, list(takes)
         self.slots = [slot for take in takes for slot in take.slots]
         self.finish_reason: FinishReason | None = None
         self.error: GenerationFailed | None = None
@@ -68,7 +68,7 @@ class ArUtterance:
     @property
     def trace(self) -> TraceColumns | None:
         """What was seen and done at every token, if the piece asks for it."""
-        return columns(self.takes[0].records) if self.piece.trace else None
+        return columns(self.takes[0].records) if self.inputs.trace else None
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64 of the frames that are there, or of some of them."""

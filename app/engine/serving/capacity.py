@@ -65,12 +65,12 @@ class Capacity:
         self._start_s = self._start_deviation_s = 0.0
         self._phoneme_s = _PHONEME_S
 
-    def note_drawn(self, work_s: float, sound_s: float) -> None:
+    def note_level_0(self, work_s: float, sound_s: float) -> None:
         """Count a step of level 0 that drew ``sound_s`` seconds of sound, over all its rows."""
         for cost in self._drawing:
             cost.note(work_s, sound_s)
 
-    def note_voiced(self, work_s: float, sound_s: float) -> None:
+    def note_sound(self, work_s: float, sound_s: float) -> None:
         """Count work on the finer levels and the codec: one chunk."""
         self._chunk.note(work_s)
         for cost in self._voicing:

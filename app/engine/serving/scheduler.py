@@ -6,7 +6,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from app.engine.errors import SpeechError
-from app.engine.interface import Batch, Drawing, Plan, Replay
+from app.engine.interface import Batch, Level0Stream, Plan, Replay
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
@@ -35,7 +35,7 @@ class Scheduler:
     def __init__(
         self,
         queue: TicketQueue,
-        voicer: SoundWorker,
+        sound_worker: SoundWorker,
         capacity: Capacity,
         metrics: EngineMetrics,
         *,
@@ -45,15 +45,15 @@ class Scheduler:
 
         Args:
             queue: Where jobs come from.
-            voicer: Where what was drawn goes.
+            sound_worker: Where what was drawn goes.
             capacity: Told what a step costs.
             metrics: Told of steps and slots.
             slots: Rows of the batch.
         """
-        self._queue, self._voicer, self._metrics = queue, voicer, metrics
+        self._queue, self._sound_worker, self._metrics = queue, sound_worker, metrics
         self._slots, self._shares = slots, RowShares(slots)
         self._capacity, self._frame_rate_hz = capacity, math.inf
-        self._drawings: dict[Ticket, Drawing] = {}
+        self._drawings: dict[Ticket, Level0Stream] = {}
         self.beat_s = monotonic()
 
     def run(self, batch: Batch[Any], frame_rate_hz: float, idle_after_s: float = math.inf) -> None:
@@ -90,7 +90,7 @@ class Scheduler:
     def fail_all(self, error: SpeechError) -> None:
         """End every job with an error: the worker broke, and its batch is lost."""
         for ticket in self._drawings:
-            self._voicer.put(ticket, error)
+            self._sound_worker.put(ticket, error)
         self._drawings.clear()
         self._note_rows()
 
@@ -109,8 +109,8 @@ class Scheduler:
         """Let all in for whom there are rows, and who would make nobody hear a gap."""
         while (ticket := self._queue.take(self._next)) is not None:
             playback = ticket.playback
-            playback.hold_s = self._voicer.hold_s(playback.expected_s)
-            self._voicer.begin(ticket)
+            playback.hold_s = self._sound_worker.hold_s(playback.expected_s)
+            self._sound_worker.begin(ticket)
             if isinstance(ticket.work, Plan):
                 started_s = perf_counter()
                 self._drawings[ticket] = batch.begin(ticket.work)
@@ -123,14 +123,14 @@ class Scheduler:
         if replay is not None:
             return replay
         ticket = self._shares.next(waiting, self._drawings)
-        if ticket is None or not self._voicer.has_room_for(ticket.playback.expected_s):
+        if ticket is None or not self._sound_worker.has_room_for(ticket.playback.expected_s):
             return None
         return ticket
 
     def _drop_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._drawings if one.abandoned is not None]:
             self._forget(batch, ticket)
-            self._voicer.wake()
+            self._sound_worker.wake()
 
     def _choose(self, frame_rate_hz: float) -> list[Ticket]:
         """Return whose turn it is."""
@@ -158,20 +158,20 @@ class Scheduler:
         batch.step(drawings)
         drawn = sum(drawing.frames for drawing in drawings) - frames
         step_s = perf_counter() - started_s
-        self._capacity.note_drawn(step_s, max(0, drawn) / self._frame_rate_hz)
+        self._capacity.note_level_0(step_s, max(0, drawn) / self._frame_rate_hz)
         for ticket in going:
             self._tell(batch, ticket, self._drawings[ticket])
         self._metrics.steps.inc()
         self._metrics.tokens.inc(len(going))
         self._metrics.stage_s.labels("ar").inc(step_s)
 
-    def _tell(self, batch: Batch[Any], ticket: Ticket, drawing: Drawing) -> None:
+    def _tell(self, batch: Batch[Any], ticket: Ticket, drawing: Level0Stream) -> None:
         """Hand on what a job has that is new, and let it go if that was all."""
         ticket.progress = drawing.progress
         for drawn in drawing.news():
-            self._voicer.put(ticket, drawn)
+            self._sound_worker.put(ticket, drawn)
         if drawing.error is not None:
-            self._voicer.put(ticket, drawing.error)
+            self._sound_worker.put(ticket, drawing.error)
         if drawing.over:
             self._forget(batch, ticket)
 

@@ -7,7 +7,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
-from app.engine.interface import Backend, Plan, Replay, Sounding
+from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
@@ -26,7 +26,7 @@ class _Line:
         starts: Whether its first sound is still to be given.
         items: What its level 0 gave, in order, and at last perhaps an error.
         chunks: The sound of the item that was begun; None between two items.
-        sounding: Makes it; None before the first item, and for a replay.
+        sound_stream: Makes it; None before the first item, and for a replay.
     """
 
     def __init__(self, ticket: Ticket) -> None:
@@ -35,7 +35,7 @@ class _Line:
         self.starts = True
         self.items: deque[Any] = deque()
         self.chunks: Iterator[AudioChunk] | None = None
-        self.sounding: Sounding | None = None
+        self.sound_stream: SoundStream | None = None
 
     @property
     def ready(self) -> bool:
@@ -51,34 +51,34 @@ class _Line:
         ticket = self.ticket
         return ticket.abandoned is None, ticket.priority, ticket.playback.runs_out_s
 
-    def next_chunk(self, speaking: Backend) -> AudioChunk | None:
+    def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of the item that was begun, or of the next; None at an item's end.
 
         Raises:
             SpeechError: It broke, here or at level 0.
         """
         if self.chunks is None:
-            self.chunks = self._begin(speaking)
+            self.chunks = self._begin(backend)
         chunk = next(self.chunks, None)
         if chunk is None:
             self.chunks = None
         return chunk
 
-    def _begin(self, speaking: Backend) -> Iterator[AudioChunk]:
+    def _begin(self, backend: Backend) -> Iterator[AudioChunk]:
         work = self.ticket.work
         if isinstance(work, Replay):
-            return speaking.replay(work, self.ticket.playback)
+            return backend.replay(work, self.ticket.playback)
         assert isinstance(work, Plan)
         item = self.items.popleft()
         if isinstance(item, SpeechError):
             raise item
-        if self.sounding is None:
-            self.sounding = speaking.sounding(work, self.ticket.playback)
-        return self.sounding.push(item)
+        if self.sound_stream is None:
+            self.sound_stream = backend.sound_stream(work, self.ticket.playback)
+        return self.sound_stream.push(item)
 
     def close(self) -> None:
-        if self.sounding is not None:
-            self.sounding.close()
+        if self.sound_stream is not None:
+            self.sound_stream.close()
 
 
 class SoundWorker:
@@ -185,14 +185,14 @@ class SoundWorker:
             self._closed = True
             self._changed.notify_all()
 
-    def run(self, speaking: Backend) -> None:
+    def run(self, backend: Backend) -> None:
         """Make sound until closed. In a thread of its own.
 
         Args:
-            speaking: The loaded model.
+            backend: The loaded model.
         """
         while (line := self._next()) is not None:
-            self._go_on(speaking, line)
+            self._go_on(backend, line)
             self.beat_s = monotonic()
 
     def fail_all(self, error: SpeechError) -> None:
@@ -220,7 +220,7 @@ class SoundWorker:
         gone = line.ticket.abandoned is not None
         return not paused_s or gone or paused_s > self._stall_timeout_s
 
-    def _go_on(self, speaking: Backend, line: _Line) -> None:
+    def _go_on(self, backend: Backend, line: _Line) -> None:
         """Make the next chunk of a job; whatever happens to it happens to it alone.
 
         Raises:
@@ -236,7 +236,7 @@ class SoundWorker:
             return
         started_s, given_s = perf_counter(), ticket.playback.given_s
         try:
-            chunk = line.next_chunk(speaking)
+            chunk = line.next_chunk(backend)
         except SpeechError as error:
             self._end(line, "error", error)
             return
@@ -245,9 +245,9 @@ class SoundWorker:
         except Exception as error:
             self._end(line, "error", broken(ticket.job_id, error))
             return
-        if line.sounding is not None:  # a replay costs next to nothing
+        if line.sound_stream is not None:  # a replay costs next to nothing
             sound_s = ticket.playback.given_s - given_s
-            self._capacity.note_voiced(perf_counter() - started_s, sound_s)
+            self._capacity.note_sound(perf_counter() - started_s, sound_s)
             if line.starts and ticket.playback.first_s is not None:
                 line.starts = False
                 self._capacity.note_start(monotonic() - line.began_s)

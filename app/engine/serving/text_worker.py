@@ -40,10 +40,10 @@ class TextWorker:
         self._came = count()
         self._changing = Lock()
 
-    def read(self, speaking: Backend, ticket: Ticket, job: SpeechJob) -> None:
+    def read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
         """Let a job be planned and lined up, or refused, when its turn comes."""
         with self._changing:
-            heappush(self._unread, (len(job.text), next(self._came), speaking, ticket, job))
+            heappush(self._unread, (len(job.text), next(self._came), backend, ticket, job))
         self._thread.submit(self._read_next)
 
     def close(self) -> None:
@@ -52,17 +52,17 @@ class TextWorker:
 
     def _read_next(self) -> None:
         with self._changing:
-            *_, speaking, ticket, job = heappop(self._unread)
-        self._read(speaking, ticket, job)
+            *_, backend, ticket, job = heappop(self._unread)
+        self._read(backend, ticket, job)
 
-    def _read(self, speaking: Backend, ticket: Ticket, job: SpeechJob) -> None:
+    def _read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
         if ticket.abandoned is not None:
             if self._queue.leave(ticket):
                 self._accounts.ended(ticket, ticket.abandoned)
             return
         refusal: SpeechError
         try:
-            plan = self._fitting(speaking.plan(job))
+            plan = self._fitting(backend.plan(job))
             self._forecast(ticket, plan)
         except SpeechError as error:
             refusal = error

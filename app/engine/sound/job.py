@@ -18,18 +18,18 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.sound.joiner import Joiner
-from app.engine.sound.local import Voice, Voiced
-from app.engine.utterance import Drawn, Ending
+from app.engine.sound.local import SoundDecoder, UtteranceStream
+from app.engine.utterance import Level0Chunk, UtteranceEnd
 from models.checkpoints import SpeechModel
 
 _NOTHING: Samples = np.zeros(0, np.float32)
 
 
-class Sounding:
+class SoundJob:
     """A job while sound is made of it. One thread only, but not that of level 0."""
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, *, voice: Voice, playback: Playback
+        self, speech: SpeechModel, plan: Plan, *, voice: SoundDecoder, playback: Playback
     ) -> None:
         """Begin with no sound; the time until now was spent waiting.
 
@@ -52,14 +52,14 @@ class Sounding:
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
-        self._voiced: Voiced | None = None
+        self._voiced: UtteranceStream | None = None
 
     def close(self) -> None:
         """Forget an utterance that has begun and not ended."""
         if self._voiced is not None:
             self._voiced.drop()
 
-    def push(self, drawn: Drawn) -> Iterator[AudioChunk]:
+    def push(self, drawn: Level0Chunk) -> Iterator[AudioChunk]:
         """Take what level 0 gives next and yield the sound that is now certain.
 
         The last chunk of the job has its result.
@@ -81,15 +81,15 @@ class Sounding:
         if len(held):
             yield self._chunk(held)
 
-    def _sounds(self, drawn: Drawn) -> Iterator[Samples]:
+    def _sounds(self, drawn: Level0Chunk) -> Iterator[Samples]:
         """Yield the samples of an utterance, a chunk at a time; a pause has none."""
-        if drawn.piece is None:
+        if drawn.inputs is None:
             return
         if self._voiced is None:
-            self._voiced = self._voice.begin(drawn.piece)
+            self._voiced = self._voice.begin(drawn.inputs)
         yield from self._voiced.push(drawn.codes, ended=drawn.ending is not None)
 
-    def _account(self, drawn: Drawn, ending: Ending) -> None:
+    def _account(self, drawn: Level0Chunk, ending: UtteranceEnd) -> None:
         """Note what became of an utterance."""
         self._note(ending.finish_reason)
         if ending.cut:
@@ -121,7 +121,7 @@ class Sounding:
             )
         )
 
-    def _join(self, drawn: Drawn, ending: Ending) -> Samples:
+    def _join(self, drawn: Level0Chunk, ending: UtteranceEnd) -> Samples:
         """Return the end of an utterance's sound."""
         if drawn.utterance is None:
             return _NOTHING

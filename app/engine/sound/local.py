@@ -8,14 +8,14 @@ from torch import Tensor
 
 from app.engine.job import Samples
 from app.engine.sound.decoding import UtteranceSound
-from app.engine.sound.utterance import Voicing
+from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import PrefixCache
 
 
-class Voiced(Protocol):
-    """One utterance from final frames of level 0 to sound; see `Voicing`."""
+class UtteranceStream(Protocol):
+    """One utterance from final frames of level 0 to sound; see `UtteranceDecoder`."""
 
     @property
     def codes(self) -> Tensor:
@@ -36,10 +36,10 @@ class Voiced(Protocol):
         """Forget it before its end."""
 
 
-class Voice(Protocol):
+class SoundDecoder(Protocol):
     """Makes sound of utterances. One thread only."""
 
-    def begin(self, piece: UtteranceInput) -> Voiced:
+    def begin(self, inputs: UtteranceInput) -> UtteranceStream:
         """Begin an utterance."""
 
     def decode(self, codes: Tensor) -> Iterator[Samples]:
@@ -52,16 +52,16 @@ class Voice(Protocol):
         """Let go of what it needs."""
 
 
-class LocalVoice:
+class LocalSoundDecoder:
     """Makes sound in the thread that asks for it."""
 
     def __init__(self, speech: SpeechModel) -> None:
         """Take a loaded model."""
         self._speech, self._prefixes = speech, PrefixCache(speech.model)
 
-    def begin(self, piece: UtteranceInput) -> Voicing:
+    def begin(self, inputs: UtteranceInput) -> UtteranceDecoder:
         """Begin an utterance: read its prefixes."""
-        return Voicing(self._speech, piece, self._prefixes)
+        return UtteranceDecoder(self._speech, inputs, self._prefixes)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Iterator[Samples]:

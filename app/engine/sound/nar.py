@@ -15,16 +15,16 @@ from samplers.ops.guidance import guide_frames
 class FinerLevels(ABC):
     """Levels 1 and up of one utterance, drawn as the frames of level 0 come."""
 
-    def __init__(self, model: Valle, codebooks: Tensor, piece: UtteranceInput) -> None:
+    def __init__(self, model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> None:
         """Assemble the prefixes of all levels; guided levels have two.
 
         Args:
             model: On the device to use.
             codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
-            piece: What is spoken.
+            inputs: What is spoken.
         """
-        self._model, self._codebooks, self._piece = model, codebooks, piece
-        levels = range(1, 1 + min(piece.params.nar_levels, model.config.levels - 1))
+        self._model, self._codebooks, self._inputs = model, codebooks, inputs
+        levels = range(1, 1 + min(inputs.params.nar_levels, model.config.levels - 1))
         self._prefixes = {level: self._conditions(level) for level in levels}
 
     @property
@@ -46,9 +46,9 @@ class FinerLevels(ABC):
         """
 
     def _conditions(self, level: int) -> list[Prefix]:
-        prefix, null = self._piece.prefix, self._piece.null_prefix
+        prefix, null = self._inputs.prefix, self._inputs.null_prefix
         conditions = [prefix(self._model, level)]
-        if self._piece.params.nar_cfg_strength > 1:
+        if self._inputs.params.nar_cfg_strength > 1:
             conditions.append(null(self._model, level))
         return conditions
 
@@ -67,7 +67,7 @@ class FinerLevels(ABC):
         Returns:
             ``[n - skip]`` int64.
         """
-        params = self._piece.params
+        params = self._inputs.params
         own, *null = [
             predict(prefix, place)[skip:] for place, prefix in enumerate(self._prefixes[level])
         ]
@@ -76,8 +76,8 @@ class FinerLevels(ABC):
         return sample_nar(
             own,
             params,
-            seed=self._piece.seed,
-            utterance=self._piece.utterance,
+            seed=self._inputs.seed,
+            utterance=self._inputs.utterance,
             level=level,
             position=position,
             codebook=self._codebooks[level],

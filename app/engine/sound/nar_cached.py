@@ -21,17 +21,17 @@ class CachedLevels(FinerLevels):
     """Draws a chunk as soon as its last frame is there."""
 
     def __init__(
-        self, model: Valle, codebooks: Tensor, piece: UtteranceInput, prefixes: PrefixCache
+        self, model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
     ) -> None:
         """Read the prefixes of all levels.
 
         Args:
             model: On the device to use.
             codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
-            piece: What is spoken.
+            inputs: What is spoken.
             prefixes: Where what is shared comes from.
         """
-        super().__init__(model, codebooks, piece)
+        super().__init__(model, codebooks, inputs)
         self._frames = 0
         self._chunks = Chunks(model.config.block_frames)
         if self._prefixes:
@@ -76,12 +76,12 @@ class CachedLevels(FinerLevels):
 
     def _make_cache(self) -> Slots:
         prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
-        room = max(map(len, prefixes)) + self._piece.max_frames
+        room = max(map(len, prefixes)) + self._inputs.max_frames
         return self._model.new_cache(len(prefixes), room)
 
     @torch.inference_mode()
     def _read_prefixes(self, prefixes: PrefixCache) -> None:
-        model, keys = self._model, (self._piece.voice, self._piece.null)
+        model, keys = self._model, (self._inputs.voice, self._inputs.null)
         for level, conditions in self._prefixes.items():
             for condition, prefix in enumerate(conditions):
                 slot = self._slot(level, condition)

@@ -67,16 +67,16 @@ class Windows:
 class WindowedLevels(FinerLevels):
     """Draws window by window, or all at the end."""
 
-    def __init__(self, model: Valle, codebooks: Tensor, piece: UtteranceInput) -> None:
+    def __init__(self, model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> None:
         """Begin before the first frame.
 
         Args:
             model: On the device to use.
             codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
-            piece: What is spoken.
+            inputs: What is spoken.
         """
-        super().__init__(model, codebooks, piece)
-        params = piece.params
+        super().__init__(model, codebooks, inputs)
+        params = inputs.params
         self._windows = Windows(
             params.nar_window_frames, params.nar_left_context_frames, params.nar_lookahead_frames
         )

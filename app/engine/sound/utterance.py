@@ -14,7 +14,7 @@ from models.checkpoints import SpeechModel
 from models.stack.prefix_cache import PrefixCache
 
 
-class Voicing:
+class UtteranceDecoder:
     """One utterance's sound. One thread only, but not that of the AR.
 
     However the frames come, codes and samples are the same bit for bit: what is computed together
@@ -25,17 +25,17 @@ class Voicing:
         codec_s: Seconds spent on the codec.
     """
 
-    def __init__(self, speech: SpeechModel, piece: UtteranceInput, prefixes: PrefixCache) -> None:
+    def __init__(self, speech: SpeechModel, inputs: UtteranceInput, prefixes: PrefixCache) -> None:
         """Read the prefixes, so that the first frames need not wait for it.
 
         Args:
             speech: Model and codec, on the device to use.
-            piece: What is spoken.
+            inputs: What is spoken.
             prefixes: Where what is shared comes from.
         """
         started_s = perf_counter()
         model, codebooks = speech.model, speech.codec.quantizer.codebooks
-        self._finer = finer_levels(model, codebooks, piece, prefixes)
+        self._finer = finer_levels(model, codebooks, inputs, prefixes)
         self._sound = UtteranceSound(speech.decoder, model.config.block_frames)
         self._codes: list[Tensor] = []
         self.nar_s = perf_counter() - started_s

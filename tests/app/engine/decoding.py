@@ -40,9 +40,9 @@ class LevelZero:
     """Level 0 of one utterance by itself: iterate for its frames, as they become final."""
 
     def __init__(
-        self, model: Valle, piece: UtteranceInput, on_frame: OnFrame, prefixes: PrefixCache
+        self, model: Valle, inputs: UtteranceInput, on_frame: OnFrame, prefixes: PrefixCache
     ) -> None:
-        self._model, self._piece, self._on_frame = model, piece, on_frame
+        self._model, self._inputs, self._on_frame = model, inputs, on_frame
         self._prefixes = prefixes
         self.drawn: ArUtterance | MaskedUtterance | None = None
 
@@ -61,25 +61,25 @@ class LevelZero:
                 yield self.drawn.codes(start, given)
 
     def _begin(self) -> tuple[ArUtterance | MaskedUtterance, Callable[[], object]]:
-        if self._piece.params.level_0 == "masked":
-            masked = MaskedUtterance(self._model, self._piece)
+        if self._inputs.params.level_0 == "masked":
+            masked = MaskedUtterance(self._model, self._inputs)
             return masked, masked.step
-        batch = ArRunner.alone(self._model, self._prefixes, self._piece)
-        return batch.admit(self._piece), batch.step
+        batch = ArRunner.alone(self._model, self._prefixes, self._inputs)
+        return batch.admit(self._inputs), batch.step
 
 
 def decode_utterance(
     model: Valle,
     codebooks: Tensor,
-    piece: UtteranceInput,
+    inputs: UtteranceInput,
     on_frame: OnFrame,
     prefixes: PrefixCache | None = None,
 ) -> Decoded:
     """Decode one utterance; level 0 alone if it was cancelled."""
     started_s = perf_counter()
     prefixes = PrefixCache(model) if prefixes is None else prefixes
-    level_0 = LevelZero(model, piece, on_frame, prefixes)
-    finer = finer_levels(model, codebooks, piece, prefixes)
+    level_0 = LevelZero(model, inputs, on_frame, prefixes)
+    finer = finer_levels(model, codebooks, inputs, prefixes)
     codes, nar_s = [finer.nothing], 0.0
     for frames in level_0:
         begun_s = perf_counter()

@@ -19,8 +19,8 @@ JOB = SpeechJob("speech", "", SamplingParams())
 
 
 @asynccontextmanager
-async def running(speaking: FakeBackend, max_queue: int = 4) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(speaking, max_queue=max_queue) as engine:
+async def running(backend: FakeBackend, max_queue: int = 4) -> AsyncIterator[SpeechEngine]:
+    async with fake_engine(backend, max_queue=max_queue) as engine:
         await engine.wait_ready()
         yield engine
 
@@ -36,14 +36,14 @@ async def until(condition) -> None:
 
 
 async def test_a_job_a_sentence_one_after_the_other():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         speech = growing(engine)
         await speech.append("One. Two. And")
         speech.end()
         chunks = [chunk async for chunk in speech]
-        assert speaking.spoken == ["speech.1", "speech.2", "speech.3"]
-        assert [chunk.result.job_id for chunk in chunks if chunk.result] == speaking.spoken
+        assert backend.spoken == ["speech.1", "speech.2", "speech.3"]
+        assert [chunk.result.job_id for chunk in chunks if chunk.result] == backend.spoken
         assert speech.result is not None
         assert (speech.result.job_id, speech.result.frames) == ("speech", len("One.Two.And"))
         assert len(speech.result.utterances) == 3
@@ -68,8 +68,8 @@ async def test_while_the_text_waits_for_its_author_others_are_served():
 
 
 async def test_only_the_first_piece_is_told_that_the_queue_is_full():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=0) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=0) as engine:
         speech = growing(engine)
         await speech.append("One. Two.")
         speech.end()
@@ -83,15 +83,15 @@ async def test_only_the_first_piece_is_told_that_the_queue_is_full():
         late.end()
         with pytest.raises(EngineBusy):
             await anext(late)
-        speaking.let(4)
+        backend.let(4)
         assert len([chunk async for chunk in other]) == 1
         assert (await second).result is not None
         await speech.aclose()
 
 
 async def test_a_later_piece_does_not_ask_for_ever():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=0) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=0) as engine:
         speech = growing(engine, busy_timeout_s=0.0)
         await speech.append("One. Two.")
         speech.end()
@@ -102,7 +102,7 @@ async def test_a_later_piece_does_not_ask_for_ever():
         with pytest.raises(EngineBusy):
             await anext(speech)
         await other.aclose()
-        speaking.let(4)
+        backend.let(4)
 
 
 async def test_a_text_that_ended_or_is_too_long_takes_no_more():
@@ -122,18 +122,18 @@ async def test_a_text_that_ended_or_is_too_long_takes_no_more():
 
 
 async def test_closing_it_stops_its_job_at_the_next_frame():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         speech = growing(engine)
         await speech.append("wait for it. T")
         reading = asyncio.ensure_future(anext(speech))
-        speaking.let(1)
-        await until(lambda: speaking.frames_made.get("speech.1") == 1)
+        backend.let(1)
+        await until(lambda: backend.frames_made.get("speech.1") == 1)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await speech.aclose()
-        speaking.let(100)
+        backend.let(100)
         await until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made["speech.1"] <= 2
+        assert backend.frames_made["speech.1"] <= 2
         with pytest.raises(StopAsyncIteration):
             await anext(speech)

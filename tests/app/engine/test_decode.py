@@ -32,8 +32,8 @@ def decode(
     **rest: Any,
 ) -> Decoded:
     params = SamplingParams(**{"nar_temperature": 1.0} | (knobs or {}))
-    piece = UtteranceInput(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
-    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece, on_frame)
+    inputs = UtteranceInput(IDS, params, **{"seed": 1, "utterance": 0, "max_frames": 40} | rest)
+    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs, on_frame)
 
 
 def test_it_gives_all_levels_within_the_codebooks(speech) -> None:
@@ -146,9 +146,9 @@ def test_a_guided_stream_of_blocks_gives_the_finer_levels_of_the_whole(speech, d
             model.transformer.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)
             caches.append(cache)
         for start in range(0, 40, model.config.block_frames):
-            piece = streamed[start : start + model.config.block_frames]
-            frames = torch.arange(start, start + len(piece))
-            x = model.embed_response(piece, level)
+            inputs = streamed[start : start + model.config.block_frames]
+            frames = torch.arange(start, start + len(inputs))
+            x = model.embed_response(inputs, level)
             rows = [
                 model.logits(model.transformer.extend(x, frames, cache, 0), level)
                 for cache in caches

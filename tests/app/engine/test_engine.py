@@ -39,8 +39,8 @@ async def until(condition) -> None:
 
 
 @asynccontextmanager
-async def running(speaking: FakeBackend, **limits):
-    async with fake_engine(speaking, **limits) as engine:
+async def running(backend: FakeBackend, **limits):
+    async with fake_engine(backend, **limits) as engine:
         await engine.wait_ready()
         yield engine
 
@@ -64,15 +64,15 @@ async def test_the_job_carries_the_very_object_of_the_caller():
 
 
 async def test_jobs_are_spoken_in_the_order_in_which_they_came():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
-    assert speaking.spoken == ["one", "two", "three"]
+    assert backend.spoken == ["one", "two", "three"]
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=1) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=1) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         second = asyncio.create_task(result(engine, "next"))
@@ -80,72 +80,72 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
         with pytest.raises(EngineBusy) as refusal:
             engine.submit(job("third"))
         assert refusal.value.retry_after_s >= 1
-        speaking.let(4)
+        backend.let(4)
         assert (await first).frames == 4
         assert (await second).frames == 4
 
 
 async def test_without_a_queue_one_job_runs_and_none_waits():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=0) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=0) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         with pytest.raises(EngineBusy):
             engine.submit(job("second"))
-        speaking.let(4)
+        backend.let(4)
         await first
         await until(lambda: not engine.status.running)
         assert (await result(engine, "again")).frames == 5
 
 
 async def test_closing_the_iterator_stops_the_job_at_its_next_frame():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         stream = engine.submit(job("wait for me"))
-        speaking.let(3)
+        backend.let(3)
         await until(lambda: stream.progress.frames == 3)
         await stream.aclose()
-        speaking.let(100)
+        backend.let(100)
         await until(lambda: not engine.status.running)
-        assert speaking.frames_made["wait for me"] in {3, 4}
+        assert backend.frames_made["wait for me"] in {3, 4}
         assert engine.finished == {"cancelled": 1}
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
 
 async def test_cancelling_the_reading_task_stops_the_job():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         reading = asyncio.create_task(result(engine, "wait for me"))
         await until(lambda: engine.status.running)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        speaking.let(100)
+        backend.let(100)
         await until(lambda: engine.finished == {"cancelled": 1})
-        assert speaking.frames_made.get("wait for me", 0) <= 1
+        assert backend.frames_made.get("wait for me", 0) <= 1
 
 
 async def test_a_stream_that_nobody_holds_stops_its_job():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         engine.submit(job("wait for me"))
-        speaking.let(100)
+        backend.let(100)
         await until(lambda: engine.finished == {"cancelled": 1})
 
 
 async def test_a_job_that_left_the_queue_is_never_spoken():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=1) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=1) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         stream = engine.submit(job("left"))
         await stream.aclose()
         assert engine.status.queued == 0
-        speaking.let(4)
+        backend.let(4)
         await first
         await result(engine, "last")
-    assert "left" not in speaking.spoken
+    assert "left" not in backend.spoken
 
 
 async def test_a_failing_job_fails_alone():
@@ -161,52 +161,52 @@ async def test_a_failing_job_fails_alone():
 
 
 async def test_a_bad_request_is_refused_while_another_is_spoken():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         with pytest.raises(InvalidRequest):
             await result(engine, " ")
         assert engine.status.queued == 0
         assert not engine.finished
-        speaking.let(4)
+        backend.let(4)
         await first
 
 
 async def test_texts_are_read_in_one_thread_that_is_not_the_event_loops_nor_the_workers():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
-        speaking.readers.clear()  # the warm-up is the worker's
+    backend = FakeBackend()
+    async with running(backend) as engine:
+        backend.readers.clear()  # the warm-up is the worker's
         await asyncio.gather(*(result(engine, text) for text in ("one", "two", "three")))
-    (reader,) = speaking.readers
+    (reader,) = backend.readers
     assert reader.startswith("speech-text")
 
 
 async def test_a_text_that_takes_long_to_read_holds_a_place_and_can_be_left():
-    speaking = FakeBackend()
-    async with running(speaking, max_queue=0) as engine:
+    backend = FakeBackend()
+    async with running(backend, max_queue=0) as engine:
         stream = engine.submit(job("hard"))
         assert engine.status.queued == 1
         with pytest.raises(EngineBusy):
             engine.submit(job("second"))
         await stream.aclose()
         assert engine.status.queued == 0
-        speaking.read_on.set()
+        backend.read_on.set()
         assert (await result(engine, "again")).frames == 5
         assert engine.finished == {"cancelled": 1, "stop": 1}
-    assert "hard" not in speaking.spoken
+    assert "hard" not in backend.spoken
 
 
 async def test_a_stream_that_nobody_holds_is_forgotten_before_its_text_is_read():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         first = asyncio.create_task(result(engine, "hard"))
         await until(lambda: engine.status.queued == 1)
         engine.submit(job("hard left"))
-        speaking.read_on.set()
+        backend.read_on.set()
         await first
         await until(lambda: engine.finished == {"stop": 1, "cancelled": 1})
-    assert "hard left" not in speaking.spoken
+    assert "hard left" not in backend.spoken
 
 
 async def test_a_text_whose_reading_breaks_fails_alone():
@@ -217,14 +217,14 @@ async def test_a_text_whose_reading_breaks_fails_alone():
 
 
 async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         spoken = await result(engine, "hello")
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         async with aclosing(engine.replay("again", spoken)) as stream:
             assert engine.status.queued == 1
-            speaking.let(4)
+            backend.let(4)
             chunks = [chunk async for chunk in stream]
         await first
         assert chunks[-1].result is spoken
@@ -232,51 +232,51 @@ async def test_a_replay_takes_its_turn_and_is_no_job_of_its_own():
 
 
 async def test_the_deadline_ends_a_job_that_runs_and_one_that_waits():
-    speaking = FakeBackend()
-    async with running(speaking, request_timeout_s=0.05) as engine:
+    backend = FakeBackend()
+    async with running(backend, request_timeout_s=0.05) as engine:
         outcomes = await asyncio.gather(
             *(result(engine, text) for text in ("wait 1", "wait 2")), return_exceptions=True
         )
         assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 2
-        speaking.let(100)
+        backend.let(100)
         await until(lambda: not engine.status.running)
         assert engine.finished == {"error": 2}
-        assert speaking.frames_made.get("wait 2", 0) <= 1
+        assert backend.frames_made.get("wait 2", 0) <= 1
 
 
 async def test_progress_counts_frames():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         stream = engine.submit(job("wait"))
         assert stream.progress.frames == 0
-        speaking.let(2)
+        backend.let(2)
         await until(lambda: stream.progress.frames == 2)
         await stream.aclose()
-        speaking.let(2)
+        backend.let(2)
 
 
 async def test_draining_finishes_what_was_taken_and_takes_no_more():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         taken = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
         draining = asyncio.create_task(engine.drain(timeout_s=20))
         await until(lambda: engine.status.state == "draining")
         with pytest.raises(EngineNotReady):
             engine.submit(job("late"))
-        speaking.let(4)
+        backend.let(4)
         await draining
         assert [(await task).frames for task in taken] == [4, 4]
 
 
 async def test_stopping_tells_every_reader():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         readers = [asyncio.create_task(result(engine, text)) for text in ("wait", "next")]
         await until(lambda: engine.status.queued == 1)
         stopping = asyncio.create_task(engine.stop())
         await until(lambda: engine.status.state == "stopped")
-        speaking.let(4)
+        backend.let(4)
         await stopping
         assert engine._worker is not None
         assert not engine._worker.is_alive()
@@ -334,52 +334,52 @@ async def test_it_can_be_stopped_while_it_loads():
 
 async def test_a_worker_that_does_not_move_is_unhealthy(monkeypatch):
     monkeypatch.setattr("app.engine.serving.status.STALLED_AFTER_S", 0.02)
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         stream = engine.submit(job("wait"))
-        await asyncio.to_thread(speaking.began.wait, 20)
+        await asyncio.to_thread(backend.began.wait, 20)
         time.sleep(0.05)
         with pytest.raises(EngineNotReady, match="has not moved"):
             engine.check_healthy()
         await stream.aclose()
-        speaking.let(4)
+        backend.let(4)
 
 
 async def test_jobs_run_side_by_side_where_there_are_rows():
-    speaking = FakeBackend()
-    async with running(speaking, slots=2) as engine:
+    backend = FakeBackend()
+    async with running(backend, slots=2) as engine:
         first, second, third = (
             asyncio.create_task(result(engine, text)) for text in ("wait 1", "wait 2", "wait 3")
         )
         await until(lambda: engine.status.running == 2)
         assert (engine.status.used_slots, engine.status.queued) == (2, 1)
-        speaking.let(18)
+        backend.let(18)
         assert [(await one).frames for one in (first, second, third)] == [6, 6, 6]
         await until(lambda: not engine.status.used_slots)
 
 
 async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         first = asyncio.create_task(result(engine, "wait"))
         await until(lambda: engine.status.running)
         later = engine.submit(SpeechJob("later", "later", SamplingParams(), priority=1))
         sooner = engine.submit(job("sooner"))
         await until(lambda: engine.status.queued == 2 and sooner.plan and later.plan)
-        speaking.let(4)
+        backend.let(4)
         await first
         for stream in (later, sooner):
             assert [chunk async for chunk in stream][-1].result
-    assert speaking.spoken == ["wait", "sooner", "later"]
+    assert backend.spoken == ["wait", "sooner", "later"]
 
 
 @pytest.mark.parametrize("text", ["crash wait", "deaf wait"])
 async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_waits(text):
-    speaking = FakeBackend()
-    async with running(speaking) as engine:
+    backend = FakeBackend()
+    async with running(backend) as engine:
         lost, waiting = (asyncio.create_task(result(engine, one)) for one in (text, "next"))
         await until(lambda: engine.status.queued == 1)
-        speaking.let(3)
+        backend.let(3)
         with pytest.raises(GenerationFailed, match="try again"):
             await lost
         assert (await waiting).frames == 4
@@ -434,9 +434,9 @@ async def test_what_is_measured_of_a_job():
 
 
 async def test_an_engine_that_nobody_asks_leaves_its_device_until_somebody_does():
-    speaking = FakeBackend()
-    async with running(speaking, unload_after_s=0.05) as engine:
-        await until(lambda: speaking.unloaded == 1)
+    backend = FakeBackend()
+    async with running(backend, unload_after_s=0.05) as engine:
+        await until(lambda: backend.unloaded == 1)
         assert (await result(engine, "hello")).frames == 5
         assert (await result(engine, "again")).frames == 5
-        await until(lambda: speaking.unloaded == 2)
+        await until(lambda: backend.unloaded == 2)

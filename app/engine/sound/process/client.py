@@ -22,15 +22,15 @@ from torch import Tensor
 from app.engine.errors import WorkerLost
 from app.engine.job import Samples
 from app.engine.sound.process.messages import Begin, Decode, Drop, End, Next, Push
-from app.engine.sound.process.start import VoiceStart, start
+from app.engine.sound.process.start import SoundStart, start
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
 log = logging.getLogger(__name__)
 
 
-class VoiceProcess:
-    """Makes sound in another process; a `app.engine.sound.local.Voice`. One thread only.
+class SoundProcess:
+    """Makes sound in another process; a `app.engine.sound.local.SoundDecoder`. One thread only.
 
     Attributes:
         generation: How often it was started.
@@ -39,7 +39,7 @@ class VoiceProcess:
     def __init__(
         self,
         load: Callable[[], SpeechModel],
-        started: VoiceStart | None = None,
+        started: SoundStart | None = None,
         *,
         at_once: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class VoiceProcess:
                 self.send(load)
                 self._asked = True
 
-    def _start(self, started: VoiceStart | None = None) -> None:
+    def _start(self, started: SoundStart | None = None) -> None:
         self.generation += 1
         self._process, self._pipe = started or start()
         self._asked = self._loaded = self._lost = False
@@ -85,9 +85,9 @@ class VoiceProcess:
             self._answer()
             self._loaded = True
 
-    def begin(self, piece: UtteranceInput) -> "RemoteVoicing":
+    def begin(self, inputs: UtteranceInput) -> "RemoteUtterance":
         """Begin an utterance: the process reads its prefixes meanwhile."""
-        return RemoteVoicing(self, piece)
+        return RemoteUtterance(self, inputs)
 
     def new_key(self) -> int:
         """Return what nothing was called yet."""
@@ -104,7 +104,7 @@ class VoiceProcess:
             WorkerLost: It is gone again.
         """
         if generation == self.generation:
-            log.warning("the voice process is gone: it is started again, and speeches go on")
+            log.warning("the sound process is gone: it is started again, and speeches go on")
             self._lost = True
             self.ready()
 
@@ -142,7 +142,7 @@ class VoiceProcess:
         """
         for number in count():
             if generation != self.generation:
-                raise WorkerLost("the voice process is another one")
+                raise WorkerLost("the sound process is another one")
             if isinstance(sound := self.ask(Next(key)), End):
                 return
             if number >= given:
@@ -185,7 +185,7 @@ class VoiceProcess:
     def _gone(self) -> WorkerLost:
         # The pipe ends before the system tells that the process has.
         self._lost = True
-        return WorkerLost("the voice process is gone")
+        return WorkerLost("the sound process is gone")
 
     def ask(self, message: object) -> Any:
         """Return the answer to something, or raise it.
@@ -203,8 +203,8 @@ class VoiceProcess:
         return answer
 
 
-class RemoteVoicing:
-    """An utterance that the process makes sound of; a `app.engine.sound.local.Voiced`.
+class RemoteUtterance:
+    """An utterance that the process makes sound of; a `app.engine.sound.local.UtteranceStream`.
 
     Where the process is gone, it is started again and told all once more, and what it makes is
     dropped as far as it was given already: the same codes make the same samples. That helps once;
@@ -216,9 +216,9 @@ class RemoteVoicing:
         codec_s: Seconds spent on the codec, once it has ended.
     """
 
-    def __init__(self, process: VoiceProcess, piece: UtteranceInput) -> None:
-        """Begin; `VoiceProcess.begin` does."""
-        self._process, self._piece = process, piece
+    def __init__(self, process: SoundProcess, inputs: UtteranceInput) -> None:
+        """Begin; `SoundProcess.begin` does."""
+        self._process, self._inputs = process, inputs
         self._pushed: list[tuple[Tensor, bool]] = []
         self._generation = self._key = self._told = self._received = 0
         self._revived = False
@@ -228,7 +228,7 @@ class RemoteVoicing:
         self.nar_s = self.codec_s = 0.0
 
     def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
-        """Take the next final frames; see `app.engine.sound.utterance.Voicing.push`.
+        """Take the next final frames; see `app.engine.sound.utterance.UtteranceDecoder.push`.
 
         Raises:
             GenerationFailed: The samples are no numbers, or the process could not be started again.
@@ -256,7 +256,7 @@ class RemoteVoicing:
             WorkerLost: There is none.
         """
         generation, self._key = self._process.generation, self._process.new_key()
-        self._process.send(Begin(self._key, self._piece))
+        self._process.send(Begin(self._key, self._inputs))
         self._generation, self._told = generation, 0
 
     def _answer(self, given: int) -> Any:

@@ -1,4 +1,4 @@
-"""What the voice process is told, and how it says that there is no more sound."""
+"""What the sound process is told, and how it says that there is no more sound."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Begin(NamedTuple):
     """Begin an utterance under a key."""
 
     key: int
-    piece: UtteranceInput
+    inputs: UtteranceInput
 
 
 class Push(NamedTuple):

@@ -1,4 +1,4 @@
-"""What runs in the voice process: keeps utterances, and makes their next chunk when asked."""
+"""What runs in the sound process: keeps utterances, and makes their next chunk when asked."""
 
 import pickle
 import signal
@@ -7,30 +7,30 @@ from multiprocessing.connection import Connection
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
-from app.engine.sound.local import LocalVoice
+from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.process.messages import Begin, Decode, Drop, End, Next, Push
-from app.engine.sound.utterance import Voicing
+from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
 
-class VoiceServer:
+class SoundServer:
     """What the process does: keeps utterances, and makes their next chunk when asked."""
 
     def __init__(self, speech: SpeechModel) -> None:
-        self._voice = LocalVoice(speech)
-        self._voicings: dict[int, Voicing | BaseException] = {}
+        self._voice = LocalSoundDecoder(speech)
+        self._voicings: dict[int, UtteranceDecoder | BaseException] = {}
         self._sounds: dict[int, Iterator[Samples]] = {}
         self._ended: set[int] = set()
 
     def take(self, message: object) -> object | None:
         """Act on a message; return its answer if it has one."""
         match message:
-            case Begin(key, piece):
-                self._voicings[key] = self._begin(piece)
+            case Begin(key, inputs):
+                self._voicings[key] = self._begin(inputs)
             case Push(key, codes, ended):
                 voicing = self._voicings[key]
-                if isinstance(voicing, Voicing):
+                if isinstance(voicing, UtteranceDecoder):
                     self._sounds[key] = voicing.push(codes, ended=ended)
                     if ended:
                         self._ended.add(key)
@@ -42,9 +42,9 @@ class VoiceServer:
                 self._forget(key)
         return None
 
-    def _begin(self, piece: UtteranceInput) -> Voicing | BaseException:
+    def _begin(self, inputs: UtteranceInput) -> UtteranceDecoder | BaseException:
         try:
-            return self._voice.begin(piece)
+            return self._voice.begin(inputs)
         except Exception as error:  # told when it is asked for
             return error
 
@@ -74,7 +74,7 @@ def serve(pipe: Connection) -> None:
     """Run in the process until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the parent, which ends the pipe
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    server: VoiceServer | None = None
+    server: SoundServer | None = None
     try:
         while True:
             message = pickle.loads(pipe.recv_bytes())
@@ -88,8 +88,8 @@ def serve(pipe: Connection) -> None:
         return
 
 
-def _loaded(load: Callable[[], SpeechModel]) -> tuple[VoiceServer | None, object]:
+def _loaded(load: Callable[[], SpeechModel]) -> tuple[SoundServer | None, object]:
     try:
-        return VoiceServer(load()), True
+        return SoundServer(load()), True
     except Exception as error:
-        return None, GenerationFailed(f"the voice process could not load the model: {error}")
+        return None, GenerationFailed(f"the sound process could not load the model: {error}")

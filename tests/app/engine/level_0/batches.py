@@ -45,7 +45,7 @@ def alone(model: Valle, one: UtteranceInput) -> ArUtterance:
 
 def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True) -> None:
     """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
-    expected = alone(model, utterance.piece)
+    expected = alone(model, utterance.inputs)
     count = len(utterance)
     if whole:
         assert utterance.finish_reason == expected.finish_reason
@@ -63,7 +63,7 @@ def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True)
 
 
 def logits_after(
-    model: Valle, piece: UtteranceInput, codes: Sequence[int]
+    model: Valle, inputs: UtteranceInput, codes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """The model's logits ``(T + 1, V)`` before every code and behind the last.
 
@@ -73,12 +73,12 @@ def logits_after(
     given = torch.tensor(codes, dtype=torch.int64)
     read = _step_by_step if model.transformer.in_integers else Valle.ar_logits
     with torch.inference_mode():
-        own, *null = [read(model, prefix, given[:, None]) for prefix in piece.ar_prefixes(model)]
+        own, *null = [read(model, prefix, given[:, None]) for prefix in inputs.ar_prefixes(model)]
         if not null:
             return own, own
         knobs = [
             own.new_full((len(own),), knob)
-            for knob in (piece.params.cfg_strength, piece.params.cfg_rescale)
+            for knob in (inputs.params.cfg_strength, inputs.params.cfg_rescale)
         ]
         return own, guide(own[:, None], null[0][:, None], *knobs)[:, 0]
 

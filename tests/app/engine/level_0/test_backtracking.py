@@ -80,10 +80,10 @@ class Scripted:
 def decode(script: Script, max_frames: int = 400, **knobs: Any) -> Decoded:
     silent = torch.isin(torch.arange(MODEL.codes), torch.tensor([SILENT, HUSHED]))
     params = SamplingParams(**STUBBORN | knobs)
-    piece = UtteranceInput([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
+    inputs = UtteranceInput([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
     codebooks = torch.zeros(8, MODEL.codes, 2)
     model = cast("Valle", Scripted(script))
-    return decode_utterance(model, codebooks, piece, lambda _: True)
+    return decode_utterance(model, codebooks, inputs, lambda _: True)
 
 
 def speech(codes: list[int]) -> int:
@@ -203,8 +203,8 @@ def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_fi
 )
 def test_no_frame_that_was_given_is_taken_back(script) -> None:
     model = cast("Valle", Scripted(script))
-    piece = UtteranceInput([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
-    level_0 = LevelZero(model, piece, lambda _: True, PrefixCache(model))
+    inputs = UtteranceInput([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
+    level_0 = LevelZero(model, inputs, lambda _: True, PrefixCache(model))
     given = list(level_0)
     drawn = level_0.drawn
     assert drawn is not None
@@ -220,8 +220,8 @@ def toy_speech(toy) -> SpeechModel:
 
 def decode_toy(speech: SpeechModel, **knobs: Any) -> Decoded:
     params = SamplingParams(ban_tokens=(MODEL.stop_token,), nar_levels=0, **knobs)
-    piece = UtteranceInput([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
-    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, piece, lambda _: True)
+    inputs = UtteranceInput([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
+    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs, lambda _: True)
 
 
 EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}

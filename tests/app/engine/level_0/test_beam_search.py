@@ -44,7 +44,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
     return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
 
 
-def piece(seed: int = 1, max_frames: int = 25, **knobs: Any) -> UtteranceInput:
+def inputs(seed: int = 1, max_frames: int = 25, **knobs: Any) -> UtteranceInput:
     params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
     return UtteranceInput(
         [1, *range(10, 12 + seed % 5), 2], params, seed, 0, max_frames, trace=True
@@ -65,7 +65,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
     tiny: Valle, power: float, heat: float, guidance: dict[str, float]
 ) -> None:
     for seed in range(5):
-        one = piece(
+        one = inputs(
             seed, max_frames=4, beam_width=31, beam_length_power=power, temperature=heat, **guidance
         )
         ranks = {}
@@ -83,7 +83,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
 
 def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
     for seed, width in product(range(6), (2, 3)):
-        one = piece(seed, max_frames=6, beam_width=width, **GUIDED)
+        one = inputs(seed, max_frames=6, beam_width=width, **GUIDED)
         beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
         for _ in range(6):
             wider = [beam for beam in beams if beam[2]]
@@ -103,10 +103,10 @@ def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
 def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
-    greedy = alone(model, piece(temperature=0.0, **knobs))
+    greedy = alone(model, inputs(temperature=0.0, **knobs))
     searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
     for search in searches:
-        found = alone(model, piece(**search, **knobs))
+        found = alone(model, inputs(**search, **knobs))
         assert torch.equal(found.codes(), greedy.codes())
         assert found.finish_reason == greedy.finish_reason
 
@@ -115,7 +115,7 @@ def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
 def test_what_is_kept_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
-    one = piece(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
+    one = inputs(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
     batch = batch_of(model)
     utterance = batch.admit(one)
     takes, moves = list(utterance.takes), 0
@@ -142,8 +142,8 @@ def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) 
     batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
-        utterances.append(batch.admit(piece(seed, beam_width=2 + seed, **knobs)))
-        batch.admit(piece(seed + 10, max_frames=7))
+        utterances.append(batch.admit(inputs(seed, beam_width=2 + seed, **knobs)))
+        batch.admit(inputs(seed + 10, max_frames=7))
         batch.step()
         batch.pause(utterances[0])
         batch.step()
@@ -152,7 +152,7 @@ def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) 
     assert batch.free_rows == 60
     for utterance in utterances:
         assert_as_alone(model, utterance)
-    several = [alone(model, piece(1, beam_width=3)), alone(model, piece(6, beam_width=3))]
+    several = [alone(model, inputs(1, beam_width=3)), alone(model, inputs(6, beam_width=3))]
     assert torch.equal(several[0].codes(), several[1].codes())
 
 
@@ -160,7 +160,7 @@ def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
     model: Valle,
 ) -> None:
     batch = batch_of(model)
-    sure = batch.admit(piece(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
+    sure = batch.admit(inputs(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
     steps = 0
     while batch.running:
         assert (sure.final, batch.free_rows) == (0, 26)
@@ -170,13 +170,16 @@ def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
 
 
 def test_a_search_that_has_nothing_to_go_on_with_ends(model: Valle) -> None:
-    found = alone(model, piece(beam_width=3, ban_tokens=tuple(range(513))))
+    found = alone(model, inputs(beam_width=3, ban_tokens=tuple(range(513))))
     assert (len(found), found.finish_reason) == (0, "stop")
 
 
 def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
     batch = batch_of(model)
-    broken, sound = batch.admit(piece(beam_width=3, **GUIDED)), batch.admit(piece(2, beam_width=2))
+    broken, sound = (
+        batch.admit(inputs(beam_width=3, **GUIDED)),
+        batch.admit(inputs(2, beam_width=2)),
+    )
     batch.step()
     spoil(batch, broken.takes[2].conditions[1].slot)
     batch.step()
@@ -188,7 +191,7 @@ def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
 def test_it_may_be_dropped_paused_or_not(model: Valle) -> None:
     batch = batch_of(model)
     for pause in (False, True):
-        utterance = batch.admit(piece(beam_width=4))
+        utterance = batch.admit(inputs(beam_width=4))
         batch.step()
         if pause:
             batch.pause(utterance)

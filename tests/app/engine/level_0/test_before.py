@@ -56,8 +56,8 @@ def test_pieces_spoken_one_after_the_other_are_the_whole(synthesizer, knobs) -> 
     sound, result = spoken(synthesizer, " ".join(PIECES), max_duration_s=limit_s, **knobs)
     assert result.frames == 120
     sounds, before = [], None
-    for piece in PIECES:
-        samples, part = spoken(synthesizer, piece, before, limit_s, more=True, **knobs)
+    for inputs in PIECES:
+        samples, part = spoken(synthesizer, inputs, before, limit_s, more=True, **knobs)
         sounds.append(samples)
         before = joined(before, part)
     assert before is not None
@@ -71,9 +71,9 @@ def test_pieces_spoken_one_after_the_other_are_the_whole(synthesizer, knobs) -> 
 def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None:
     knobs = {"logit_bias": {"512": stop_bias}, "pause_s": 0.1234567}
     sounds, before = [], None
-    for piece in PIECES:
-        last = piece is PIECES[-1]
-        samples, part = spoken(synthesizer, piece, before, 4.0, more=not last, **knobs)
+    for inputs in PIECES:
+        last = inputs is PIECES[-1]
+        samples, part = spoken(synthesizer, inputs, before, 4.0, more=not last, **knobs)
         sounds.append(samples)
         before = joined(before, part)
     assert before is not None

@@ -42,7 +42,7 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
     return model
 
 
-def piece(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
+def inputs(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
     ids = [1, *range(10, 12 + seed % 5), 2]
     return UtteranceInput(ids, SamplingParams(**knobs), seed, 0, max_frames, trace=True)
 
@@ -58,8 +58,8 @@ def takes_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], ArUtt
 
 def test_the_first_take_is_what_there_is_without_the_others(model: Valle) -> None:
     for knobs in ({}, ENDING | GUIDED, EAGER | {"temperature": 0.3}):
-        takes, _ = takes_of(model, piece(best_of=3, **knobs))
-        single = alone(model, piece(**knobs))
+        takes, _ = takes_of(model, inputs(best_of=3, **knobs))
+        single = alone(model, inputs(**knobs))
         assert takes[0].codes == single.codes().tolist()
         assert takes[0].finish_reason == single.finish_reason
 
@@ -67,8 +67,8 @@ def test_the_first_take_is_what_there_is_without_the_others(model: Valle) -> Non
 def test_a_take_does_not_depend_on_how_many_there_are_and_differs_from_the_others(
     model: Valle,
 ) -> None:
-    few, _ = takes_of(model, piece(best_of=2))
-    many, _ = takes_of(model, piece(best_of=5))
+    few, _ = takes_of(model, inputs(best_of=2))
+    many, _ = takes_of(model, inputs(best_of=5))
     assert [take.codes for take in few] == [take.codes for take in many[:2]]
     assert len({tuple(take.codes) for take in many}) == 5
 
@@ -77,7 +77,7 @@ def test_among_others_it_is_as_alone(model: Valle) -> None:
     batch, utterances = batch_of(model), list[ArUtterance]()
     kinds: list[dict[str, Any]] = [ENDING, GUIDED | ENDING, {}, EAGER | {"temperature": 0.3}]
     for seed, knobs in enumerate(kinds):
-        utterances.append(batch.admit(piece(seed, best_of=1 + (seed + 2) % 4, **knobs)))
+        utterances.append(batch.admit(inputs(seed, best_of=1 + (seed + 2) % 4, **knobs)))
         batch.step()
         batch.pause(utterances[0])
         batch.step()
@@ -89,7 +89,7 @@ def test_among_others_it_is_as_alone(model: Valle) -> None:
 
 
 def test_without_penalties_the_likeliest_take_that_ended_by_itself_is_kept(model: Valle) -> None:
-    one = piece(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
+    one = inputs(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
     takes, utterance = takes_of(model, one)
     assert {take.finish_reason for take in takes} == {"stop", "length"}
     means = []
@@ -111,16 +111,16 @@ def test_without_penalties_the_likeliest_take_that_ended_by_itself_is_kept(model
 
 
 def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
-    takes, utterance = takes_of(model, piece(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK))
+    takes, utterance = takes_of(model, inputs(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK))
     scores = [take.score for take in utterance.ranked]
     assert utterance.finish_reason == "length"
     assert utterance.codes().tolist() == takes[scores.index(max(scores))].codes
 
 
 def test_a_penalty_takes_from_the_rank_what_it_says(model: Valle) -> None:
-    _, plain = takes_of(model, piece(best_of=4, **ENDING, **PLAIN_RANK))
+    _, plain = takes_of(model, inputs(best_of=4, **ENDING, **PLAIN_RANK))
     _, weighed = takes_of(
-        model, piece(best_of=4, **ENDING, **PLAIN_RANK | {"rank_length_penalty": 3.0})
+        model, inputs(best_of=4, **ENDING, **PLAIN_RANK | {"rank_length_penalty": 3.0})
     )
     frames = [take.frames for take in plain.ranked]
     usual = np.median(frames)
@@ -133,7 +133,7 @@ def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
     model: Valle,
 ) -> None:
     batch = batch_of(model, slots=10)
-    utterance = batch.admit(piece(best_of=5, **ENDING, **GUIDED))
+    utterance = batch.admit(inputs(best_of=5, **ENDING, **GUIDED))
     takes = list(utterance.takes)
     assert batch.free_rows == 0
     while batch.running:
@@ -146,7 +146,7 @@ def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
 
 def test_a_take_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
     batch = batch_of(model)
-    broken, sound = batch.admit(piece(best_of=3, **GUIDED)), batch.admit(piece(2))
+    broken, sound = batch.admit(inputs(best_of=3, **GUIDED)), batch.admit(inputs(2))
     batch.step()
     spoil(batch, broken.takes[2].conditions[1].slot)
     batch.step()
@@ -158,11 +158,11 @@ def test_a_take_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
 
 def test_it_may_be_dropped_before_it_ends_paused_or_not(model: Valle) -> None:
     batch = batch_of(model)
-    utterance = batch.admit(piece(best_of=4))
+    utterance = batch.admit(inputs(best_of=4))
     batch.step()
     batch.drop(utterance)
     assert (batch.free_rows, utterance.finish_reason) == (30, "cancelled")
-    utterance = batch.admit(piece(best_of=4))
+    utterance = batch.admit(inputs(best_of=4))
     batch.pause(utterance)
     batch.drop(utterance)
     assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())
@@ -182,9 +182,9 @@ def test_an_admission_that_fails_at_a_later_take_leaves_nothing_behind(
 
     monkeypatch.setattr(batch._rows, "begin", begin_once)
     with pytest.raises(MemoryError):
-        batch.admit(piece(best_of=3))
+        batch.admit(inputs(best_of=3))
     monkeypatch.undo()
     assert (begun, batch.free_rows, batch.step()) == ([0, 1], 30, ())
-    utterance = batch.admit(piece(best_of=2))
+    utterance = batch.admit(inputs(best_of=2))
     finish(batch)
     assert_as_alone(model, utterance)

@@ -48,14 +48,14 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
     return model
 
 
-def piece(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceInput:
+def inputs(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceInput:
     ids = [1, *range(10, 12 + seed % 5), 2]
     return UtteranceInput(ids, SamplingParams(**BRANCH | knobs), seed, 0, max_frames, trace=True)
 
 
 def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
-    found = alone(model, piece(max_frames=20, entropix_branch_frames=30))
-    one = piece(max_frames=20, entropix=False)
+    found = alone(model, inputs(max_frames=20, entropix_branch_frames=30))
+    one = inputs(max_frames=20, entropix=False)
     assert torch.equal(found.codes(), alone(model, one).codes())
     assert found.trace is not None
     assert not found.trace["branched"].any()
@@ -67,7 +67,7 @@ def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle
 def test_what_goes_on_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
-    one = piece(ban_tokens=(STOP,), **knobs)
+    one = inputs(ban_tokens=(STOP,), **knobs)
     found = alone(model, one)
     codes, trace = found.codes().tolist(), found.trace
     assert trace is not None
@@ -82,7 +82,7 @@ def test_what_goes_on_has_read_its_own_frames_and_no_others(
 def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
         batch = batch_of(model)
-        utterance = batch.admit(piece(seed, **ENDING, **GUIDED))
+        utterance = batch.admit(inputs(seed, **ENDING, **GUIDED))
         takes: list[Hypothesis] = []
         while batch.running:
             several = len(utterance.takes) > 1
@@ -102,15 +102,15 @@ def assert_best(utterance: ArUtterance, takes: list[Hypothesis]) -> None:
     )
     assert len({tuple(take.codes[start : start + 1]) for take in takes}) == len(takes)
     ranks = [
-        rank(take.logprobs[start:], take.codes, [], utterance.piece.params, start=start)
+        rank(take.logprobs[start:], take.codes, [], utterance.inputs.params, start=start)
         for take in takes
     ]
     assert utterance.takes[0] is takes[ranks.index(max(ranks))]
 
 
 def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
-    single = alone(model, piece(entropix=False, ban_tokens=(STOP,)))
-    several = alone(model, piece(ban_tokens=(STOP,)))
+    single = alone(model, inputs(entropix=False, ban_tokens=(STOP,)))
+    several = alone(model, inputs(ban_tokens=(STOP,)))
     assert not torch.equal(single.codes(), several.codes())
     assert several.trace is not None
     assert single.trace is not None
@@ -119,7 +119,7 @@ def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
 
 def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     batch = batch_of(model)
-    utterance = batch.admit(piece(ban_tokens=(STOP,)))
+    utterance = batch.admit(inputs(ban_tokens=(STOP,)))
     finals, counts = [], []
     while batch.running:
         batch.step()
@@ -134,7 +134,7 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
 
 def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
     batch = batch_of(model)
-    utterance = batch.admit(piece(ban_tokens=(STOP,), **GUIDED))
+    utterance = batch.admit(inputs(ban_tokens=(STOP,), **GUIDED))
     final: list[int] = []
     while batch.running:
         batch.step()
@@ -148,8 +148,8 @@ def test_among_others_it_is_as_alone(model: Valle) -> None:
     batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
-        utterances.append(batch.admit(piece(seed, entropix_branch_rollouts=2 + seed, **knobs)))
-        batch.admit(piece(seed + 10, max_frames=7))
+        utterances.append(batch.admit(inputs(seed, entropix_branch_rollouts=2 + seed, **knobs)))
+        batch.admit(inputs(seed + 10, max_frames=7))
         for number in range(3):
             batch.step()
             batch.pause(utterances[number % len(utterances)])
@@ -164,7 +164,7 @@ def test_among_others_it_is_as_alone(model: Valle) -> None:
 
 def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) -> None:
     batch = batch_of(model, slots=6)
-    utterance = batch.admit(piece(**GUIDED))
+    utterance = batch.admit(inputs(**GUIDED))
     for _ in range(6):
         assert batch.free_rows == 0
         batch.step()
@@ -174,7 +174,7 @@ def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) 
 
 def test_a_way_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
     batch = batch_of(model)
-    broken, sound = batch.admit(piece(**GUIDED)), batch.admit(piece(2, max_frames=12))
+    broken, sound = batch.admit(inputs(**GUIDED)), batch.admit(inputs(2, max_frames=12))
     batch.step()
     spoil(batch, broken.takes[2].conditions[0].slot)
     batch.step()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.utterance import Said, UtteranceInput
+from app.engine.utterance import ContextUtterance, UtteranceInput
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams, resolve
@@ -39,9 +39,9 @@ SAID, PROMPT = some(9, 1)[:, 0], some(7, 2)
 def speak(model: Valle, said: Tensor | None, **knobs: object) -> Tensor:
     bans = {"temperature": 0.0, "ban_tokens": [64], "seed": 0}
     params = resolve(SamplingParams.model_validate(bans | knobs))
-    before = () if said is None else (Said(BEFORE, said),)
-    piece = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, before=before)
-    return decode_utterance(model, torch.zeros(2, 64, 4), piece, lambda _: True).codes
+    before = () if said is None else (ContextUtterance(BEFORE, said),)
+    inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, before=before)
+    return decode_utterance(model, torch.zeros(2, 64, 4), inputs, lambda _: True).codes
 
 
 def expected(

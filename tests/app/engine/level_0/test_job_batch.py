@@ -9,7 +9,7 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.level_0.job import Drawing
+from app.engine.level_0.job import Level0Job
 from app.engine.level_0.job_batch import MAX_PREFILLS, JobBatch
 from app.engine.level_0.runner import ArRunner
 from samplers.knobs.params import SamplingParams
@@ -29,7 +29,7 @@ def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
     )
 
 
-def codes(drawing: Drawing) -> list[int]:
+def codes(drawing: Level0Job) -> list[int]:
     return torch.cat([drawn.codes for drawn in drawing.news()]).tolist()
 
 
@@ -83,10 +83,10 @@ def test_an_utterance_that_is_left_frees_its_rows_at_once(synthesizer):
 def test_what_cannot_be_read_fails_alone(synthesizer, monkeypatch):
     real = ArRunner.admit
 
-    def admit(batch, piece):
-        if piece.seed == 1:
+    def admit(batch, inputs):
+        if inputs.seed == 1:
             raise torch.OutOfMemoryError("no room on purpose")
-        return real(batch, piece)
+        return real(batch, inputs)
 
     monkeypatch.setattr(ArRunner, "admit", admit)
     jobs = [plan(synthesizer, number) for number in range(3)]

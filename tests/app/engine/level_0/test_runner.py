@@ -44,7 +44,7 @@ KNOBS: Sequence[dict[str, Any]] = (
 ALL = range(len(KNOBS))
 
 
-def piece(number: int, max_frames: int = 40) -> UtteranceInput:
+def inputs(number: int, max_frames: int = 40) -> UtteranceInput:
     """Speech with the knobs of that number, by one of two voices or by none; traced."""
     knobs = KNOBS[number % len(KNOBS)]
     params = SamplingParams(**{"ban_tokens": (512,)} | knobs)
@@ -74,7 +74,7 @@ def model(toy, request: pytest.FixtureRequest) -> Valle:
 
 def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
     batch = batch_of(model)
-    utterances = [batch.admit(piece(number)) for number in ALL]
+    utterances = [batch.admit(inputs(number)) for number in ALL]
     finish(batch)
     for utterance in utterances:
         assert_as_alone(model, utterance)
@@ -86,8 +86,8 @@ def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
 def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(model: Valle) -> None:
     batch, utterances, dropped = batch_of(model), list[ArUtterance](), list[ArUtterance]()
     for number in ALL:
-        utterances.append(batch.admit(piece(number)))
-        dropped.append(batch.admit(piece(number + 100)))
+        utterances.append(batch.admit(inputs(number)))
+        dropped.append(batch.admit(inputs(number + 100)))
         for _ in range(3):
             batch.step()
         batch.drop(dropped[number // 2])
@@ -100,7 +100,7 @@ def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(mode
 
 def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(model: Valle) -> None:
     batch = batch_of(model)
-    utterances = [batch.admit(piece(number, 30)) for number in ALL]
+    utterances = [batch.admit(inputs(number, 30)) for number in ALL]
     for step in range(40):
         if step % 2:
             batch.pause(utterances[step // 2 % len(utterances)])
@@ -128,7 +128,7 @@ def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataOb
     for _ in range(data.draw(st.integers(5, 40))):
         deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "drop", "step"]))
         if deed == "admit":
-            one = piece(data.draw(st.integers(0, 10**6)), data.draw(st.sampled_from([10, 25])))
+            one = inputs(data.draw(st.integers(0, 10**6)), data.draw(st.sampled_from([10, 25])))
             if rows_of(one) <= batch.free_rows:
                 ever.append(batch.admit(one))
         elif ever and deed != "step":
@@ -144,7 +144,7 @@ def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataOb
 
 def test_what_is_no_number_ends_its_utterance_and_no_other(model: Valle) -> None:
     batch = batch_of(model)
-    plain, guided, sound = (batch.admit(piece(number)) for number in (0, 2, 1))
+    plain, guided, sound = (batch.admit(inputs(number)) for number in (0, 2, 1))
     for _ in range(5):
         batch.step()
     for condition in (plain.takes[0].conditions[0], guided.takes[0].conditions[1]):
@@ -161,22 +161,22 @@ def test_what_is_no_number_ends_its_utterance_and_no_other(model: Valle) -> None
 
 def test_a_slot_that_held_what_was_no_number_is_as_good_as_new(model: Valle) -> None:
     batch = batch_of(model, slots=1)
-    broken = batch.admit(piece(0))
+    broken = batch.admit(inputs(0))
     batch.step()
     spoil(batch, 0)
     batch.step()
     assert broken.finish_reason == "error"
-    fresh = batch.admit(piece(1))
+    fresh = batch.admit(inputs(1))
     finish(batch)
     assert_as_alone(model, fresh)
 
 
 def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
     batch = batch_of(model, slots=3)
-    plain, guided = batch.admit(piece(0)), batch.admit(piece(2))
-    assert (batch.free_rows, rows_of(plain.piece), rows_of(guided.piece)) == (0, 1, 2)
+    plain, guided = batch.admit(inputs(0)), batch.admit(inputs(2))
+    assert (batch.free_rows, rows_of(plain.inputs), rows_of(guided.inputs)) == (0, 1, 2)
     with pytest.raises(ValueError, match="slots"):
-        batch.admit(piece(1))
+        batch.admit(inputs(1))
     batch.step()
     batch.drop(guided)
     batch.drop(guided)
@@ -190,7 +190,7 @@ def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
 def test_a_piece_for_which_a_slot_is_too_short_leaves_all_as_it_was(model: Valle) -> None:
     batch = batch_of(model, slots=2)
     with pytest.raises(ValueError, match="positions"):
-        batch.admit(piece(2, ROOM))
+        batch.admit(inputs(2, ROOM))
     assert (batch.free_rows, batch.running) == (2, ())
 
 
@@ -198,10 +198,10 @@ def test_an_admission_that_fails_halfway_gives_its_slots_back(model: Valle, monk
     batch = batch_of(model, slots=2)
     monkeypatch.setattr(UtteranceInput, "null", property(lambda self: 1 / 0))
     with pytest.raises(ZeroDivisionError):
-        batch.admit(piece(2))
+        batch.admit(inputs(2))
     monkeypatch.undo()
     assert (batch.free_rows, batch.running) == (2, ())
-    utterance = batch.admit(piece(2))
+    utterance = batch.admit(inputs(2))
     finish(batch)
     assert_as_alone(model, utterance)
 
@@ -210,7 +210,7 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
     model: Valle, monkeypatch
 ) -> None:
     batch = batch_of(model)
-    curious, plain = batch.admit(piece(7)), batch.admit(piece(0))
+    curious, plain = batch.admit(inputs(7)), batch.admit(inputs(0))
     asked = list[int]()
 
     def note(queries: Sequence[torch.Tensor], keys: Sequence[torch.Tensor]) -> Any:
@@ -231,9 +231,9 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
 def test_all_frames_are_final_at_once_unless_they_may_be_taken_back(model: Valle) -> None:
     block, window = model.config.block_frames, 20
     knobs = {"ban_tokens": (512,), "backtrack": True, "backtrack_window": window}
-    watched = replace(piece(0, 80), params=SamplingParams(**knobs), max_frames=80)
+    watched = replace(inputs(0, 80), params=SamplingParams(**knobs), max_frames=80)
     batch = batch_of(model)
-    free, held = batch.admit(piece(0, 80)), batch.admit(watched)
+    free, held = batch.admit(inputs(0, 80)), batch.admit(watched)
     while batch.running:
         batch.step()
         assert free.final == len(free)
@@ -246,10 +246,10 @@ def test_all_frames_are_final_at_once_unless_they_may_be_taken_back(model: Valle
 def test_decoding_by_itself_is_what_the_batch_draws(model: Valle, toy) -> None:
     codebooks = load_speech_model(toy, torch.device("cpu")).codec.quantizer.codebooks
     batch = batch_of(model)
-    utterances = [batch.admit(piece(number)) for number in (0, 4, 5)]
+    utterances = [batch.admit(inputs(number)) for number in (0, 4, 5)]
     finish(batch)
     for utterance in utterances:
-        decoded = decode_utterance(model, codebooks, utterance.piece, lambda _: True)
+        decoded = decode_utterance(model, codebooks, utterance.inputs, lambda _: True)
         assert torch.equal(decoded.codes[:, 0], utterance.codes())
         assert decoded.backtracks == utterance.backtracks
 

@@ -10,7 +10,7 @@ from app.engine.serving.capacity import LONG_S, SHARE, Capacity
 def after(*voiced: tuple[float, float]) -> Capacity:
     capacity = Capacity()
     for work_s, sound_s in voiced:
-        capacity.note_voiced(work_s, sound_s)
+        capacity.note_sound(work_s, sound_s)
     return capacity
 
 
@@ -32,24 +32,24 @@ def test_a_machine_that_is_slower_than_one_stream_serves_none_without_a_gap() ->
 
 def test_the_costs_of_the_two_workers_add_up() -> None:
     capacity = after((0.1, 1.0))
-    capacity.note_drawn(0.1, 1.0)
+    capacity.note_level_0(0.1, 1.0)
     assert capacity.speed == pytest.approx(5 * SHARE)
 
 
 def test_a_machine_that_became_slower_is_noticed_within_seconds_of_sound() -> None:
     capacity = after(*[(0.1, 1.0)] * 100)
     for _ in range(10):
-        capacity.note_voiced(0.4, 1.0)
+        capacity.note_sound(0.4, 1.0)
     assert capacity.speed == pytest.approx(2.5 * SHARE, rel=0.35)
 
 
 def test_a_machine_that_became_quicker_is_trusted_after_a_while() -> None:
     capacity = after(*[(0.4, 1.0)] * 100)
     for _ in range(10):
-        capacity.note_voiced(0.1, 1.0)
+        capacity.note_sound(0.1, 1.0)
     assert capacity.speed < 4 * SHARE
     for _ in range(round(4 * LONG_S)):
-        capacity.note_voiced(0.1, 1.0)
+        capacity.note_sound(0.1, 1.0)
     assert capacity.speed == pytest.approx(10 * SHARE, rel=0.1)
 
 
@@ -72,5 +72,5 @@ def test_the_longest_work_counts_until_it_has_faded() -> None:
     capacity.note_admission(0.05)
     assert capacity.blocking_s == pytest.approx(0.3 + 0.05, rel=0.05)
     for _ in range(200):
-        capacity.note_voiced(0.1, 1.0)
+        capacity.note_sound(0.1, 1.0)
     assert capacity.blocking_s == pytest.approx(0.1 + 0.05, rel=0.05)

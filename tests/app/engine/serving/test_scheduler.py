@@ -78,10 +78,10 @@ def test_who_would_make_others_hear_a_gap_waits_but_not_a_replay(scheduler):
         SimpleNamespace(work=work, priority=0, asker="", playback=Playback(0.0))
         for work in (_plan(), _replay())
     )
-    scheduler._voicer = SimpleNamespace(has_room_for=lambda _: False)
+    scheduler._sound_worker = SimpleNamespace(has_room_for=lambda _: False)
     assert scheduler._next([plan]) is None
     assert scheduler._next([plan, replay]) is replay
-    scheduler._voicer.has_room_for = lambda _: True
+    scheduler._sound_worker.has_room_for = lambda _: True
     assert scheduler._next([plan]) is plan
 
 

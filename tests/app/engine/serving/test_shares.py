@@ -96,11 +96,11 @@ def job(name: str, text: str, asker: str, **knobs: object) -> SpeechJob:
 
 @pytest.mark.anyio
 async def test_a_stranger_speaks_while_one_asker_has_all_the_rows_and_places_that_it_may():
-    speaking = FakeBackend()
-    async with fake_engine(speaking, slots=10, max_queue=10) as engine:
+    backend = FakeBackend()
+    async with fake_engine(backend, slots=10, max_queue=10) as engine:
         await engine.wait_ready()
         greedy = [engine.submit(job(str(n), "wait for me", "greedy", best_of=8)) for n in range(8)]
-        while not speaking.began.is_set():
+        while not backend.began.is_set():
             await asyncio.sleep(0.01)
         while len(engine._queue) < share(10) + engine._queue.free_rows:
             greedy.append(engine.submit(job(str(len(greedy)), "wait", "greedy")))

@@ -30,56 +30,56 @@ class Listener:
 
 
 @pytest.fixture
-def voicer() -> SoundWorker:
+def sound_worker() -> SoundWorker:
     capacity = Capacity()
-    capacity.note_voiced(SHARE / 3.1, 1.0)  # three listeners can be served
+    capacity.note_sound(SHARE / 3.1, 1.0)  # three listeners can be served
     return SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
 
 
-def join(voicer: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
+def join(sound_worker: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
     """Let a listener come who has so much sound before them, and more to be made."""
     playback = Playback(monotonic())
     playback.expected_s = sound_s + left_s
     playback.give(sound_s)
-    voicer.begin(cast("Any", Listener(playback)))
+    sound_worker.begin(cast("Any", Listener(playback)))
 
 
-def test_as_many_may_come_as_can_be_served_in_real_time(voicer: SoundWorker) -> None:
+def test_as_many_may_come_as_can_be_served_in_real_time(sound_worker: SoundWorker) -> None:
     for _ in range(3):
-        assert voicer.has_room_for(5.0)
-        join(voicer)
-    assert not voicer.has_room_for(5.0)
-    assert 0 < voicer.wait_s(5.0, []) <= voicer.wait_s(5.0, [5.0])
+        assert sound_worker.has_room_for(5.0)
+        join(sound_worker)
+    assert not sound_worker.has_room_for(5.0)
+    assert 0 < sound_worker.wait_s(5.0, []) <= sound_worker.wait_s(5.0, [5.0])
 
 
-def test_what_is_made_to_its_end_takes_no_room(voicer: SoundWorker) -> None:
+def test_what_is_made_to_its_end_takes_no_room(sound_worker: SoundWorker) -> None:
     for _ in range(5):
-        join(voicer, 5.0, left_s=-5.0)
+        join(sound_worker, 5.0, left_s=-5.0)
     for _ in range(3):
-        assert voicer.has_room_for(5.0)
-        join(voicer)
-    assert not voicer.has_room_for(5.0)
+        assert sound_worker.has_room_for(5.0)
+        join(sound_worker)
+    assert not sound_worker.has_room_for(5.0)
 
 
 def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> None:
     over: list[object] = []
-    voicer = SoundWorker(
+    sound_worker = SoundWorker(
         Accounts(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0
     )
     left, stays = (cast("Any", Listener(Playback(monotonic()))) for _ in range(2))
-    voicer.begin(left)
-    voicer.begin(stays)
-    voicer.wake()
+    sound_worker.begin(left)
+    sound_worker.begin(stays)
+    sound_worker.wake()
     assert not over
     left.abandoned = "cancelled"
-    voicer.wake()
-    voicer.wake()
+    sound_worker.wake()
+    sound_worker.wake()
     assert over == [left]
     assert len(left.told) == 1
     assert not stays.told
-    voicer.put(left, "a frame that is on its way")
+    sound_worker.put(left, "a frame that is on its way")
     stays.abandoned = "cancelled"
-    voicer.wake()
-    voicer.close()
-    voicer.run(cast("Any", None))  # comes to its end: nobody is left
+    sound_worker.wake()
+    sound_worker.close()
+    sound_worker.run(cast("Any", None))  # comes to its end: nobody is left
     assert over == [left, stays]

@@ -27,14 +27,14 @@ class Room:
 
     def __init__(self) -> None:
         self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
-        self.speaking = FakeBackend()
+        self.backend = FakeBackend()
         self.reader = TextWorker(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)
         assert self.queue.admit(ticket)
         params = SamplingParams.model_validate(knobs)
-        self.reader.read(self.speaking, ticket, SpeechJob(text, text, params))
+        self.reader.read(self.backend, ticket, SpeechJob(text, text, params))
         return ticket
 
     async def lined_up(self) -> Ticket:
@@ -63,14 +63,14 @@ async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> N
         assert await room.lined_up() is ticket
         assert isinstance(ticket.work, Plan)
         assert ticket.work.job.text == ticket.job_id
-    assert len(room.speaking.readers) == 1
+    assert len(room.backend.readers) == 1
 
 
 async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room: Room) -> None:
     room.send("hard")  # takes the thread until it may be read
     room.send("A long text that came early. " * 9)
     room.send("Hello there.")
-    room.speaking.read_on.set()
+    room.backend.read_on.set()
     assert (await room.lined_up()).job_id == "hard"
     assert (await room.lined_up()).job_id == "Hello there."
 
@@ -90,7 +90,7 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
     room.send("hard")  # takes the thread until it may be read
     left = room.send("Left.")
     left.abandon("cancelled")
-    room.speaking.read_on.set()
+    room.backend.read_on.set()
     assert (await room.lined_up()).job_id == "hard"
     async with asyncio.timeout(20):
         while len(room.queue):

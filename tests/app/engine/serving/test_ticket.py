@@ -32,35 +32,35 @@ async def until(condition) -> None:
 
 
 @asynccontextmanager
-async def running(speaking: FakeBackend, **limits: float) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(speaking, **limits) as engine:  # type: ignore[arg-type]
+async def running(backend: FakeBackend, **limits: float) -> AsyncIterator[SpeechEngine]:
+    async with fake_engine(backend, **limits) as engine:  # type: ignore[arg-type]
         await engine.wait_ready()
         yield engine
 
 
-async def paused(speaking: FakeBackend, engine: SpeechEngine, text: str) -> None:
+async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
     """Wait until the job pauses: no more is made sound of than may wait, and little more drawn."""
     await until(lambda: [one for one in engine._queue.running if one.paused_s])
     (ticket,) = engine._queue.running
     assert ticket.playback.given_s == MAX_UNREAD_S + CHUNK_S
-    assert speaking.frames_made[text] <= MOST_DRAWN
+    assert backend.frames_made[text] <= MOST_DRAWN
 
 
 async def test_a_job_that_nobody_reads_pauses_and_goes_on_as_it_is_read():
-    speaking = FakeBackend(CHUNK_S)
-    async with running(speaking) as engine, aclosing(engine.submit(job(LONG))) as chunks:
-        await paused(speaking, engine, LONG)
+    backend = FakeBackend(CHUNK_S)
+    async with running(backend) as engine, aclosing(engine.submit(job(LONG))) as chunks:
+        await paused(backend, engine, LONG)
         read = 0
         async for _ in chunks:
             read += 1
-            assert speaking.frames_made[LONG] <= read + MOST_DRAWN
+            assert backend.frames_made[LONG] <= read + MOST_DRAWN
         assert read == len(LONG) + 1
         assert engine.finished == {"stop": 1}
 
 
 async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
-    speaking = FakeBackend(CHUNK_S)
-    async with running(speaking, stall_timeout_s=0.05) as engine:
+    backend = FakeBackend(CHUNK_S)
+    async with running(backend, stall_timeout_s=0.05) as engine:
         chunks = engine.submit(job(LONG))
         await until(lambda: engine.finished == {"cancelled": 1})
         async with aclosing(engine.submit(job("next"))) as others:
@@ -71,50 +71,50 @@ async def test_a_reader_that_stalls_loses_its_job_and_the_next_one_runs():
 
 
 async def test_leaving_a_paused_job_frees_the_worker():
-    speaking = FakeBackend(CHUNK_S)
-    async with running(speaking) as engine:
+    backend = FakeBackend(CHUNK_S)
+    async with running(backend) as engine:
         chunks = engine.submit(job(LONG))
-        await paused(speaking, engine, LONG)
+        await paused(backend, engine, LONG)
         await chunks.aclose()
         await until(lambda: engine.finished == {"cancelled": 1})
         await until(lambda: engine.status.used_slots == 0)  # a step later
-        assert speaking.frames_made[LONG] <= MOST_DRAWN
+        assert backend.frames_made[LONG] <= MOST_DRAWN
 
 
 async def test_time_spent_waiting_for_the_reader_is_not_the_jobs():
-    speaking = FakeBackend(CHUNK_S)
+    backend = FakeBackend(CHUNK_S)
     timeout_s = 1.5
     async with (
-        running(speaking, request_timeout_s=timeout_s) as engine,
+        running(backend, request_timeout_s=timeout_s) as engine,
         aclosing(engine.submit(job(LONG))) as chunks,
     ):
-        await paused(speaking, engine, LONG)
+        await paused(backend, engine, LONG)
         await asyncio.sleep(timeout_s + 0.5)
         assert len([chunk async for chunk in chunks]) == len(LONG) + 1
 
 
 async def test_a_job_that_does_not_pause_has_no_more_time():
-    speaking = FakeBackend(CHUNK_S)
-    async with running(speaking, request_timeout_s=0.1) as engine:
+    backend = FakeBackend(CHUNK_S)
+    async with running(backend, request_timeout_s=0.1) as engine:
         chunks = engine.submit(job("wait"))
         with pytest.raises(DeadlineExceeded):
             await anext(chunks)
-        speaking.let(9)
+        backend.let(9)
 
 
 async def test_a_last_chunk_is_given_whatever_waits():
-    speaking = FakeBackend(CHUNK_S)
+    backend = FakeBackend(CHUNK_S)
     text = "a" * round(MAX_UNREAD_S / CHUNK_S)
-    async with running(speaking) as engine, aclosing(engine.submit(job(text))) as chunks:
+    async with running(backend) as engine, aclosing(engine.submit(job(text))) as chunks:
         await until(lambda: engine.finished == {"stop": 1})
         assert len([chunk async for chunk in chunks]) == len(text) + 1
 
 
 async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest_will_last():
-    speaking = FakeBackend(CHUNK_S)
+    backend = FakeBackend(CHUNK_S)
     text = "wait: ten chunks"
-    async with running(speaking) as engine:
-        engine._capacity.note_voiced(1.6, 1.0)  # half a second of sound a second is promised
+    async with running(backend) as engine:
+        engine._capacity.note_sound(1.6, 1.0)  # half a second of sound a second is promised
         for _ in range(200):
             engine._capacity.note_spoken(len(text), len(text) * CHUNK_S)
         async with aclosing(engine.submit(job(text))) as chunks:
@@ -122,11 +122,11 @@ async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest
             (ticket,) = engine._queue.running
             ticket.playback.expected_s = len(text) * CHUNK_S
             ticket.playback.hold_s = 3 * CHUNK_S
-            speaking.let(2)
+            backend.let(2)
             await until(lambda: ticket.playback.given_s >= 2 * CHUNK_S)
             assert ticket.chunks.empty()
-            speaking.let(1)
+            backend.let(1)
             assert len((await anext(chunks)).samples) > 0
             await until(lambda: ticket.chunks.qsize() == 2)
-            speaking.let(len(text))
+            backend.let(len(text))
             assert len([chunk async for chunk in chunks]) >= 2

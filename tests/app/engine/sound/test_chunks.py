@@ -31,8 +31,8 @@ def test_a_chunk_comes_with_its_last_frame_and_an_empty_one_never() -> None:
 def test_where_the_cuts_are_does_not_depend_on_how_the_frames_come(pushes: list[int]) -> None:
     frames = torch.arange(sum(pushes))
     chunks, pieces = Chunks(15), []
-    for piece in torch.split(frames, pushes):
-        pieces += chunks.push(piece)
+    for inputs in torch.split(frames, pushes):
+        pieces += chunks.push(inputs)
     pieces += chunks.push(frames[:0], ended=True)
-    assert [len(piece) for piece in pieces] == lengths(len(frames), 15)
+    assert [len(inputs) for inputs in pieces] == lengths(len(frames), 15)
     assert torch.equal(torch.cat([*pieces, frames[:0]]), frames)

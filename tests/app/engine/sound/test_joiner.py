@@ -84,8 +84,8 @@ def test_any_cut_into_pieces_gives_the_sound_of_the_whole(runs, pieces):
     stretches = [np.full(count, level, np.float32) for count, level in runs]
     samples = np.concatenate([silence(0), *stretches])
     joiner, parts = Joiner(RATE_HZ, 0.25), []
-    for piece in np.split(samples, np.cumsum(pieces)):
-        parts.append(joiner.push(piece))
+    for inputs in np.split(samples, np.cumsum(pieces)):
+        parts.append(joiner.push(inputs))
     parts.append(joiner.finish(None))
     np.testing.assert_array_equal(np.concatenate(parts), trimmed_and_faded(samples))
     assert joiner.given == sum(map(len, parts))

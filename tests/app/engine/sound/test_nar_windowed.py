@@ -22,9 +22,9 @@ from tests.app.engine.sound.test_utterance import (
     FRAMES,
     GREEDY,
     GUIDED,
+    inputs,
     masked,
     offline,
-    piece,
     some_codes,
     voice,
 )
@@ -100,7 +100,7 @@ def test_windows_tile_the_utterance_however_its_frames_come(total, size, left, r
 )
 @settings(max_examples=20, deadline=None)
 def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, cuts, knobs):
-    level_0, wanted = some_codes(frames, seed=frames), piece(DRAWN | knobs)
+    level_0, wanted = some_codes(frames, seed=frames), inputs(DRAWN | knobs)
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
     codes, sounds = voice(speech, wanted, level_0, pushes)
     expected, at_once = voice(speech, wanted, level_0)
@@ -113,7 +113,7 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, 
 @pytest.mark.parametrize("size", [0, FRAMES, FRAMES + 1, 10**9])
 def test_a_window_that_holds_the_utterance_is_the_whole(speech, knobs, size) -> None:
     level_0 = some_codes(FRAMES)
-    wanted = piece(knobs | ({"nar_window_frames": size} if size else {}))
+    wanted = inputs(knobs | ({"nar_window_frames": size} if size else {}))
     codes, _ = voice(speech, wanted, level_0, [30, 40, 30])
     assert torch.equal(codes, whole(speech, wanted, level_0))
 
@@ -123,7 +123,7 @@ def test_a_window_that_holds_the_utterance_is_the_whole(speech, knobs, size) -> 
 )
 @pytest.mark.parametrize("shape", [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)], ids=str)
 def test_the_codes_are_those_of_windows_drawn_by_hand(speech, knobs, shape) -> None:
-    level_0, wanted = some_codes(50), piece(knobs | windowed(*shape))
+    level_0, wanted = some_codes(50), inputs(knobs | windowed(*shape))
     codes, _ = voice(speech, wanted, level_0)
     assert torch.equal(codes, by_hand(speech, wanted, level_0, *shape))
     assert not torch.equal(codes, whole(speech, wanted, level_0))
@@ -131,13 +131,13 @@ def test_the_codes_are_those_of_windows_drawn_by_hand(speech, knobs, shape) -> N
 
 @pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED], ids=["greedy", "guided"])
 def test_windows_that_see_everything_have_the_codes_of_the_whole(speech, knobs) -> None:
-    level_0, wanted = some_codes(50), piece(knobs | windowed(20, 1000, 1000))
+    level_0, wanted = some_codes(50), inputs(knobs | windowed(20, 1000, 1000))
     codes, _ = voice(speech, wanted, level_0)
     assert torch.equal(codes, whole(speech, wanted, level_0))
 
 
 def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(speech) -> None:
-    wanted = piece(DRAWN | windowed(20, 10, 5))
+    wanted = inputs(DRAWN | windowed(20, 10, 5))
     _, sounds = voice(speech, wanted, some_codes(60), [24, 1, 19, 1, 15])
     # The codec takes its own chunks, of 15, 15 and 30 frames.
     assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]

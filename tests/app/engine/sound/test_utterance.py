@@ -11,7 +11,7 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
-from app.engine.sound.utterance import Voicing
+from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
@@ -40,7 +40,7 @@ def some_codes(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(512, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def piece(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
+def inputs(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
     fields: dict[str, Any] = {
         "seed": 1,
         "utterance": 0,
@@ -52,14 +52,14 @@ def piece(knobs: dict[str, Any], **rest: Any) -> UtteranceInput:
 
 def voice(
     speech: SpeechModel,
-    piece: UtteranceInput,
+    inputs: UtteranceInput,
     level_0: Tensor,
     pushes: list[int] | None = None,
     prefixes: PrefixCache | None = None,
 ) -> tuple[Tensor, list[Samples]]:
     """Feed a voicing in pieces; return the codes and what each piece gave."""
     prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
-    voicing = Voicing(speech, piece, prefixes)
+    voicing = UtteranceDecoder(speech, inputs, prefixes)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
     sounds = [np.concatenate([NOTHING, *voicing.push(frames)]) for frames in pieces]
     sounds.append(np.concatenate([NOTHING, *voicing.push(level_0[:0], ended=True)]))
@@ -67,13 +67,13 @@ def voice(
 
 
 @torch.inference_mode()
-def offline(model: Valle, codebooks: Tensor, piece: UtteranceInput, level_0: Tensor) -> Tensor:
+def offline(model: Valle, codebooks: Tensor, inputs: UtteranceInput, level_0: Tensor) -> Tensor:
     """Draw every finer level in one pass over the whole, with no cache."""
-    params, codes = piece.params, level_0[:, None]
+    params, codes = inputs.params, level_0[:, None]
     for level in range(1, 1 + min(params.nar_levels, 7)):
-        logits = model.nar_logits(piece.prefix(model, level), codes, level)
+        logits = model.nar_logits(inputs.prefix(model, level), codes, level)
         if params.nar_cfg_strength > 1:
-            null = model.nar_logits(piece.null_prefix(model, level), codes, level)
+            null = model.nar_logits(inputs.null_prefix(model, level), codes, level)
             strength, rescale = params.nar_cfg_strength, params.nar_cfg_rescale
             logits = guide_frames(logits, null, strength, rescale)
         drawn = sample_nar(
@@ -98,7 +98,7 @@ def vars_of(speech: SpeechModel) -> dict[str, Any]:
 @settings(max_examples=25, deadline=None)
 def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, cuts, guided):
     level_0 = some_codes(frames, seed=frames)
-    wanted = piece(DRAWN | (GUIDED if guided else {}))
+    wanted = inputs(DRAWN | (GUIDED if guided else {}))
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
     codes, sounds = voice(speech, wanted, level_0, pushes)
     expected, whole = voice(speech, wanted, level_0)
@@ -124,9 +124,9 @@ def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, 
 def test_the_codes_are_those_of_a_pass_over_the_whole_a_level(speech, knobs) -> None:
     for seed in range(3):
         level_0 = some_codes(FRAMES - seed, seed=seed)
-        codes, _ = voice(speech, piece(knobs), level_0)
+        codes, _ = voice(speech, inputs(knobs), level_0)
         codebooks = speech.codec.quantizer.codebooks
-        assert torch.equal(codes, offline(speech.model, codebooks, piece(knobs), level_0))
+        assert torch.equal(codes, offline(speech.model, codebooks, inputs(knobs), level_0))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
     speech, mask, unified, prompt
 ) -> None:
     other = masked(speech, mask, unified_positions=unified)
-    level_0, wanted = some_codes(FRAMES), piece(GREEDY | GUIDED, prompt=prompt)
+    level_0, wanted = some_codes(FRAMES), inputs(GREEDY | GUIDED, prompt=prompt)
     codes, sounds = voice(other, wanted, level_0)
     assert torch.equal(
         codes, offline(other.model, other.codec.quantizer.codebooks, wanted, level_0)
@@ -147,25 +147,25 @@ def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
 
 
 def test_the_samples_are_those_of_decoding_the_whole(speech) -> None:
-    codes, sounds = voice(speech, piece(DRAWN), some_codes(FRAMES))
+    codes, sounds = voice(speech, inputs(DRAWN), some_codes(FRAMES))
     expected = speech.codec.decode(codes).numpy()
     np.testing.assert_allclose(np.concatenate(sounds), expected, rtol=0, atol=1e-5)
 
 
 def test_the_first_block_is_heard_at_once_and_the_next_chunk_with_its_last_frame(speech) -> None:
-    _, sounds = voice(speech, piece(DRAWN), some_codes(40), [14, 1, 14, 1, 10])
+    _, sounds = voice(speech, inputs(DRAWN), some_codes(40), [14, 1, 14, 1, 10])
     assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 10]
 
 
 def test_where_every_frame_sees_all_others_nothing_is_heard_before_the_end(speech) -> None:
-    _, sounds = voice(masked(speech, "full"), piece(DRAWN), some_codes(40), [20, 20])
+    _, sounds = voice(masked(speech, "full"), inputs(DRAWN), some_codes(40), [20, 20])
     assert [len(sound) // 320 for sound in sounds] == [0, 0, 40]
 
 
 def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
     level_0, prefixes = some_codes(FRAMES), PrefixCache(speech.model)
-    expected, whole = voice(speech, piece(DRAWN | GUIDED), level_0)
-    kept = piece(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
+    expected, whole = voice(speech, inputs(DRAWN | GUIDED), level_0)
+    kept = inputs(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
     for _ in range(2):
         codes, sounds = voice(speech, kept, level_0, prefixes=prefixes)
         assert torch.equal(codes, expected)
@@ -174,7 +174,7 @@ def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
 
 
 def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
-    codes, sounds = voice(speech, piece(DRAWN | {"nar_levels": 2}), some_codes(0))
+    codes, sounds = voice(speech, inputs(DRAWN | {"nar_levels": 2}), some_codes(0))
     assert codes.shape == (0, 3)
     assert not len(np.concatenate(sounds))
 
@@ -182,4 +182,4 @@ def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None
 def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
     monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((4800,), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
-        voice(speech, piece({"nar_levels": 0}), some_codes(15))
+        voice(speech, inputs({"nar_levels": 0}), some_codes(15))

@@ -103,10 +103,10 @@ def test_a_language_without_a_row_takes_the_last_one(tmp_path: Path) -> None:
 
 
 def speak(model: Valle, params: SamplingParams, *, max_frames: int = 20) -> Tensor:
-    piece = UtteranceInput(
+    inputs = UtteranceInput(
         IDS, params, seed=1, utterance=0, max_frames=max_frames, prompt=PROMPT, language=LANGUAGE
     )
-    return decode_utterance(model, torch.zeros(8, toy.CODES, 4), piece, lambda _: True).codes
+    return decode_utterance(model, torch.zeros(8, toy.CODES, 4), inputs, lambda _: True).codes
 
 
 PARAMS = {

@@ -17,21 +17,21 @@ from app.engine.errors import GenerationFailed, WorkerLost
 from app.engine.interface import Replay
 from app.engine.job import SpeechJob
 from app.engine.playback import Playback
-from app.engine.sound.process.client import VoiceProcess
+from app.engine.sound.process.client import SoundProcess
 from models.checkpoints import load_speech_model
 from samplers.knobs.params import SamplingParams
 
 
-def load(toy: Path, *, voice_process: bool = False) -> Synthesizer:
+def load(toy: Path, *, sound_process: bool = False) -> Synthesizer:
     return Synthesizer.load(
-        toy, "cpu", weights="int8", threads=1, max_text_chars=200, voice_process=voice_process
+        toy, "cpu", weights="int8", threads=1, max_text_chars=200, sound_process=sound_process
     )
 
 
 @pytest.fixture(scope="module")
 def remote(toy: Path) -> Iterator[Synthesizer]:
-    synthesizer = load(toy, voice_process=True)
-    synthesizer.ready_voice()
+    synthesizer = load(toy, sound_process=True)
+    synthesizer.prepare_sound()
     yield synthesizer
     synthesizer.close()
 
@@ -81,7 +81,7 @@ def test_what_breaks_there_is_raised_here_and_breaks_nothing_else(remote):
 
 
 def killed(remote: Synthesizer) -> None:
-    assert isinstance(remote._voice, VoiceProcess)
+    assert isinstance(remote._voice, SoundProcess)
     assert remote._voice.pid is not None
     os.kill(remote._voice.pid, signal.SIGKILL)
 
@@ -148,12 +148,12 @@ def test_what_ends_the_process_twice_is_not_tried_for_ever(remote):
 
     with pytest.raises(WorkerLost):
         interrupted()
-    remote.ready_voice()
+    remote.prepare_sound()
     assert speak(remote)
 
 
 def test_a_model_that_the_process_cannot_load_is_told(tmp_path):
-    process = VoiceProcess(partial(load_speech_model, tmp_path / "missing", torch.device("cpu")))
+    process = SoundProcess(partial(load_speech_model, tmp_path / "missing", torch.device("cpu")))
     with pytest.raises(GenerationFailed, match="could not load"):
         process.ready()
     process.close()
@@ -166,8 +166,8 @@ from app.engine.backend.synthesizer import Synthesizer
 
 if __name__ == "__main__":
     synthesizer = Synthesizer.load(
-        sys.argv[1], "cpu", threads=1, max_text_chars=200, voice_process=True
+        sys.argv[1], "cpu", threads=1, max_text_chars=200, sound_process=True
     )
-    synthesizer.ready_voice()
+    synthesizer.prepare_sound()
 """
     subprocess.run([sys.executable, "-c", program, str(toy)], check=True, timeout=60)
