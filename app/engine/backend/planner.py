@@ -22,12 +22,12 @@ from samplers.knobs.rows import rows_needed
 
 
 class Planner:
-    """Plans jobs for one model. One thread only, but not one of the workers."""
+    """Plans jobs for one model. One thread only, but not one of the workers'."""
 
     def __init__(
         self,
         speech: SpeechModel,
-        device: torch.device,
+        prompts: PromptCodes,
         *,
         front_end: FrontEnd,
         voices: Voices,
@@ -38,24 +38,24 @@ class Planner:
         """Plan for a loaded model.
 
         Args:
-            speech: On ``device``.
-            device: Where the model is.
-            front_end: Reads texts.
-            voices: Who it can speak as.
+            speech: The model and its codec.
+            prompts: Encodes the audio of voices.
+            front_end: Converts text to phonemes.
+            voices: The voices that it can speak as.
             presets: Those that a request may name.
             max_text_chars: Longer texts are refused.
-            max_audio_s: What would last longer is refused.
+            max_audio_s: Longer speech is refused.
         """
         self._config, self._decoder = speech.model.config, speech.decoder_name
         self._front_end, self._voices, self._presets = front_end, voices, presets
         self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._prompts = PromptCodes(speech.codec, device, max_frames=self._config.max_prompt_frames)
+        self._prompts = prompts
 
     def plan(self, job: SpeechJob) -> Plan:
-        """Fill in what was left open, read the text, and refuse what cannot be spoken.
+        """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
-        Touches nothing that the workers change, so that another thread may do it meanwhile.
+        Reads nothing that the workers change, so it runs in a thread beside theirs.
 
         Raises:
             InvalidRequest: The text or language is not for this model, the speech would last too
@@ -120,14 +120,14 @@ class Planner:
         }
 
     def _prompt(self, voice: Voice) -> Tensor | None:
-        """Return the codes ``[Tp, K]`` that the model hears of a voice; ready for every queue."""
+        """Return the prompt codes ``[Tp, K]`` of a voice, complete for every CUDA stream."""
         prompt = self._prompts.of(voice)
         if prompt is not None and prompt.is_cuda:
             torch.cuda.current_stream(prompt.device).synchronize()
         return prompt
 
     def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
-        """Return the utterances of a text.
+        """Return the utterances of a text, as phonemes.
 
         Raises:
             InvalidRequest: It cannot be spoken.
