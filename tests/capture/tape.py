@@ -1,0 +1,150 @@
+"""A CUDA graph on a CPU.
+
+Recording runs a function once, notes every operator with the very tensors and numbers that it was
+given, and undoes what was written to memory that existed before. Playing runs the **operators**
+again, never the function: on the recorded memory, with the recorded numbers. So whatever a graph
+would get wrong is wrong here: a number of the host that was baked in, a buffer that was replaced
+after the recording, a result that nobody copies out, a Python branch that should have been data.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tests.capture.watch import Watch
+
+ALLOCATIONS: Final = frozenset({
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
+})  # fmt: skip
+"""Operators that give memory and queue no kernel."""
+
+Play = Callable[[], None]
+Recorded = Callable[[], object]
+
+
+class Queued(NamedTuple):
+    """One operator as it was queued.
+
+    Attributes:
+        operator: An overload of ``torch.ops``.
+        args: As it was called.
+        kwargs: As it was called.
+        outputs: The tensors that it made, into which a replay writes; none if it writes in place.
+    """
+
+    operator: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    outputs: Sequence[Tensor]
+
+
+class Tape:
+    """Records functions; takes the place of `models.cuda.graphs.Recorder`.
+
+    Attributes:
+        sizes: How many operators each recording holds; views are not among them.
+        plays: How often any of them was played.
+    """
+
+    def __init__(self, *_: Any) -> None:
+        """Begin with nothing recorded."""
+        self.sizes: list[int] = []
+        self.plays = 0
+
+    def record(self, function: Recorded, *, warm_ups: int = 0) -> Play:
+        """Return what plays a function.
+
+        Args:
+            function: Works on tensors that stay where they are.
+            warm_ups: How often it is called first, as a GPU needs it.
+
+        Raises:
+            NotCaptureSafe: The function would wait for the device.
+        """
+        for _ in range(warm_ups):
+            function()
+        recording = _Recording()
+        with Watch("raise").on(), recording:
+            function()
+        recording.undo()
+        queue = recording.queue
+        self.sizes.append(len(queue))
+
+        @torch.inference_mode()
+        def play() -> None:
+            self.plays += 1
+            for one in queue:
+                _run(one)
+
+        return play
+
+
+class _Recording(TorchDispatchMode):
+    """Notes the operators that run within the context.
+
+    Attributes:
+        queue: They, in order, but for views and allocations.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: list[Queued] = []
+        self._made: set[int] = set()
+        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+
+    def undo(self) -> None:
+        """Give memory that existed before the contents that it had: a capture runs nothing."""
+        for storage, contents in self._before.values():
+            storage.copy_(contents)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        inputs = {_address(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        writes = func._schema.is_mutable
+        if writes:
+            self._save(args, kwargs)
+        result = func(*args, **kwargs)
+        outputs = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
+        fresh = [one for one in outputs if _address(one) not in inputs]
+        self._made.update(map(_address, fresh))
+        if func.overloadpacket.__name__ not in ALLOCATIONS and (writes or fresh):
+            self.queue.append(Queued(func, args, kwargs, () if writes else outputs))
+        return result
+
+    def _save(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for one in tree_leaves((args, kwargs)):
+            if not isinstance(one, Tensor):
+                continue
+            storage, address = one.untyped_storage(), _address(one)
+            if address not in self._made and address not in self._before:
+                self._before[address] = storage, storage.clone()
+
+
+def _run(queued: Queued) -> None:
+    """Run an operator again.
+
+    Raises:
+        AssertionError: Its result has another shape: it depends on contents.
+    """
+    results = tree_leaves(queued.operator(*queued.args, **queued.kwargs))
+    for output, result in zip(queued.outputs, results, strict=False):
+        if _address(output) == _address(result):
+            continue
+        assert output.shape == result.shape, (
+            f"{queued.operator} gave {tuple(output.shape)} and gives {tuple(result.shape)}"
+        )
+        output.copy_(result)
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
