@@ -102,7 +102,7 @@ class FakeBackend:
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
-        playback.give(len(samples) / SAMPLE_RATE_HZ)
+        playback.add(len(samples) / SAMPLE_RATE_HZ)
         yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
 
 
@@ -180,13 +180,13 @@ class FakeSoundStream:
         if "deaf" in job.text:
             raise SystemExit("crashed on purpose")
         if len(self._chunk):
-            self._playback.give(len(self._chunk) / SAMPLE_RATE_HZ)
+            self._playback.add(len(self._chunk) / SAMPLE_RATE_HZ)
             yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
         if not drawn:
             return
         left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
         samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)
-        self._playback.give(len(samples) / SAMPLE_RATE_HZ)
+        self._playback.add(len(samples) / SAMPLE_RATE_HZ)
         yield AudioChunk(samples, SAMPLE_RATE_HZ, self._result(len(samples)))
 
     def _result(self, samples: int) -> SpeechResult:

@@ -1,6 +1,5 @@
 """A request as the engine sees it, and what it gives back. Loads without torch."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
@@ -210,24 +209,6 @@ class SpeechResult:
     def backtracks(self) -> int:
         """How often an utterance was taken back."""
         return sum(len(utterance.backtracks) for utterance in self.utterances)
-
-    def then(self, later: "SpeechResult") -> "SpeechResult":
-        """Return what became of this and of the job that went on with it, as one."""
-        utterances = self.utterances + later.utterances
-        if not later.utterances:  # nothing was left of the limit: the pause led to no sound
-            utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
-        digest = hashlib.sha256()
-        for utterance in utterances:
-            digest.update(utterance.codes.astype("<i2").tobytes())
-        return replace(
-            later,
-            finish_reason=max(self.finish_reason, later.finish_reason, key=GRAVITY.index),
-            codes_sha256=digest.hexdigest(),
-            frames=self.frames + later.frames,
-            audio_s=self.audio_s + later.audio_s,
-            timings=self.timings + later.timings,
-            utterances=utterances,
-        )
 
     @property
     def real_time_factor(self) -> float:

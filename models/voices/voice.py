@@ -156,19 +156,22 @@ class Encoder(Protocol):
 class PromptCodes:
     """The codes of voices under one codec; the most recently used are kept. One thread only."""
 
-    def __init__(self, codec: Encoder, device: torch.device, *, max_frames: int) -> None:
+    def __init__(
+        self, codec: Encoder, device: torch.device, *, max_frames: int, digest: str | None = None
+    ) -> None:
         """Keep codes for one codec.
 
         Args:
             codec: Derives the codes.
             device: Where the codec's weights are.
             max_frames: Longest prompt that the model was trained to hear; 0 is none at all.
+            digest: The codec's `codec_digest`; None: it is computed once a voice brings codes.
         """
         self._codec = codec
         self._device = device
         self._max_frames = max_frames
         self._kept: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
-        self._digest: str | None = None  # of the codec, once a voice brings codes
+        self._digest = digest
 
     def of(self, voice: Voice) -> Tensor | None:
         """Return the voice's codes ``[T, K]`` int64, or None where the model takes no prompt.

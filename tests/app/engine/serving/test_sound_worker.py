@@ -40,7 +40,7 @@ def join(sound_worker: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0
     """Let a listener come who has so much sound before them, and more to be made."""
     playback = Playback(monotonic())
     playback.expected_s = sound_s + left_s
-    playback.give(sound_s)
+    playback.add(sound_s)
     sound_worker.begin(cast("Any", Listener(playback)))
 
 
