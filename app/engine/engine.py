@@ -196,7 +196,7 @@ class SpeechEngine:
             EngineBusy: As many jobs wait as may.
         """
         ticket = self._admit(job_id, asker)
-        self._queue.line_up(ticket, Replay(result))
+        self._queue.enqueue(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
     async def wait_ready(self) -> None:
@@ -284,7 +284,7 @@ class SpeechEngine:
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """Forget a job that nobody reads: at once if it waits, at its next frame if it runs."""
         ticket.abandon(reason)
-        if self._queue.leave(ticket):
+        if self._queue.remove(ticket):
             self._accounts.ended(ticket, reason)
 
     def _wake(self) -> None:

@@ -32,7 +32,7 @@ class Branching(HypothesisGroup):
         return self._fork if forked else len(self)
 
     def update(self, batch: InputBatch) -> None:
-        """Fork if there are alternatives; keep the best branch once all are long enough or ended."""
+        """Fork if there are alternatives; choose once all branches are long enough or ended."""
         if alternatives := self.hypotheses[0].alternatives:
             self._branch(batch, alternatives)
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])

@@ -55,8 +55,8 @@ class ForwardPass:
         """Run the model for the next code of every row that is not idle.
 
         Returns:
-            The model's logits ``[B, V]`` float32 with the text, the same with guidance applied, attention
-            statistics, and the hypotheses whose logits have NaN. Idle rows are zeros.
+            The model's logits ``[B, V]`` float32 with the text, the same with guidance applied, the
+            attention statistics, and the hypotheses whose logits have NaN. Idle rows are zeros.
         """
         active = [row for row, one in enumerate(hypotheses) if not one.idle]
         rows = [StackRow(hypotheses[row], hypotheses[row].conditions[0]) for row in active]

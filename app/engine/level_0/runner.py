@@ -142,7 +142,7 @@ class ArRunner:
         batch, hypotheses = self._batch, tuple(self._batch.hypotheses)
         group_of = {one: group for group in groups for one in group.hypotheses}
         own, logits, attention, invalid = self._forward.logits(hypotheses)
-        trace = Trace() if any([group.inputs.trace for group in groups]) else None
+        trace = Trace() if any(group.inputs.trace for group in groups) else None
         stepped = batch.sampler.advance(_penalised(hypotheses, logits), trace, own, attention)
         self._reorder_beams(hypotheses, stepped)
         logprobs, history = _logprobs(groups, own, stepped.codes), batch.sampler.history
@@ -223,7 +223,7 @@ def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
 
 def _logprobs(groups: Sequence[HypothesisGroup], own: Tensor, codes: Tensor) -> list[float]:
     """Return the log-probability of every row's code, nats; empty if no group keeps them."""
-    if not any([group.keeps_logprobs for group in groups]):
+    if not any(group.keeps_logprobs for group in groups):
         return []
     return log_prob_of(sanitise(own), codes).tolist()
 

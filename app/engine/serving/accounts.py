@@ -32,7 +32,7 @@ class Accounts:
         """Tell a reader why its job does not begin."""
         if ticket.close():
             log.info("job %s: refused (%s)", ticket.job_id, error.code)
-            ticket.give(error)
+            ticket.send(error)
 
     def ended(self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None) -> None:
         """Account for a ticket that ended without a result.
@@ -47,7 +47,7 @@ class Accounts:
         self.finished[reason] += 1
         self._metrics.jobs.labels(reason).inc()
         log.info("job %s: %s%s", ticket.job_id, reason, f" ({error.code})" if error else "")
-        ticket.give(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
+        ticket.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
 
     def spoken(self, ticket: Ticket, result: SpeechResult) -> None:
         """Account for a ticket whose last chunk is about to be given."""

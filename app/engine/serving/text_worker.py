@@ -57,7 +57,7 @@ class TextWorker:
 
     def _read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
         if ticket.abandoned is not None:
-            if self._queue.leave(ticket):
+            if self._queue.remove(ticket):
                 self._accounts.ended(ticket, ticket.abandoned)
             return
         refusal: SpeechError
@@ -69,9 +69,9 @@ class TextWorker:
         except Exception as error:
             refusal = broken(ticket.job_id, error)
         else:
-            self._queue.line_up(ticket, plan)
+            self._queue.enqueue(ticket, plan)
             return
-        if self._queue.leave(ticket):
+        if self._queue.remove(ticket):
             self._accounts.refused(ticket, refusal)
 
     def _fitting(self, plan: Plan) -> Plan:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.runner import ArRunner
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
 from models.stack.cache import KVCache
@@ -24,7 +24,7 @@ def batch_of(model: Valle, slots: int = 30) -> ArRunner:
 
 def spoil(batch: ArRunner, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
-    cache = batch._rows.cache
+    cache = batch._batch.cache
     if isinstance(cache, Int8Cache):
         cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
     elif isinstance(cache, KVCache):
@@ -36,14 +36,14 @@ def finish(batch: ArRunner) -> None:
         batch.step()
 
 
-def alone(model: Valle, one: UtteranceInput) -> ArUtterance:
+def alone(model: Valle, one: UtteranceInput) -> HypothesisGroup:
     batch = ArRunner.alone(model, PrefixCache(model), one)
     utterance = batch.admit(one)
     finish(batch)
     return utterance
 
 
-def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True) -> None:
+def assert_as_alone(model: Valle, utterance: HypothesisGroup, *, whole: bool = True) -> None:
     """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
     expected = alone(model, utterance.inputs)
     count = len(utterance)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm, load_speech_model
 from models.int8.quantized import quantize_linears
@@ -118,7 +118,7 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
     one = inputs(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
     batch = batch_of(model)
     utterance = batch.admit(one)
-    takes, moves = list(utterance.takes), 0
+    takes, moves = list(utterance.hypotheses), 0
     while batch.running:
         before = [list(take.codes) for take in takes]
         batch.step()
@@ -139,7 +139,7 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
 
 
 def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) -> None:
-    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    batch, utterances = batch_of(model, slots=60), list[HypothesisGroup]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(inputs(seed, beam_width=2 + seed, **knobs)))
@@ -181,7 +181,7 @@ def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
         batch.admit(inputs(2, beam_width=2)),
     )
     batch.step()
-    spoil(batch, broken.takes[2].conditions[1].slot)
+    spoil(batch, broken.hypotheses[2].conditions[1].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 28)
     finish(batch)
@@ -195,5 +195,5 @@ def test_it_may_be_dropped_paused_or_not(model: Valle) -> None:
         batch.step()
         if pause:
             batch.pause(utterance)
-        batch.drop(utterance)
+        batch.cancel(utterance)
         assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())

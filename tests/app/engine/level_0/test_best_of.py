@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.int8.quantized import quantize_linears
@@ -47,11 +47,11 @@ def inputs(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
     return UtteranceInput(ids, SamplingParams(**knobs), seed, 0, max_frames, trace=True)
 
 
-def takes_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], ArUtterance]:
+def takes_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
     """All takes of a piece as they ended, and the piece."""
     batch = batch_of(model)
     utterance = batch.admit(one)
-    takes = list(utterance.takes)
+    takes = list(utterance.hypotheses)
     finish(batch)
     return takes, utterance
 
@@ -74,7 +74,7 @@ def test_a_take_does_not_depend_on_how_many_there_are_and_differs_from_the_other
 
 
 def test_among_others_it_is_as_alone(model: Valle) -> None:
-    batch, utterances = batch_of(model), list[ArUtterance]()
+    batch, utterances = batch_of(model), list[HypothesisGroup]()
     kinds: list[dict[str, Any]] = [ENDING, GUIDED | ENDING, {}, EAGER | {"temperature": 0.3}]
     for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(inputs(seed, best_of=1 + (seed + 2) % 4, **knobs)))
@@ -134,7 +134,7 @@ def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
 ) -> None:
     batch = batch_of(model, slots=10)
     utterance = batch.admit(inputs(best_of=5, **ENDING, **GUIDED))
-    takes = list(utterance.takes)
+    takes = list(utterance.hypotheses)
     assert batch.free_rows == 0
     while batch.running:
         batch.step()
@@ -148,7 +148,7 @@ def test_a_take_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
     batch = batch_of(model)
     broken, sound = batch.admit(inputs(best_of=3, **GUIDED)), batch.admit(inputs(2))
     batch.step()
-    spoil(batch, broken.takes[2].conditions[1].slot)
+    spoil(batch, broken.hypotheses[2].conditions[1].slot)
     batch.step()
     assert (broken.finish_reason, broken.final) == ("error", len(broken))
     assert batch.free_rows == 29
@@ -160,11 +160,11 @@ def test_it_may_be_dropped_before_it_ends_paused_or_not(model: Valle) -> None:
     batch = batch_of(model)
     utterance = batch.admit(inputs(best_of=4))
     batch.step()
-    batch.drop(utterance)
+    batch.cancel(utterance)
     assert (batch.free_rows, utterance.finish_reason) == (30, "cancelled")
     utterance = batch.admit(inputs(best_of=4))
     batch.pause(utterance)
-    batch.drop(utterance)
+    batch.cancel(utterance)
     assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())
 
 
@@ -172,7 +172,7 @@ def test_an_admission_that_fails_at_a_later_take_leaves_nothing_behind(
     model: Valle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = batch_of(model)
-    begin, begun = batch._rows.begin, list[int]()
+    begin, begun = batch._batch.add, list[int]()
 
     def begin_once(takes: list[Hypothesis], one: UtteranceInput, candidate: int = 0) -> None:
         begun.append(candidate)
@@ -180,7 +180,7 @@ def test_an_admission_that_fails_at_a_later_take_leaves_nothing_behind(
             raise MemoryError
         begin(takes, one, candidate)
 
-    monkeypatch.setattr(batch._rows, "begin", begin_once)
+    monkeypatch.setattr(batch._batch, "add", begin_once)
     with pytest.raises(MemoryError):
         batch.admit(inputs(best_of=3))
     monkeypatch.undo()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.int8.quantized import quantize_linears
@@ -85,15 +85,15 @@ def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> 
         utterance = batch.admit(inputs(seed, **ENDING, **GUIDED))
         takes: list[Hypothesis] = []
         while batch.running:
-            several = len(utterance.takes) > 1
-            takes = list(utterance.takes)
+            several = len(utterance.hypotheses) > 1
+            takes = list(utterance.hypotheses)
             batch.step()
-            if several and len(utterance.takes) == 1:
+            if several and len(utterance.hypotheses) == 1:
                 assert_best(utterance, takes)
     assert takes
 
 
-def assert_best(utterance: ArUtterance, takes: list[Hypothesis]) -> None:
+def assert_best(utterance: HypothesisGroup, takes: list[Hypothesis]) -> None:
     """Assert that of these takes the utterance kept the likeliest since they parted."""
     start = next(
         frame
@@ -105,7 +105,7 @@ def assert_best(utterance: ArUtterance, takes: list[Hypothesis]) -> None:
         rank(take.logprobs[start:], take.codes, [], utterance.inputs.params, start=start)
         for take in takes
     ]
-    assert utterance.takes[0] is takes[ranks.index(max(ranks))]
+    assert utterance.hypotheses[0] is takes[ranks.index(max(ranks))]
 
 
 def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
@@ -124,7 +124,7 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     while batch.running:
         batch.step()
         finals.append(utterance.final)
-        counts.append(len(utterance.takes))
+        counts.append(len(utterance.hypotheses))
     apart = [frame % 7 in {0, 1, 2} for frame in range(40)]
     assert [count > 1 for count in counts] == apart
     assert finals == [
@@ -145,7 +145,7 @@ def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
 
 
 def test_among_others_it_is_as_alone(model: Valle) -> None:
-    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    batch, utterances = batch_of(model, slots=60), list[HypothesisGroup]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(inputs(seed, entropix_branch_rollouts=2 + seed, **knobs)))
@@ -168,7 +168,7 @@ def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) 
     for _ in range(6):
         assert batch.free_rows == 0
         batch.step()
-    batch.drop(utterance)
+    batch.cancel(utterance)
     assert (batch.free_rows, batch.running, batch.step()) == (6, (), ())
 
 
@@ -176,7 +176,7 @@ def test_a_way_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Va
     batch = batch_of(model)
     broken, sound = batch.admit(inputs(**GUIDED)), batch.admit(inputs(2, max_frames=12))
     batch.step()
-    spoil(batch, broken.takes[2].conditions[0].slot)
+    spoil(batch, broken.hypotheses[2].conditions[0].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 27)
     finish(batch)

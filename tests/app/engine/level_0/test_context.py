@@ -40,7 +40,7 @@ def speak(model: Valle, said: Tensor | None, **knobs: object) -> Tensor:
     bans = {"temperature": 0.0, "ban_tokens": [64], "seed": 0}
     params = resolve(SamplingParams.model_validate(bans | knobs))
     before = () if said is None else (ContextUtterance(BEFORE, said),)
-    inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, before=before)
+    inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, context=before)
     return decode_utterance(model, torch.zeros(2, 64, 4), inputs, lambda _: True).codes
 
 

@@ -46,7 +46,7 @@ def add(
     playback = Playback(0.0)
     playback.given_s = drawn_s if given_s is None else given_s
     ticket = cast("Ticket", Job(playback, priority, paused_s))
-    scheduler._drawings[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
+    scheduler._streams[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
     return ticket
 
 
@@ -63,7 +63,7 @@ def test_who_is_far_ahead_waits_while_somebody_is_late(scheduler):
 def test_who_is_of_less_priority_waits_while_somebody_else_is_late(scheduler):
     background, late = add(scheduler, 0.0, priority=1), add(scheduler, 0.0)
     assert scheduler._choose(RATE_HZ) == [late]
-    scheduler._drawings[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
+    scheduler._streams[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
     assert scheduler._choose(RATE_HZ) == [background, late]
 
 

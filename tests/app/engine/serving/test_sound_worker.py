@@ -25,7 +25,7 @@ class Listener:
     def close(self) -> bool:
         return not self.told
 
-    def give(self, item: object) -> None:
+    def send(self, item: object) -> None:
         self.told.append(item)
 
 
@@ -77,7 +77,7 @@ def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> N
     assert over == [left]
     assert len(left.told) == 1
     assert not stays.told
-    sound_worker.put(left, "a frame that is on its way")
+    sound_worker.put(left, cast("Any", "a frame that is on its way"))
     stays.abandoned = "cancelled"
     sound_worker.wake()
     sound_worker.close()
