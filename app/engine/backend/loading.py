@@ -1,4 +1,4 @@
-"""A model on its device, in the numbers that it computes in there."""
+"""Loads a model to its device, in the number format that it computes in there."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ from models.valle import Valle
 log = logging.getLogger(__name__)
 
 _RETRIES_S: Final = (1, 3, 9)
-"""How long to wait before each further try where the network, or the hub, does not answer."""
+"""Seconds to wait before each further attempt if the network or the hub does not answer."""
 
 
 def load_speech(
@@ -35,15 +35,15 @@ def load_speech(
     Args:
         model: A folder, a published file, or a name of the hub.
         device: Where it runs.
-        weights: Of the language model's matrices, on a CPU.
-        decoder: What makes samples of codes.
-        threads: Of one step.
+        weights: Number format of the language model's matrices, on a CPU.
+        decoder: What decodes codes to samples.
+        threads: Threads of one step.
         cache: Folder of codecs that were downloaded and converted.
-        offline: Whether the network is out of bounds.
+        offline: Whether nothing may be downloaded.
 
     Raises:
         CheckpointError: The weights are missing, damaged or not what their description says.
-        Unreachable: They are the hub's, which does not answer.
+        Unreachable: They are to be downloaded, and the hub does not answer.
     """
     torch.set_num_threads(threads)
     for wait_s in (*_RETRIES_S, None):
@@ -53,7 +53,7 @@ def load_speech(
         except Unreachable as error:
             if wait_s is None:
                 raise
-            log.warning("%s; the next try is in %d s", error, wait_s)
+            log.warning("%s; the next attempt is in %d s", error, wait_s)
             sleep(wait_s)
     if device.type == "cuda":
         prepare_for(device, speech.model)
@@ -64,21 +64,21 @@ def load_speech(
 
 
 def weights_of(model: Valle) -> str:
-    """Return what numbers the matrices of a loaded model are."""
+    """Return the number format of a loaded model's matrices, such as int8 or float32."""
     if is_quantized(model):
         return "int8"
     return str(model.separator.dtype).removeprefix("torch.")
 
 
 def batching_of(model: Valle, device: torch.device) -> str:
-    """Return in words how few rows are computed, measuring it if need be; empty on a GPU."""
+    """Return how few rows are computed, in words, measured if need be; empty on a GPU."""
     if device.type != "cpu":
         return ""
     return "in integers" if is_quantized(model) else str(model.transformer.batching)
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device to use; `auto` is the GPU if there is one."""
+    """Return the device to use; `auto` is the GPU if there is one, else the CPU."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)

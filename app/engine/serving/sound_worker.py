@@ -9,9 +9,9 @@ from typing import Any
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import Stream, fits, wait_s
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.ticket import Ticket
 
 _WAIT_S = 0.25
@@ -90,7 +90,7 @@ class SoundWorker:
 
     def __init__(
         self,
-        accounts: Accounts,
+        outcomes: Outcomes,
         capacity: Capacity,
         *,
         on_end: Callable[[Ticket], None],
@@ -99,12 +99,12 @@ class SoundWorker:
         """Begin with no jobs.
 
         Args:
-            accounts: Told how each job ended.
+            outcomes: Records how each job ends.
             capacity: Told what sound costs; says how many listeners can be served.
             on_end: Called when a job is done with.
             stall_timeout_s: Longest pause of a job whose reader does not take its sound.
         """
-        self._accounts, self._on_end = accounts, on_end
+        self._outcomes, self._on_end = outcomes, on_end
         self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
         self._lines: dict[Ticket, _Line] = {}
@@ -176,7 +176,7 @@ class SoundWorker:
             self._left += left
             self._changed.notify_all()
         for line in left:
-            self._accounts.ended(line.ticket, line.ticket.abandoned or "cancelled")
+            self._outcomes.ended(line.ticket, line.ticket.abandoned or "cancelled")
             self._on_end(line.ticket)
 
     def close(self) -> None:
@@ -259,12 +259,12 @@ class SoundWorker:
         if isinstance(ticket.work, Plan):
             phonemes = sum(len(one.phonemes) for one in chunk.result.utterances)
             self._capacity.note_spoken(phonemes, chunk.result.audio_s)
-        self._accounts.spoken(ticket, chunk.result)
+        self._outcomes.completed(ticket, chunk.result)
         self._forget(line)
         ticket.give(chunk)
 
     def _end(self, line: _Line, reason: FinishReason, error: SpeechError | None = None) -> None:
-        self._accounts.ended(line.ticket, reason, error)
+        self._outcomes.ended(line.ticket, reason, error)
         self._forget(line)
         line.ticket.abandon(reason)  # so that its level 0 stops too
 
