@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 import torch
 
+from app.engine.interface import ModelInfo
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.download import Unreachable
 from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
-from models.valle import Valle
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,28 @@ def load_speech(
     return speech
 
 
-def weights_of(model: Valle) -> str:
-    """Return the number format of a loaded model's matrices, such as int8 or float32."""
-    if is_quantized(model):
-        return "int8"
-    return str(model.separator.dtype).removeprefix("torch.")
+def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
+    """Return what the outside may know of a loaded model; how rows batch is measured if need be.
 
-
-def batching_of(model: Valle, device: torch.device) -> str:
-    """Return how few rows are computed, in words, measured if need be; empty on a GPU."""
-    if device.type != "cpu":
-        return ""
-    return "in integers" if is_quantized(model) else str(model.transformer.batching)
+    Args:
+        speech: On ``device``.
+        device: Where the model is.
+    """
+    model, codec = speech.model, speech.codec.config
+    quantized, batching = is_quantized(model), ""
+    if device.type == "cpu":
+        batching = "in integers" if quantized else str(model.transformer.batching)
+    return ModelInfo(
+        speech.name,
+        speech.sha256,
+        str(device),
+        codec.sample_rate_hz,
+        model.config.languages,
+        "int8" if quantized else str(model.separator.dtype).removeprefix("torch."),
+        speech.decoder_name,
+        codec.frame_rate_hz,
+        batching,
+    )
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

@@ -12,14 +12,13 @@ from time import monotonic
 from typing import Literal, Self
 
 import torch
-from torch import nn
 
-from app.engine.backend.golden import GoldenError, compare, read_golden
-from app.engine.backend.loading import batching_of, choose_device, load_speech, weights_of
+from app.engine.backend.golden import compare, read_golden
+from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay
+from app.engine.interface import GoldenResult, Plan, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
@@ -105,22 +104,12 @@ class Synthesizer:
         )
         self._prefixes = PrefixCache(speech.model)
         self._sound_decoder = sound_process or LocalSoundDecoder(speech)
-        weights: list[nn.Module] = [speech.model, speech.codec]
-        if isinstance(speech.decoder, nn.Module):
-            weights.append(speech.decoder)
-        self._residence = Residence(weights, device, torch.device("cpu"))
-        self._silent = known_silence(speech.codec, speech.folder, codec_sha256)
-        self.info = ModelInfo(
-            speech.name,
-            speech.sha256,
-            str(device),
-            speech.codec.config.sample_rate_hz,
-            config.languages,
-            weights_of(speech.model),
-            speech.decoder_name,
-            speech.codec.config.frame_rate_hz,
-            batching_of(speech.model, device),
+        weights = (speech.model, speech.codec, speech.vocos)
+        self._residence = Residence(
+            [module for module in weights if module is not None], device, torch.device("cpu")
         )
+        self._silent = known_silence(speech.codec, speech.folder, codec_sha256)
+        self.info = model_info(speech, device)
 
     @property
     def silent_codes(self) -> tuple[int, ...]:
@@ -297,13 +286,8 @@ class Synthesizer:
         Raises:
             CheckpointError: The file of requests is damaged.
         """
-        try:
-            requests = read_golden(self._speech.folder)
-        except GoldenError as error:
-            raise CheckpointError(str(error)) from error
-        if not requests or self.info.weights != "int8":
-            return None
-        return compare(self, requests)
+        requests = read_golden(self._speech.folder)
+        return compare(self, requests) if requests and self.info.weights == "int8" else None
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the audio of a speech once more, from its codes: the same samples.
