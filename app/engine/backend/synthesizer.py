@@ -14,7 +14,7 @@ from typing import Literal, Self
 import torch
 
 from app.engine.backend.golden import compare, read_golden
-from app.engine.backend.loading import choose_device, load_speech, model_info
+from app.engine.backend.loading import choose_device, choose_weights, load_speech, model_info
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
@@ -32,14 +32,15 @@ from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
+from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.streams import SideStream
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
-from models.voices.shipped_codes import codec_digest
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
+from samplers.knobs.resolve import resolve
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -122,7 +123,7 @@ class Synthesizer:
         model: str | Path,
         device: Literal["auto", "cpu", "cuda"],
         *,
-        weights: Literal["int8", "float32"] = "float32",
+        weights: Literal["auto", "int8", "float32"] = "float32",
         decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
@@ -139,7 +140,7 @@ class Synthesizer:
         Args:
             model: A folder, a published file, or a name of the hub.
             device: Where it runs.
-            weights: Number format of the language model's matrices, on a CPU.
+            weights: Number format of the language model's matrices, on a CPU; see `choose_weights`.
             decoder: What decodes codes to samples.
             threads: Threads of one step.
             max_text_chars: Longer texts are refused.
@@ -160,7 +161,7 @@ class Synthesizer:
             load_speech,
             model,
             place,
-            weights=weights,
+            weights=choose_weights(weights),
             decoder=decoder,
             threads=threads,
             cache=Path(cache),

@@ -6,16 +6,17 @@ import torch
 
 from app.engine.level_0.hypothesis import Condition, StackOutput, StackRow, as_tensor
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.stack.slots import Slots
-from models.valle import Prefix, Valle
-from samplers.processors.batch_params import on
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
+from samplers.knobs.features import is_on
 
 
 class ForwardPass:
     """Reads into the slots of one cache."""
 
-    def __init__(self, model: Valle, prefixes: PrefixCache, cache: Slots) -> None:
+    def __init__(self, model: Valle, prefixes: PrefixCache, cache: SlotCache) -> None:
         """Read nothing yet.
 
         Args:
@@ -38,8 +39,8 @@ class ForwardPass:
         rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
         ranks = self._model.ranks(0, rest.blocks)
         read = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", inputs.params):
-            hidden, attention = stack.extend_looking(*read)
+        if place == 0 and is_on("entropix", inputs.params):
+            hidden, attention = stack.extend_with_attention(*read)
             first = StackOutput(hidden[-1:], as_tensor(attention))
         else:
             first = StackOutput.blind(stack.extend(*read)[-1:])
@@ -70,7 +71,7 @@ class ForwardPass:
         looking = [place for place, line in enumerate(lines) if line.looks]
         if not looking:
             return StackOutput.blind(stack.step(*read))
-        hidden, found = stack.step_looking(*read, looking=looking)
+        hidden, found = stack.step_with_attention(*read, rows=looking)
         seen = StackOutput.blind(hidden)
         index = torch.tensor(looking, device=device)
         seen.attention.index_copy_(1, index, as_tensor(found))

@@ -16,7 +16,7 @@ from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 
 MAX_PREFILLS = 2

@@ -21,17 +21,18 @@ from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, St
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.valle import Prefix, Valle
-from samplers.ar.sampler import Stepped
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
 from samplers.ar.state import SamplerState
+from samplers.ar.step import StepResult
 from samplers.ar.trace import Trace, log_prob_of
+from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.rows import rows_needed
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.filters import sanitise
 from samplers.ops.guidance import guide
-from samplers.processors.entropix import branches
 
 
 def rows_of(inputs: UtteranceInput) -> int:
@@ -198,7 +199,7 @@ class ArRunner:
             self._rows.begin(takes, inputs)
             return BeamSearch(inputs, takes)
         self._rows.begin(takes[:1], inputs)
-        return Branching(inputs, takes) if branches(params) else ArUtterance(inputs, takes)
+        return Branching(inputs, takes) if is_on("branch", params) else ArUtterance(inputs, takes)
 
     def _look(
         self, takes: Sequence[Hypothesis]
@@ -234,7 +235,7 @@ class ArRunner:
             )
         return own, moved, AttentionStatistics(*attention.unbind()), broken
 
-    def _move(self, takes: Sequence[Hypothesis], stepped: Stepped) -> None:
+    def _move(self, takes: Sequence[Hypothesis], stepped: StepResult) -> None:
         """Let beams go on from where others were."""
         for row, source in enumerate(stepped.sources):
             if row != source:
@@ -259,20 +260,22 @@ def _logprobs(utterances: Sequence[ArUtterance], own: Tensor, codes: Tensor) -> 
     return log_prob_of(sanitise(own), codes).tolist()
 
 
-def _offer_ways(takes: Sequence[Hypothesis], stepped: Stepped, own: Tensor) -> None:
+def _offer_ways(takes: Sequence[Hypothesis], stepped: StepResult, own: Tensor) -> None:
     """Tell every take how else it may go on, if it branches in this step."""
     for take in takes:
         take.ways = ()
-    if stepped.ways is None:
+    if stepped.alternatives is None:
         return
     clean = sanitise(own)
-    for row, (take, codes) in enumerate(zip(takes, stepped.ways[:, 1:].tolist(), strict=True)):
+    for row, (take, codes) in enumerate(
+        zip(takes, stepped.alternatives[:, 1:].tolist(), strict=True)
+    ):
         codes = codes[: take.inputs.params.entropix_branch_rollouts - 1]
         if max(codes) < 0:
             continue
         others = torch.tensor(codes, device=own.device).clamp_(min=0)
         logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
-        records = stepped.retold if take.inputs.trace else [None] * len(codes)
+        records = stepped.alternative_records if take.inputs.trace else [None] * len(codes)
         take.ways = [
             Alternative(code, logprob, None if record is None else (record, row))
             for code, logprob, record in zip(codes, logprobs, records, strict=False)
