@@ -17,8 +17,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from samplers.knobs.conflicts import ConflictError
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, PRESETS, Presets
+from samplers.knobs.resolve import resolve
 
 # A preset is how to draw, whatever is drawn: these two belong to a request.
 OF_REQUESTS = ("preset", "seed")

@@ -64,9 +64,10 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the model runs; auto takes a GPU if there is one."
     )
-    weights: Literal["int8", "float32"] = Field(
-        "int8",
-        description="Matrices on a CPU: int8 is faster than float32 and exact in any batch.",
+    weights: Literal["auto", "int8", "float32"] = Field(
+        "auto",
+        description="Matrices on a CPU: int8 is faster than float32 on x86 and exact in any batch;"
+        " auto is int8 on x86 processors and float32 on others.",
     )
     decoder: Literal["codec", "vocos"] = Field(
         "codec",

@@ -13,47 +13,17 @@ It returns logits; it never draws a token.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from models.config import BOS_ID, EOS_ID, LENGTH_TOKENS, CodeSums, ModelConfig
-from models.int8.cache import Int8Cache
-from models.stack.batching import AS_THEY_COME, Batching, measure
-from models.stack.cache import KVCache
-from models.stack.slots import Slots
+from models.prefix import Prefix
+from models.stack.batching import UNPADDED, Batching, measure
+from models.stack.slot_cache import SlotCache
 from models.stack.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """All that stands before the response.
-
-    Attributes:
-        embeddings: ``[S, D]``.
-        positions: ``[S]`` int64.
-        blocks: ``[S]`` int64, 0 up to the prompt, 1 for the phonemes: the ranks of block-causal.
-        response_start: Position of response frame 0; not 0 where positions count through.
-        shared: How many of the first positions are the same for every text and see none of those
-            behind them: what a cache may read once for all texts.
-    """
-
-    embeddings: Tensor
-    positions: Tensor
-    blocks: Tensor
-    response_start: int = 0
-    shared: int = 0
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def __getitem__(self, part: slice) -> "Prefix":
-        """Return some of the positions, in order; nothing of them counts as shared."""
-        return Prefix(
-            self.embeddings[part], self.positions[part], self.blocks[part], self.response_start
-        )
 
 
 class Valle(nn.Module):
@@ -86,17 +56,14 @@ class Valle(nn.Module):
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
 
-    def new_cache(self, slots: int, max_length: int) -> Slots:
+    def new_cache(self, slots: int, max_length: int) -> SlotCache:
         """Return an empty cache as the stack's passes need it: where, and in what numbers.
 
         Args:
             slots: How many sequences.
             max_length: Positions that each has room for.
         """
-        if self.transformer.in_integers:
-            return Int8Cache(self.config, slots, max_length)
-        dtype, device = self.separator.dtype, self.separator.device
-        return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
+        return self.transformer.new_cache(slots, max_length)
 
     def prefix(
         self,
@@ -214,8 +181,8 @@ class Valle(nn.Module):
 
     def _head_batching(self, level: int) -> Batching:
         """Return how few rows go through the head of level 0, whose rows come from many jobs."""
-        if level or self.transformer.in_integers or self.separator.device.type != "cpu":
-            return AS_THEY_COME
+        if level or not self.transformer.depends_on_batch:
+            return UNPADDED
         if self._level_0_batching is None:
             self._level_0_batching = measure(
                 [(self.heads[0], self.config.width)], self.separator.dtype

@@ -20,7 +20,6 @@ def sample_nar(
     utterance: int,
     level: int,
     position: int = 0,
-    stop_token: int | None = None,
     codebook: Tensor | None = None,
 ) -> Tensor:
     """Draw one code a frame; greedy by default.
@@ -35,39 +34,15 @@ def sample_nar(
         utterance: Which piece of the text.
         level: The RVQ codebook, from 1.
         position: The frame index of the first row.
-        stop_token: An id of the vocabulary that is not a code and must not be drawn.
         codebook: ``(V, D)`` vectors of this level's codes; `nar_decision` `mean` needs them.
 
     Returns:
-        ``(T,)`` int64. A row without a finite logit gives the lowest id that is not the stop.
+        ``(T,)`` int64. A row without a finite logit gives id 0.
 
     Raises:
         ValueError: `nar_decision` is `mean` and there is no codebook.
     """
     scores = filters.sanitise(logits)
-    if stop_token is not None:
-        scores[:, stop_token] = -torch.inf
-    codes = _drawn(scores, params, seed, utterance, level, position, codebook)
-    if stop_token is None:
-        return codes
-    # Only a row without a finite logit gives the stop, where that is the lowest id.
-    return codes.masked_fill(codes == stop_token, int(stop_token == 0))
-
-
-def _drawn(
-    scores: Tensor,
-    params: SamplingParams,
-    seed: int,
-    utterance: int,
-    level: int,
-    position: int,
-    codebook: Tensor | None,
-) -> Tensor:
-    """Return a code ``(T,)`` of each row of float32 scores ``(T, V)``; see `sample_nar`.
-
-    Raises:
-        ValueError: `nar_decision` is `mean` and there is no codebook.
-    """
     levels = params.nar_level_temperatures
     temperature = levels[level - 1] if level <= len(levels) else params.nar_temperature
     if temperature <= 0:

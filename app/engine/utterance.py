@@ -8,8 +8,9 @@ from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
 from models.config import BOS_ID, EOS_ID
-from models.stack.prefix_cache import NullKey, VoiceKey
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.prefix_cache import NullKey, VoiceKey
+from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 
 

@@ -43,13 +43,10 @@ def sampler_for(model: Valle, streams: int, frames: int, *, greedy: bool) -> ArS
     """Return a sampler that never stops."""
     stop = model.config.stop_token
     params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
-    return ArSampler(
-        [params] * streams,
-        list(range(streams)),
-        stop_token=stop,
-        vocab_size=stop + 1,
-        max_frames=frames,
-    )
+    sampler = ArSampler(stop_token=stop, vocab_size=stop + 1)
+    for seed in range(streams):
+        sampler.join(params, seed, max_frames=frames)
+    return sampler
 
 
 @torch.inference_mode()

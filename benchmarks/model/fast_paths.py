@@ -16,7 +16,7 @@ from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_codec, load_lm
 from models.codecs.interface import Codec
 from models.config import BOS_ID, EOS_ID
-from models.stack.slots import Slots
+from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 
 STEPS = 300
@@ -43,14 +43,14 @@ def uncached(model: Valle, ids: list[int], codes: Tensor) -> Tensor:
     return model.logits(model.transformer(x[None], positions[None])[0, len(prefix) - 1 :], 0)
 
 
-def prefill(model: Valle, ids: list[int], cache: Slots, slot: int) -> Tensor:
+def prefill(model: Valle, ids: list[int], cache: SlotCache, slot: int) -> Tensor:
     """Put a prefix into a slot and return its last hidden row ``[1, D]``."""
     prefix = model.prefix(ids, 0)
     ranks = model.ranks(0, prefix.blocks)
     return model.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)[-1:]
 
 
-def step(model: Valle, codes: Tensor, frame: int, cache: Slots, slots: list[int]) -> Tensor:
+def step(model: Valle, codes: Tensor, frame: int, cache: SlotCache, slots: list[int]) -> Tensor:
     """Feed frame ``frame`` of ``[B, T, K]`` codes to the slots and return the logits ``[B, V]``."""
     positions = torch.full((len(slots),), frame)
     x = model.embed_response(codes[:, frame], 0)

@@ -23,7 +23,7 @@ from benchmarks.harness.report import conclude, machine
 from models.checkpoints import load_lm
 from models.int8.arrays import Int8s, Int32s
 from models.int8.processors import processors
-from models.int8.product import COLUMNS, lay, multiply
+from models.int8.product import COLUMNS, multiply, pack
 
 ROWS = (1, 2, 4, 8, 16, 32, 128)
 
@@ -50,13 +50,13 @@ def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any
 
     rows = {inputs: integers(count, inputs) for inputs, _ in of}
     matrices = [integers(*shape) for shape in of]
-    tiles = [lay(matrix) for matrix in matrices]
+    tiles = [pack(matrix) for matrix in matrices]
     weights = [torch.from_numpy(matrix.T.copy()) for matrix in matrices]  # as a layer has them
-    outs = [np.empty((count, len(laid) * COLUMNS), np.int32) for laid in tiles]
+    outs = [np.empty((count, len(packed) * COLUMNS), np.int32) for packed in tiles]
 
     def ours() -> list[Int32s]:
-        for (inputs, _), laid, out in zip(of, tiles, outs, strict=True):
-            multiply(rows[inputs], laid, out)
+        for (inputs, _), packed, out in zip(of, tiles, outs, strict=True):
+            multiply(rows[inputs], packed, out)
         return outs
 
     def theirs() -> list[Int32s]:

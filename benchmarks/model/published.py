@@ -86,13 +86,8 @@ def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
     def run() -> None:
         cache.rewind(0, 0)
         cache.advance(0, cached)
-        sampler = ArSampler(
-            [params],
-            [0],
-            stop_token=config.stop_token,
-            vocab_size=config.codes + 1,
-            max_frames=codes,
-        )
+        sampler = ArSampler(stop_token=config.stop_token, vocab_size=config.codes + 1)
+        sampler.join(params, 0, max_frames=codes)
         last = hidden
         for frame in range(codes):
             token = sampler.step(model.logits(last, 0))

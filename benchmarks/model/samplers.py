@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
+from samplers.knobs.resolve import resolve
 from samplers.ops.entropix import AttentionStatistics
 
 VOCAB_SIZE, STOP, HISTORY = 1025, 1024, 300
@@ -83,10 +84,9 @@ class OurStep:
 
     def __init__(self, params: SamplingParams, rows: int) -> None:
         """Draw `HISTORY` codes a row."""
-        self._sampler = ArSampler(
-            [params] * rows, range(rows), stop_token=STOP, vocab_size=VOCAB_SIZE,
-            max_frames=10 * HISTORY,
-        )  # fmt: skip
+        self._sampler = ArSampler(stop_token=STOP, vocab_size=VOCAB_SIZE)
+        for seed in range(rows):
+            self._sampler.join(params, seed, max_frames=10 * HISTORY)
         self._logits, self._rows = model_logits(rows), rows
         wanted, statistics = self._sampler.wants_attention, torch.ones(4, rows)
         self._attention = AttentionStatistics(*statistics) if wanted else None

@@ -30,11 +30,12 @@ from app.engine.sound.utterance import finer_levels
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 from models.valle import Valle
 from models.voices.voice import BuiltinVoices, PromptCodes
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 
 SHAPES = (
     (15, 75, 0),

@@ -2,7 +2,7 @@
 
 codec.json  codec.safetensors     the codec
 lm.json     lm-*.safetensors      the language model, in files that a git host accepts
-SHA256SUMS                        hashes of the weights, see `models.checkpoints.sums`
+SHA256SUMS                        hashes of the weights, see `models.checkpoints.checksums`
 voices/                           reference audio, see `models.voices.voice`
 """
 
@@ -15,8 +15,8 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
+from models.checkpoints.checksums import check_sums, write_sums
 from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
-from models.checkpoints.sums import check_sums, write_sums
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
 from models.codecs.vocos import Vocos

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from models.checkpoints.checksums import SUMS, write_sums
 from models.checkpoints.files import CheckpointError, write_tensors
 from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
-from models.checkpoints.sums import SUMS, write_sums
 
 
 def convert(

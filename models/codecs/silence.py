@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from models.codecs.encodec import Encodec
+from models.codecs.shipped_codes import codec_digest, read_codes, write_codes
 from models.codecs.spectral import SpectralCodec
-from models.voices.shipped_codes import codec_digest, read_codes, write_codes
 
 SHIPPED: Final = "silence.codes.safetensors"
 """In a model's folder: what `silent_codes` gave for its codec; other processors round otherwise."""

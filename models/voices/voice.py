@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from models.codecs.interface import CodecShape
-from models.voices.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
+from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
 
 MAX_AUDIO_S = 12.0
 DEFAULT = "default"
@@ -67,7 +67,7 @@ class Voice(VoiceCard):
         created_at: When it was uploaded, in seconds since 1970.
         audio_s: How long it is, where that is known.
         speech_lufs: How loud the model speaks as it, where that was measured.
-        codes: File of its codes, where they ship with the audio: see `models.voices.shipped_codes`.
+        codes: File of its codes, where they ship with the audio: see `models.codecs.shipped_codes`.
     """
 
     name: str = Field(pattern=NAME_PATTERN)

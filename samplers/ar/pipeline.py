@@ -1,4 +1,4 @@
-"""The steps in their order: what a batch's scores go through between the model and the draw."""
+"""The processors and the draw put together for the rows of a batch, as long as these stay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -6,67 +6,112 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from samplers.knobs.order import PENALTIES, Order, arrange
+from samplers.ar.state import RowParams, SamplerState
+from samplers.knobs.order import Order, arrange
 from samplers.ops.entropix import Decision
 from samplers.processors.batch_params import BatchParams
-from samplers.processors.entropix import EntropixStep
-from samplers.processors.scores import Scores, Step
-from samplers.processors.steps import FIXED, MOVABLE
+from samplers.processors.draw import Drawer
+from samplers.processors.entropix import Entropix
+from samplers.processors.processor import LogitsProcessor
+from samplers.processors.registry import BY_STEP, FIXED, lookback
+from samplers.processors.scores import Scores
 
 
 @dataclass(frozen=True)
-class Group:
-    """Rows that share an order.
+class OrderGroup:
+    """Rows with the same order of steps.
 
     Attributes:
         index: ``(n,)`` int64, which rows; None if all.
-        weigh: Steps up to the first that decides how to draw.
-        truncate: The rest.
+        penalties: Processors up to the first that decides how a code is drawn.
+        filters: The rest.
     """
 
     index: Tensor | None
-    weigh: Sequence[Step]
-    truncate: Sequence[Step]
+    penalties: Sequence[LogitsProcessor]
+    filters: Sequence[LogitsProcessor]
 
 
 class Pipeline:
-    """The steps of a batch, one pass for each order that its rows ask for."""
+    """What a batch's logits go through before and in the draw; it has no state of its own.
 
-    def __init__(self, rows: BatchParams, silent: Sequence[Tensor | None]) -> None:
-        """Build the steps.
+    Attributes:
+        searches: The rows of each beam search.
+        drawer: Draws codes from the scores that `run` leaves.
+    """
+
+    def __init__(
+        self, state: SamplerState, vocab_size: int, stop_token: int, device: torch.device
+    ) -> None:
+        """Build the processors.
 
         Args:
-            rows: The rows.
-            silent: ``(V,)`` bool a row, the codes of silence, or None.
+            state: State of the rows.
+            vocab_size: V.
+            stop_token: The id that ends an utterance.
+            device: Where the logits will be.
         """
-        self._silent = silent
-        orders = [
-            arrange(p.sampler_order, temperature_last=p.temperature_last) for p in rows.params
-        ]
-        self._groups = [self._group(rows, orders, order) for order in dict.fromkeys(orders)]
+        params = [row.params for row in state.rows]
+        batch = BatchParams(
+            params, vocab_size, stop_token, device, [row.silent for row in state.rows]
+        )
+        orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in params]
+        self._groups = [_group(batch, orders, order) for order in dict.fromkeys(orders)]
+        self.drawer = Drawer(batch)
+        beams: dict[RowParams, list[int]] = {}
+        for place, row in enumerate(state.rows):
+            if row.params.beam_width:
+                beams.setdefault(row, []).append(place)
+        self.searches = list(beams.values())
+        self._lookback = min(max(lookback(p) for p in params), state.longest_counted)
+        self._acts = any(row.acts for row in state.rows)
+        grows = any(row.wants_attention or row.tracks_runs for row in state.rows)
+        self._stays = not self.searches and not grows
+
+    def steady(self, state: SamplerState) -> bool:
+        """Return whether a step has the tensor shapes of the step before, and no host transfer.
+
+        Args:
+            state: State of the rows.
+        """
+        return self._stays and all(history.longest >= self._lookback for history in state.histories)
+
+    def scores(self, logits: Tensor, state: SamplerState) -> Scores:
+        """Return the scores of a step before any processor.
+
+        Args:
+            logits: ``(B, V)`` float32 without NaN.
+            state: State of the rows.
+        """
+        scores = state.scores(logits, self._lookback)
+        if self.drawer.wants_mu:
+            scores.mu = state.mu.gather(1, scores.lengths)
+        if self._acts:
+            scores.last_act = state.last_act.gather(1, scores.lengths)
+        return scores
 
     def run(self, scores: Scores, *, tracing: bool) -> Tensor | None:
-        """Take the scores through the steps.
+        """Apply the processors.
 
         Args:
-            scores: Those of the model; left as they are to be drawn from.
-            tracing: Whether the result is wanted.
+            scores: From `scores`; changed in place.
+            tracing: Whether the result is needed.
 
         Returns:
-            ``(B, V)``, what they were after bans and penalties; None if it is not wanted.
+            ``(B, V)``, the logits after bans and penalties; may be None if not tracing.
         """
         if len(self._groups) == 1:
-            return _pass(self._groups[0], scores)
-        weighed = scores.logits.clone() if tracing else None
+            return _apply(self._groups[0], scores)
+        penalised = scores.logits.clone() if tracing else None
         logits, divisor = scores.logits.clone(), scores.ones()
         decision = None
         for group in self._groups:
             assert group.index is not None
             part = scores.take(group.index)
-            weighed_part = _pass(group, part)
+            penalised_part = _apply(group, part)
             logits.index_copy_(0, group.index, part.logits)
-            if weighed is not None:
-                weighed.index_copy_(0, group.index, weighed_part)
+            if penalised is not None:
+                penalised.index_copy_(0, group.index, penalised_part)
             if part.divisor is not None:
                 divisor.index_copy_(0, group.index, part.divisor)
             if part.decision is not None:
@@ -74,34 +119,31 @@ class Pipeline:
                 _put(decision, group.index, part.decision)
         scores.replace(logits)
         scores.divisor, scores.decision = divisor, decision
-        return weighed
-
-    def _group(self, rows: BatchParams, orders: Sequence[Order], order: Order) -> Group:
-        members = [row for row, other in enumerate(orders) if other == order]
-        alone = len(members) == len(orders)
-        part = BatchParams(
-            [rows.params[r] for r in members], rows.vocab_size, rows.stop_token, rows.device
-        )
-        border = next((i for i, name in enumerate(order) if name not in PENALTIES), len(order))
-        weighing = [*FIXED, *(MOVABLE[name] for name in order[:border])]
-        truncating = [step for name in order[border:] if (step := MOVABLE[name](part)) is not None]
-        if part.any("entropix"):
-            truncating.insert(0, EntropixStep(part, [self._silent[row] for row in members]))
-        return Group(
-            None if alone else torch.tensor(members, device=rows.device),
-            [step for build in weighing if (step := build(part)) is not None],
-            truncating,
-        )
+        return penalised
 
 
-def _pass(group: Group, scores: Scores) -> Tensor:
-    """Take a group through its steps; returns ``(n, V)`` before truncation."""
-    for step in group.weigh:
-        step(scores)
-    weighed = scores.logits
-    for step in group.truncate:
-        step(scores)
-    return weighed
+def _group(batch: BatchParams, orders: Sequence[Order], order: Order) -> OrderGroup:
+    members = [row for row, other in enumerate(orders) if other == order]
+    movable = [processor for step in order for processor in BY_STEP[step]]
+    # From the first that is no penalty on, all decide how a code is drawn: entropix comes there.
+    border = next((at for at, one in enumerate(movable) if not one.penalty), len(movable))
+    penalties, filters = [*FIXED, *movable[:border]], [Entropix, *movable[border:]]
+    part = batch.take(members)
+    return OrderGroup(
+        None if len(members) == len(orders) else torch.tensor(members, device=batch.device),
+        [one for processor in penalties if (one := processor.build(part)) is not None],
+        [one for processor in filters if (one := processor.build(part)) is not None],
+    )
+
+
+def _apply(group: OrderGroup, scores: Scores) -> Tensor:
+    """Apply a group's processors; returns ``(n, V)``, the logits after penalties."""
+    for processor in group.penalties:
+        processor(scores)
+    penalised = scores.logits
+    for processor in group.filters:
+        processor(scores)
+    return penalised
 
 
 def _put(whole: Decision, rows: Tensor, part: Decision) -> None:

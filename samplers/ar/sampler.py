@@ -1,7 +1,7 @@
-"""The chain: from a model's logits to the next code, for a batch of unlike rows that come and go.
+"""The sampler of level 0: from a model's logits to the next code, for a batch of unlike rows.
 
-Every row has its own params, its own history and its own stream of noise. The chain knows neither
-the model nor the audio, and holds all state of sampling: histories, attempts, which rows stopped.
+Every row has params, a history and a random stream of its own. The sampler knows neither the model
+nor the audio, and holds all state of sampling: histories, attempts, which rows stopped.
 """
 
 from collections.abc import Sequence
@@ -9,89 +9,47 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from samplers.ar.assembly import Assembly
 from samplers.ar.history import History
+from samplers.ar.pipeline import Pipeline
 from samplers.ar.state import SamplerState
-from samplers.ar.step import Seen, Stepped
+from samplers.ar.step import StepResult, StepTensors
 from samplers.ar.trace import Record, Trace
-from samplers.knobs.conflicts import CONFLICTS, ConflictError
 from samplers.knobs.params import SamplingParams
-from samplers.nar import sample_nar
 from samplers.ops import filters
 from samplers.ops.beam import extend
 from samplers.ops.entropix import AttentionStatistics
-
-__all__ = ["CONFLICTS", "ArSampler", "ConflictError", "Stepped", "sample_nar"]
 
 
 class ArSampler:
     """Draws the level-0 codes of a batch of utterances, one a row at each step.
 
     A row that drew the stop, or that holds as many codes as it may, gives the stop from then on,
-    and its history no longer grows; the others do not notice. Between two steps rows may join, at
-    the end, and leave, whereupon those behind move up; the others do not notice that either.
+    and its history no longer grows. Between two steps rows may join, at the end, and leave,
+    whereupon those behind move up. No row's codes depend on the other rows.
     """
 
     def __init__(
-        self,
-        params: Sequence[SamplingParams],
-        seeds: Sequence[int],
-        *,
-        stop_token: int,
-        vocab_size: int,
-        max_frames: int = 0,
-        utterances: Sequence[int] | None = None,
-        candidates: Sequence[int] | None = None,
-        prompts: Sequence[Tensor | None] | None = None,
-        silent: Tensor | None = None,
-        device: torch.device | str = "cpu",
+        self, *, stop_token: int, vocab_size: int, device: torch.device | str = "cpu"
     ) -> None:
-        """Admit the first rows, of which there may be none.
+        """Create a sampler without rows.
 
         Args:
-            params: One a row, as the next three; see `join`.
-            seeds: See there.
             stop_token: The id that ends an utterance.
             vocab_size: V, the stop included.
-            max_frames: How many codes each of these rows may hold.
-            utterances: See `join`.
-            candidates: See there.
-            prompts: See there; one a row, too.
-            silent: The same for all these rows.
             device: Where the logits will be.
 
         Raises:
-            ValueError: The sequences differ in length, or the stop is outside the vocabulary.
+            ValueError: The stop is outside the vocabulary.
         """
-        count = len(params)
-        utterances = utterances if utterances is not None else [0] * count
-        candidates = candidates if candidates is not None else [0] * count
-        prompts = prompts if prompts is not None else [None] * count
-        if not count == len(seeds) == len(utterances) == len(candidates) == len(prompts):
-            raise ValueError(
-                "params, seeds, utterances, candidates and prompts must have one entry a row"
-            )
         if not 0 <= stop_token < vocab_size:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
         self._stop_token, self._vocab_size = stop_token, vocab_size
         self._device = torch.device(device)
         self._rows: SamplerState | None = None
-        self._chain: Assembly | None = None  # built when a step needs it
-        parts = [
-            SamplerState.begin(
-                one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
-                prompt=prompt, silent=silent, device=self._device,
-            )
-            for one, seed, utterance, candidate, prompt in zip(
-                params, seeds, utterances, candidates, prompts, strict=True
-            )
-        ]  # fmt: skip
-        if parts:
-            self._rows = SamplerState.join(parts)
-            self._chain = self._built
+        self._built: Pipeline | None = None  # when a step needs it
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self._rows.rows) if self._rows else 0
 
     @torch.inference_mode()
@@ -106,18 +64,19 @@ class ArSampler:
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
     ) -> None:
-        """Admit a row, or all beams of a search, as the last.
+        """Add a row, or all beams of a search, at the end.
 
         Args:
             params: Resolved.
-            seed: Of its noise.
+            seed: Seed of its random stream.
             max_frames: How many codes it may hold.
-            utterance: Which utterance of its text it speaks.
-            candidate: Which take of its utterance it is.
-            prompt: The level-0 codes ``(N,)`` int64 of its voice, which count if the row has
+            utterance: Index of the utterance in its text; part of the stream's name.
+            candidate: Which of several hypotheses of the utterance it is; part of the stream's
+                name.
+            prompt: The level-0 codes ``(N,)`` int64 of its voice, counted by penalties under
                 `penalty_includes_prompt`.
-            silent: ``(V,)`` bool, the codes of silence, which may stop short of the last ids: what
-                entropix puts in as a pause. None: it never does.
+            silent: ``(<= V,)`` bool, the codes of silence, which entropix pauses with. None: it
+                never pauses.
         """
         self.rejoin(
             SamplerState.begin(
@@ -128,48 +87,51 @@ class ArSampler:
 
     @torch.inference_mode()
     def leave(self, *rows: int) -> SamplerState:
-        """Let rows go, and return what they remember, so that they may come back.
+        """Remove rows.
 
         Args:
             *rows: Which, at least one; those behind each move up by one.
+
+        Returns:
+            A copy of their state, for `rejoin`.
         """
-        gone = self._held.take(rows)
+        gone = self._state.take(rows)
         others = [place for place in range(len(self)) if place not in rows]
-        self._rows = self._held.take(others) if others else None
-        self._chain = None
+        self._rows = self._state.take(others) if others else None
+        self._built = None
         return gone
 
     @torch.inference_mode()
-    def rejoin(self, memory: SamplerState) -> None:
-        """Admit rows that left, as the last, to go on as if they had not.
+    def rejoin(self, state: SamplerState) -> None:
+        """Add rows that left at the end; they go on as if they had not left.
 
         Args:
-            memory: From `leave`.
+            state: From `leave`.
         """
-        self._rows = SamplerState.join([self._rows, memory] if self._rows else [memory])
-        self._chain = None
+        self._rows = SamplerState.join([self._rows, state] if self._rows else [state])
+        self._built = None
 
     @torch.inference_mode()
     def fork(self, row: int, length: int, code: int, number: int) -> None:
-        """Admit a copy of a row, as the last, that drew another code in the last step.
+        """Add a copy of a row, at the end, with another code in place of its last.
 
         Args:
             row: Which row.
             length: How many codes it holds.
-            code: The other one.
-            number: Of the copy, from 1 on: its noise from now on depends on it.
+            code: The other code.
+            number: Number of the copy, from 1 on: names its random stream from here.
         """
-        self.rejoin(self._held.fork(row, length, code, number))
+        self.rejoin(self._state.fork(row, length, code, number))
 
     @property
     def wants_attention(self) -> bool:
         """Whether a row has entropix on, so that every step needs the statistics."""
-        return any(row.wants_attention for row in self._held.rows)
+        return any(row.wants_attention for row in self._state.rows)
 
     @property
     def history(self) -> History:
-        """What was drawn, with its runs where a row has `backtrack`; to look at only."""
-        return self._held.history
+        """The codes drawn, with runs where a row has `backtrack`; read only."""
+        return self._state.history
 
     @property
     def lengths(self) -> Tensor:
@@ -178,13 +140,13 @@ class ArSampler:
 
     @property
     def codes(self) -> Tensor:
-        """``(B, max_frames)`` int64: the codes drawn; only the first `lengths` mean anything."""
+        """``(B, max_frames)`` int64: the codes drawn; valid are the first `lengths` of a row."""
         return self.history.codes
 
     @property
     def stopped(self) -> Tensor:
         """``(B,)`` bool: which rows have ended."""
-        return self._held.stopped
+        return self._state.stopped
 
     def step(
         self,
@@ -193,7 +155,7 @@ class ArSampler:
         own: Tensor | None = None,
         attention: AttentionStatistics | None = None,
     ) -> Tensor:
-        """As `advance`, for who asks for the codes ``(B,)`` alone."""
+        """Draw the next code of every row; as `advance`, but returns the codes ``(B,)`` alone."""
         return self.advance(logits, trace, own, attention).codes
 
     @torch.inference_mode()
@@ -203,78 +165,81 @@ class ArSampler:
         trace: Trace | None = None,
         own: Tensor | None = None,
         attention: AttentionStatistics | None = None,
-    ) -> Stepped:
-        """Draw the next code of every row, and go on with the best beams of every search.
+    ) -> StepResult:
+        """Draw the next code of every row, and extend the beams of every search.
 
         Args:
-            logits: ``(B, V)``, any float dtype, on this sampler's device; not changed. Those of a
-                beam that has ended are not looked at.
-            trace: Where to record what was seen and done; it costs a little and changes no code.
+            logits: ``(B, V)``, any float dtype, on this sampler's device; not changed. Unused in
+                rows of beams that have ended.
+            trace: Where to record the step; changes no code.
             own: ``(B, V)``, for the trace: the model's own logits, where ``logits`` are guided or
                 otherwise changed.
-            attention: Of the model where it gave the logits; what it says of rows that do not have
-                entropix on is not looked at.
+            attention: Statistics of the model's attention; unused in rows without entropix.
 
         Raises:
             ValueError: A row has entropix on, and there are no attention statistics.
         """
-        chain, memory = self._built, self._held
-        scores = chain.scores(filters.sanitise(logits), memory)
+        pipeline, state = self._pipeline, self._state
+        scores = pipeline.scores(filters.sanitise(logits), state)
         clean, scores.attention = scores.logits, attention
-        weighed = chain.pipeline.run(scores, tracing=trace is not None)
-        seen = Seen(logits, clean, own, weighed, scores, chain.terminal.draw(scores))
+        penalised = pipeline.run(scores, tracing=trace is not None)
+        drawn = pipeline.drawer.draw(scores)
+        tensors = StepTensors(logits, clean, own, penalised, scores, drawn)
         sources: Sequence[int] = range(len(self))
-        if chain.searches:
-            seen, sources = self._search(chain.searches, seen)
-        drawn = seen.drawn
-        # Only a row from which nothing may be drawn gives a code that is gone: it ends here.
+        if pipeline.searches:
+            tensors, sources = self._search(pipeline.searches, tensors)
+        drawn = tensors.drawn
+        # Only a row from which nothing may be drawn gives an excluded code: it ends here.
         empty = drawn.logits.gather(-1, drawn.codes[:, None])[:, 0] == -torch.inf
         ended = empty | (drawn.codes == self._stop_token)
-        stopped = memory.stopped | ended | (memory.history.lengths >= memory.limits[:, 0])
+        stopped = state.stopped | ended | (state.history.lengths >= state.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
-        ways = seen.ways(stopped, self._stop_token)
-        retold: Sequence[Record] = ()
+        alternatives = tensors.alternatives(stopped, self._stop_token)
+        records: Sequence[Record] = ()
         if trace is not None:
-            entry = seen.record(codes, self._stop_token, alive=~memory.stopped, empty=empty)
+            entry = tensors.record(codes, self._stop_token, alive=~state.stopped, empty=empty)
             trace.records.append(entry)
-            if ways is not None:
-                retold = [seen.retell(entry, way) for way in ways[:, 1:].unbind(1)]
-        memory.append(codes, stopped, seen.scores, drawn)
-        return Stepped(codes, sources, memory.beam_scores.clone(), ways, retold)
+            if alternatives is not None:
+                others = alternatives[:, 1:].unbind(1)
+                records = [tensors.rescored(entry, column) for column in others]
+        state.append(codes, stopped, tensors.scores, drawn)
+        return StepResult(codes, sources, state.beam_scores.clone(), alternatives, records)
 
-    def _search(self, searches: Sequence[Sequence[int]], seen: Seen) -> tuple[Seen, Sequence[int]]:
-        """Go on with the best beams: rows become what others were, with their next codes."""
-        memory, logits = self._held, seen.scores.logits
-        full = memory.history.lengths >= memory.limits[:, 0]
+    def _search(
+        self, searches: Sequence[Sequence[int]], tensors: StepTensors
+    ) -> tuple[StepTensors, Sequence[int]]:
+        """Extend the beams of every search; a row may become the continuation of another."""
+        state, logits = self._state, tensors.scores.logits
+        full = state.history.lengths >= state.limits[:, 0]
         nothing = ~(logits > -torch.inf).any(-1)
-        finished = memory.stopped | full | nothing
-        step = extend(searches, logits, seen.drawn.codes, memory.beam_scores, finished)
+        finished = state.stopped | full | nothing
+        step = extend(searches, logits, tensors.drawn.codes, state.beam_scores, finished)
         moved = [row for row, source in enumerate(step.sources) if row != source]
         if moved:
-            memory.overwrite(moved, [step.sources[row] for row in moved])
-            seen = seen.take(torch.tensor(step.sources, device=self._device))
-        memory.beam_scores.copy_(step.scores)
-        memory.stopped.logical_or_(step.scores == -torch.inf)
-        seen.drawn.codes = step.codes.masked_fill(step.codes < 0, self._stop_token)
-        return seen, step.sources
+            state.overwrite(moved, [step.sources[row] for row in moved])
+            tensors = tensors.take(torch.tensor(step.sources, device=self._device))
+        state.beam_scores.copy_(step.scores)
+        state.stopped.logical_or_(step.scores == -torch.inf)
+        tensors.drawn.codes = step.codes.masked_fill(step.codes < 0, self._stop_token)
+        return tensors, step.sources
 
     @torch.inference_mode()
     def rewind(self, row: int, length: int) -> None:
-        """Take back all but the first ``length`` codes of a row; it goes on with fresh noise.
+        """Remove all but the first ``length`` codes of a row; it goes on with fresh noise.
 
         Args:
             row: Which row.
             length: How many codes to keep; no more than the row holds.
         """
-        self._held.rewind(row, length)
+        self._state.rewind(row, length)
 
     @property
-    def _held(self) -> SamplerState:
+    def _state(self) -> SamplerState:
         assert self._rows is not None, "there is no row"
         return self._rows
 
     @property
-    def _built(self) -> Assembly:
-        if self._chain is None:
-            self._chain = Assembly(self._held, self._vocab_size, self._stop_token, self._device)
-        return self._chain
+    def _pipeline(self) -> Pipeline:
+        if self._built is None:
+            self._built = Pipeline(self._state, self._vocab_size, self._stop_token, self._device)
+        return self._built

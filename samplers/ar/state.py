@@ -1,29 +1,31 @@
-"""All that a batch remembers from step to step, a row at a time: rows join, leave and come back.
+"""The state of a batch of rows between steps; rows join, leave and come back.
 
-The steps of the chain remember nothing. What a row's state was at each length is kept, so that a
-rewind has nothing to put back.
+Processors have no state. What a row's state was at each length is kept, so that a rewind restores
+nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from samplers.ar.history import History
+from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
+from samplers.ops.bounds import within
 from samplers.ops.draw import Stage, forked_keys, stream_key
-from samplers.processors.batch_params import on, within
-from samplers.processors.draw import Drawn
-from samplers.processors.entropix import branches, pauses
+from samplers.processors.draw import DrawResult
+from samplers.processors.registry import reads_runs
 from samplers.processors.scores import Scores
 
 NEVER = -(2**31)
-"""The frame of an act that there was not: longer ago than any interval."""
+"""The frame of an act that never was: longer ago than any interval."""
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class RowParams:
     """What never changes about a row; the beams of one search share one.
 
     Attributes:
@@ -40,50 +42,44 @@ class Row:
 
     @property
     def wants_attention(self) -> bool:
-        """Whether entropix reads how the model attended."""
-        return on("entropix", self.params)
-
-    @property
-    def pauses(self) -> bool:
-        """Whether entropix may put in a pause."""
-        return self.silent is not None and pauses(self.params)
+        """Whether entropix reads the statistics of the model's attention."""
+        return is_on("entropix", self.params)
 
     @property
     def acts(self) -> bool:
         """Whether entropix may pause or branch."""
-        return self.pauses or branches(self.params)
+        pauses = self.silent is not None and is_on("pause", self.params)
+        return pauses or is_on("branch", self.params)
 
-    @property
+    @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a step, or who looks at the history, reads its runs."""
-        params = self.params
-        return (
-            params.dry_multiplier > 0 or params.no_repeat_ngram_size > 0 or bool(params.backtrack)
-        )
+        """Whether a processor or the backtracking reads the runs of the history."""
+        return self.params.backtrack or reads_runs(self.params)
 
 
 @dataclass(eq=False)
 class SamplerState:
-    """What some rows remember.
+    """State of some rows; B is their number.
 
     Attributes:
         rows: What never changes about them.
-        history: What each has drawn.
-        heard: The same behind the prompt that its penalties count; None where no row has one.
+        history: The codes that each has drawn.
+        counted: The same with the prompt before it that penalties count; None where no row has
+            one.
         stopped: ``(B,)`` bool, which have ended.
         limits: ``(B, 1)`` int64, how many codes each may hold.
-        keys: ``(B, 1)`` int64, each row's stream of noise.
+        keys: ``(B, 1)`` int64, key of each row's random stream.
         attempts: ``(B, 1)`` int64, how often each was rewound.
         mu: ``(B, max_frames + 2)`` float32 bits, mirostat's state at each length.
-        last_act: ``(B, max_frames + 2)`` int64, the frame where entropix last paused or branched,
-            at each length.
+        last_act: ``(B, max_frames + 2)`` int64, the frame at which entropix last paused or
+            branched, at each length.
         beam_scores: ``(B,)`` float32 nats, the log-probability of a beam's codes; -inf in a row
-            of a search that holds none.
+            of a search that holds no beam.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[RowParams]
     history: History
-    heard: History | None
+    counted: History | None
     stopped: Tensor
     limits: Tensor
     keys: Tensor
@@ -105,28 +101,28 @@ class SamplerState:
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
     ) -> "SamplerState":
-        """Return that of what has drawn nothing, one row or all beams; see `ArSampler.join`."""
-        counted = prompt if params.penalty_includes_prompt else None
-        prompted = 0 if counted is None else len(counted)
-        row = Row(params, max_frames, silent, prompted)
+        """Return the state of a new row, or of all beams of a search; see `ArSampler.join`."""
+        before = prompt if params.penalty_includes_prompt else None
+        prompted = 0 if before is None else len(before)
+        row = RowParams(params, max_frames, silent, prompted)
         history = History(1, max_frames, device, track_runs=row.tracks_runs)
-        heard = None
-        if counted is not None and prompted:
-            heard = History(1, max_frames + prompted, device, track_runs=row.tracks_runs)
-            heard.preload(0, counted.to(device))
+        counted = None
+        if before is not None and prompted:
+            counted = History(1, max_frames + prompted, device, track_runs=row.tracks_runs)
+            counted.preload(0, before.to(device))
         key = stream_key(seed, utterance, Stage.AR, candidate=candidate)
-        # The stop, too, moves what is kept, past the last length.
-        room = (1, max_frames + 2)
+        # The stop, too, has a next state: one column past the last length.
+        shape = (1, max_frames + 2)
         begun = cls(
             [row],
             history,
-            heard,
+            counted,
             torch.zeros(1, dtype=torch.bool, device=device),
             torch.tensor([[max_frames]], device=device),
             torch.tensor([[key]], device=device),
             torch.zeros(1, 1, dtype=torch.int64, device=device),
-            torch.full(room, float(within(params.mirostat_tau)), device=device).mul_(2),
-            torch.full(room, NEVER, device=device),
+            torch.full(shape, float(within(params.mirostat_tau)), device=device).mul_(2),
+            torch.full(shape, NEVER, device=device),
             torch.zeros(1, device=device),
         )
         if params.beam_width > 1:
@@ -136,16 +132,16 @@ class SamplerState:
 
     @classmethod
     def join(cls, parts: Sequence["SamplerState"]) -> "SamplerState":
-        """Put the rows of several memories into one, in order.
+        """Return the state of the rows of several states, in order.
 
         Args:
             parts: At least one, all on one device.
         """
-        prompted = any(part.heard is not None for part in parts)
+        prompted = any(part.counted is not None for part in parts)
         return cls(
             [row for part in parts for row in part.rows],
             History.join([part.history for part in parts]),
-            History.join([part.heard or part.history for part in parts]) if prompted else None,
+            History.join([part.counted or part.history for part in parts]) if prompted else None,
             torch.cat([part.stopped for part in parts]),
             limits=torch.cat([part.limits for part in parts]),
             keys=torch.cat([part.keys for part in parts]),
@@ -156,66 +152,66 @@ class SamplerState:
         )
 
     def take(self, places: Sequence[int]) -> "SamplerState":
-        """Copy what some rows remember.
+        """Return a copy of the state of some rows.
 
         Args:
             places: Which rows, in the order of the copy; at least one.
         """
         rows = [self.rows[place] for place in places]
-        track_runs, heard = any(row.tracks_runs for row in rows), None
+        track_runs, counted = any(row.tracks_runs for row in rows), None
         longest = max(row.max_frames for row in rows)
-        if self.heard is not None and any(row.prompted for row in rows):
+        if self.counted is not None and any(row.prompted for row in rows):
             most = max(row.max_frames + row.prompted for row in rows)
-            heard = self.heard.take(places, most, track_runs=track_runs)
+            counted = self.counted.take(places, most, track_runs=track_runs)
         index = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
         columns = (self.stopped, self.limits, self.keys, self.attempts)
-        trails = (self.mu[:, : longest + 2], self.last_act[:, : longest + 2], self.beam_scores)
+        by_length = (self.mu[:, : longest + 2], self.last_act[:, : longest + 2])
         return SamplerState(
             rows,
             self.history.take(places, longest, track_runs=track_runs),
-            heard,
-            *(table.index_select(0, index) for table in (*columns, *trails)),
+            counted,
+            *(table.index_select(0, index) for table in (*columns, *by_length, self.beam_scores)),
         )
 
     @property
     def histories(self) -> Sequence[History]:
-        """What was drawn, and, where a row has it, what was heard."""
-        return (self.history,) if self.heard is None else (self.history, self.heard)
+        """`history`, and `counted` if there is one."""
+        return (self.history,) if self.counted is None else (self.history, self.counted)
 
     @property
-    def longest_heard(self) -> int:
-        """How many codes a row may have heard when it is full, those of its prompt included."""
+    def longest_counted(self) -> int:
+        """How many codes penalties may count in a full row, those of its prompt included."""
         return max(row.max_frames + row.prompted for row in self.rows)
 
-    @property
+    @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a row needs its runs."""
+        """Whether any row needs the runs of its history."""
         return any(row.tracks_runs for row in self.rows)
 
     def scores(self, logits: Tensor, lookback: int) -> Scores:
-        """Return ``(B, V)`` float32 logits with what the steps read of the rows.
+        """Return the scores of a step before any processor.
 
         Args:
-            logits: Without NaN.
-            lookback: How far the steps look back.
+            logits: ``(B, V)`` float32 without NaN.
+            lookback: How many of the newest codes the processors read.
         """
         recent = counted = self.history.newest_first(lookback)
-        if self.heard is not None:
-            counted = self.heard.newest_first(lookback)
-        runs = (self.heard or self.history).runs if self.tracks_runs else counted
+        if self.counted is not None:
+            counted = self.counted.newest_first(lookback)
+        runs = (self.counted or self.history).runs if self.tracks_runs else counted
         lengths = self.history.lengths[:, None]
         return Scores(
             logits, lengths, recent, counted, runs, self.keys, self.attempts, limits=self.limits
         )
 
-    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: Drawn) -> None:
-        """Remember a step.
+    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: DrawResult) -> None:
+        """Add the result of a step.
 
         Args:
-            codes: ``(B,)`` int64, what it gave.
-            stopped: ``(B,)`` bool, rows that have ended: what it gave them is no speech.
-            scores: After it.
-            drawn: What came of the draw.
+            codes: ``(B,)`` int64, the codes of the step.
+            stopped: ``(B,)`` bool, rows that have ended: their histories do not grow.
+            scores: After the step.
+            drawn: The draw.
         """
         following = scores.lengths + 1
         if drawn.mu is not None:
@@ -229,24 +225,24 @@ class SamplerState:
             history.append(codes, ~stopped)
 
     def rewind(self, place: int, length: int) -> None:
-        """Take back all but the first ``length`` codes of a row, which then goes on.
+        """Remove all but the first ``length`` codes of a row, which then goes on.
 
         Args:
             place: Which row.
             length: How many to keep; no more than it holds.
         """
         self.history.rewind(place, length)
-        if self.heard is not None:
-            self.heard.rewind(place, self.rows[place].prompted + length)
+        if self.counted is not None:
+            self.counted.rewind(place, self.rows[place].prompted + length)
         self.attempts[place] += 1
         self.stopped[place] = False
 
     def overwrite(self, places: Sequence[int], sources: Sequence[int]) -> None:
-        """Make some rows what others of their beam search are.
+        """Copy rows of a beam search over others of it.
 
         Args:
-            places: Which, all different.
-            sources: What each becomes, as it was before.
+            places: The rows that change, all different.
+            sources: The row, as it was before, that each becomes.
         """
         device = self.keys.device
         index, source = (torch.tensor(given, device=device) for given in (places, sources))
@@ -256,20 +252,20 @@ class SamplerState:
             history.overwrite(places, sources)
 
     def fork(self, place: int, length: int, code: int, number: int) -> "SamplerState":
-        """Copy a row as it would be, had it drawn another code last.
+        """Return a copy of a row with another code in place of its last.
 
         Args:
             place: Which row.
             length: How many codes it holds.
-            code: The other one.
-            number: Of the copy, from 1 on: its noise from then on depends on it.
+            code: The other code.
+            number: Number of the copy, from 1 on: names its random stream from here.
         """
         forked = self.take([place])
         forked.keys = forked_keys(forked.keys, number)
         newest = torch.tensor([code], device=self.keys.device)
         for history, before in (
             (forked.history, 0),
-            (forked.heard, forked.rows[0].prompted),
+            (forked.counted, forked.rows[0].prompted),
         ):
             if history is not None:
                 history.rewind(0, before + length - 1)
@@ -278,7 +274,7 @@ class SamplerState:
 
 
 def _stack(tables: Sequence[Tensor]) -> Tensor:
-    """Put ``(n, W)`` tables of any widths below each other; what no row reads is left 0."""
+    """Return ``(n, W)`` tables of unequal widths as one, shorter rows padded with 0."""
     stacked = tables[0].new_zeros(
         sum(len(table) for table in tables), max(table.shape[1] for table in tables)
     )

@@ -1,7 +1,7 @@
-"""What was seen and done at each token, for those who ask.
+"""The trace: what a step read, did and drew, for requests that ask for it.
 
-A record is made of device tensors, so that tracing makes nobody wait; `Trace.columns` brings a row
-to the host when the utterance is over.
+A record holds device tensors, so that tracing never waits for the device; `columns` brings an
+utterance to the host when it is over.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from samplers.ops.entropix import AttentionStatistics, Decision, moments
-from samplers.processors.draw import Drawn
+from samplers.processors.draw import DrawResult
 from samplers.processors.scores import Scores
 
 
@@ -23,33 +23,33 @@ class Record:
     """One step of a batch; every field is ``(B,)``.
 
     Attributes:
-        alive: Whether the row had not ended before; what a row that had ended says means nothing.
+        alive: Whether the row had not ended before; the fields of one that had mean nothing.
         frame: How many codes the row held.
         attempt: How often the row had been rewound.
-        code: What was drawn; the stop included.
+        code: The code drawn; the stop included.
         logprob: Its log-probability under the model's own logits, at temperature 1, nats; with
-            guidance, under those that heard the words.
-        guided_logprob: The same under the logits that entered the chain, guided or not.
+            guidance, under the conditional ones.
+        guided_logprob: The same under the logits that entered the sampler, guided or not.
         score: Its log-probability under the scores that it was drawn from, nats; 0 where greedy.
-            Of entropix's candidates, that of one draw.
+            With entropix's candidates, that of one draw.
         entropy_bits: Of the scores after bans and penalties, before temperature and filters.
         varentropy_bits2: The variance of that surprise.
-        changed: How many codes a bias or a penalty moved.
-        banned: How many codes a ban took away.
+        changed: How many logits a bias or a penalty changed.
+        banned: How many codes a ban excluded.
         kept: How many codes could be drawn.
         stop_rank: How many codes were likelier than the stop, after bans and penalties.
-        stop_probability: The stop's probability there.
-        temperature: What the logits were divided by; 0 where greedy.
-        mirostat_mu: The surprise that mirostat allowed next, bits; NaN without mirostat.
-        repeated: Whether repetition-aware sampling drew anew.
+        stop_probability: The stop's probability, after bans and penalties.
+        temperature: The divisor of the logits; 0 where greedy.
+        mirostat_mu: The surprise that mirostat allows next, bits; NaN without mirostat.
+        repeated: Whether repetition-aware sampling drew a second time.
         entropix_state: Of `samplers.ops.entropix.State`; `OFF` without entropix.
         attention_entropy_bits: Of `samplers.ops.entropix.AttentionStatistics`, as the next three;
-            NaN where the model was not asked.
+            NaN where the statistics were not computed.
         attention_varentropy_bits2: See there.
         attention_agreement: See there.
         attention_strength: See there.
-        paused: Whether entropix left nothing but silence.
-        branched: Whether entropix went on from here in several ways, of which this was kept.
+        paused: Whether entropix left only codes of silence.
+        branched: Whether entropix branched here; the rest is of the hypothesis that was kept.
         saw_nan: Whether the model gave a NaN.
         saw_inf: Whether the model gave +infinity.
         all_masked: Whether nothing could be drawn, so that the row was ended.
@@ -86,26 +86,26 @@ class Record:
 
 @dataclass
 class Trace:
-    """Collects the records of the steps it is passed to."""
+    """The records of the steps that it was passed to."""
 
     records: list[Record] = field(default_factory=list)
 
     def columns(self, row: int) -> dict[str, NDArray[Any]]:
-        """What happened to one row: as of `columns`, if it was that row at every step."""
+        """Return the columns of an utterance that had this row at every step; see `columns`."""
         return columns((record, row) for record in self.records)
 
     def row(self, row: int) -> list[dict[str, Any]]:
-        """`columns` as one entry a token, in plain numbers."""
+        """Return the same as one dictionary a token, in plain numbers."""
         return entries(self.columns(row))
 
 
 def columns(tokens: Iterable[tuple[Record, int]]) -> dict[str, NDArray[Any]]:
-    """Bring what happened to an utterance to the host: ``[N]`` a field of `Record`.
+    """Copy the records of an utterance to the host, one array ``[N]`` a field of `Record`.
 
-    Waits for the device. Only tokens of a row that had not ended are in it.
+    Waits for the device. Tokens of a row that had ended are left out.
 
     Args:
-        tokens: The record of each step, and which row of it was the utterance's.
+        tokens: The record of each step, and the utterance's row in it.
     """
     tokens = list(tokens)
     table = {
@@ -117,7 +117,7 @@ def columns(tokens: Iterable[tuple[Record, int]]) -> dict[str, NDArray[Any]]:
 
 
 def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """Turn columns ``[N]`` into N entries of plain numbers."""
+    """Return columns ``[N]`` as N dictionaries of plain numbers."""
     values = [column.tolist() for column in columns.values()]
     return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
 
@@ -129,30 +129,30 @@ def _values(column: list[Tensor]) -> NDArray[Any]:
 def record(
     logits: Tensor,
     clean: Tensor,
-    weighed: Tensor,
+    penalised: Tensor,
     scores: Scores,
-    drawn: Drawn,
+    drawn: DrawResult,
     codes: Tensor,
     *,
     stop_token: int,
     alive: Tensor,
     empty: Tensor,
 ) -> Record:
-    """Note what was seen and done in a step.
+    """Return the record of a step.
 
     Args:
-        logits: ``(B, V)``, as the model gave them.
+        logits: ``(B, V)``, as given.
         clean: ``(B, V)`` float32, without NaN and infinity.
-        weighed: ``(B, V)`` float32, after bans and penalties.
-        scores: After all steps.
-        drawn: What came of the draw.
-        codes: ``(B,)`` int64, what came of it in the end.
+        penalised: ``(B, V)`` float32, after bans and penalties.
+        scores: After all processors.
+        drawn: The draw.
+        codes: ``(B,)`` int64, the codes that the step returns.
         stop_token: The id of the stop.
         alive: ``(B,)`` bool, rows that had not ended before.
         empty: ``(B,)`` bool, rows from which nothing could be drawn.
 
     Returns:
-        The record, with the same log-probability under the model's own and the guided logits.
+        The record; its `logprob` is the same as its `guided_logprob`.
     """
     never = torch.zeros_like(empty)
     temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]
@@ -169,12 +169,12 @@ def record(
         logprob=logprob,
         guided_logprob=logprob,
         score=torch.where(temperature <= 0, torch.zeros_like(score), score),
-        **weigh(clean, weighed, stop_token),
+        **penalty_fields(clean, penalised, stop_token),
         kept=(drawn.logits > -torch.inf).sum(-1),
         temperature=temperature,
         mirostat_mu=mu[:, 0],
         repeated=drawn.repeated[:, 0] if drawn.repeated is not None else never,
-        **consider(scores, codes != stop_token),
+        **entropix_fields(scores, codes != stop_token),
         saw_nan=logits.isnan().any(-1),
         saw_inf=(logits == torch.inf).any(-1),
         all_masked=empty,
@@ -182,44 +182,43 @@ def record(
 
 
 def log_prob_of(logits: Tensor, codes: Tensor) -> Tensor:
-    """Log-probability of ``(B,)`` codes under ``(B, V)`` logits, nats; -inf if it is not there."""
+    """Return the log-probability of ``(B,)`` codes under ``(B, V)`` logits, nats; NaN is -inf."""
     chosen = logits.log_softmax(-1).gather(-1, codes[:, None])[:, 0]
     return chosen.nan_to_num(nan=-torch.inf)
 
 
-def weigh(clean: Tensor, weighed: Tensor, stop_token: int) -> dict[str, Tensor]:
-    """What bans and penalties did.
+def penalty_fields(clean: Tensor, penalised: Tensor, stop_token: int) -> dict[str, Tensor]:
+    """Return the fields of `Record` that say what bans and penalties did, each ``(B,)``.
 
     Args:
-        clean: ``(B, V)`` float32, the model's logits without NaN and infinity.
-        weighed: ``(B, V)`` float32, after bans and penalties.
+        clean: ``(B, V)`` float32, the logits without NaN and infinity.
+        penalised: ``(B, V)`` float32, after bans and penalties.
         stop_token: The id of the stop.
-
-    Returns:
-        Fields of `Record`, each ``(B,)``.
     """
-    entropy, varentropy = moments(weighed)
-    stop = weighed[:, stop_token, None]
-    gone = (weighed == -torch.inf) & (clean > -torch.inf)
+    entropy, varentropy = moments(penalised)
+    stop = penalised[:, stop_token, None]
+    banned = (penalised == -torch.inf) & (clean > -torch.inf)
     return {
         "entropy_bits": entropy[:, 0],
         "varentropy_bits2": varentropy[:, 0],
-        "changed": ((weighed != clean) & ~gone).sum(-1),
-        "banned": gone.sum(-1),
-        "stop_rank": (weighed > stop).sum(-1),
-        "stop_probability": weighed.softmax(-1)[:, stop_token],
+        "changed": ((penalised != clean) & ~banned).sum(-1),
+        "banned": banned.sum(-1),
+        "stop_rank": (penalised > stop).sum(-1),
+        "stop_probability": penalised.softmax(-1)[:, stop_token],
     }
 
 
-def retell(entry: Record, codes: Tensor, own: Tensor, guided: Tensor, drawn_from: Tensor) -> Record:
-    """Say of a step what it would have been with other codes, in rows that branched.
+def rescored(
+    entry: Record, codes: Tensor, own: Tensor, guided: Tensor, drawn_from: Tensor
+) -> Record:
+    """Return the record of a step as it would be with other codes.
 
     Args:
-        entry: The step.
-        codes: ``(B,)`` int64; what is said of a row with -1 means nothing.
+        entry: The record of the step.
+        codes: ``(B,)`` int64; the fields of a row with -1 mean nothing.
         own: ``(B, V)``, the model's own logits.
-        guided: ``(B, V)``, those that entered the chain.
-        drawn_from: ``(B, V)``.
+        guided: ``(B, V)``, those that entered the sampler.
+        drawn_from: ``(B, V)``, the scores that were drawn from.
     """
     codes = codes.clamp(min=0)
     return replace(
@@ -231,12 +230,12 @@ def retell(entry: Record, codes: Tensor, own: Tensor, guided: Tensor, drawn_from
     )
 
 
-def consider(scores: Scores, goes_on: Tensor) -> dict[str, Tensor]:
-    """What entropix saw and decided; fields of `Record`, each ``(B,)``.
+def entropix_fields(scores: Scores, goes_on: Tensor) -> dict[str, Tensor]:
+    """Return the fields of `Record` that say what entropix read and decided, each ``(B,)``.
 
     Args:
-        scores: After all steps.
-        goes_on: ``(B,)`` bool, rows that did not end here.
+        scores: After all processors.
+        goes_on: ``(B,)`` bool, rows that did not end in this step.
     """
     nothing = torch.full_like(scores.logits[:, 0], torch.nan)
     attention = scores.attention or AttentionStatistics(nothing, nothing, nothing, nothing)

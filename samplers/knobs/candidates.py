@@ -6,7 +6,7 @@
 
 from typing import Any
 
-from samplers.knobs.knob import Knobs, knob
+from samplers.knobs.knob import KnobSet, knob
 
 
 def _penalty(default: float, description: str) -> Any:
@@ -16,7 +16,7 @@ def _penalty(default: float, description: str) -> Any:
     )  # fmt: skip
 
 
-class CandidateKnobs(Knobs):
+class CandidateKnobs(KnobSet):
     """How many ways an utterance is tried in, and which is kept."""
 
     # fmt: off

@@ -1,18 +1,16 @@
-"""Which knobs contradict each other, and who gives way. Torch-free: the API reads it too.
+"""Which knobs contradict each other, and which one gives way. Loads without torch.
 
-A *feature* is something that a knob switches on. If the caller set both knobs of a conflict, the
-request is refused; if the caller set one and a preset the other, the preset's gives way.
+If the caller set both knobs of a conflict, the request is refused; if the caller set one and a
+preset the other, the preset's is switched off.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from samplers.knobs.features import FEATURES, Feature
 from samplers.knobs.order import StepName, arrange
-
-if TYPE_CHECKING:
-    from samplers.knobs.params import SamplingParams
+from samplers.knobs.params import SamplingParams
 
 
 class ConflictError(ValueError):
@@ -28,103 +26,69 @@ class ConflictError(ValueError):
 
 
 @dataclass(frozen=True)
-class Feature:
-    """Something that a knob switches: the knob, when it is on, and the step that it belongs to."""
-
-    knob: str
-    on: Callable[["SamplingParams"], bool]
-    step: StepName | None = None
-
-
-FEATURES: Mapping[str, Feature] = {
-    "repetition_penalty": Feature(
-        "repetition_penalty", lambda p: p.repetition_penalty != 1, "repetition_penalty"
-    ),
-    "frequency_penalty": Feature(
-        "frequency_penalty", lambda p: p.frequency_penalty != 0, "repetition_penalty"
-    ),
-    "presence_penalty": Feature(
-        "presence_penalty", lambda p: p.presence_penalty != 0, "repetition_penalty"
-    ),
-    "dry": Feature("dry_multiplier", lambda p: p.dry_multiplier > 0, "dry"),
-    "no_repeat_ngram": Feature(
-        "no_repeat_ngram_size", lambda p: p.no_repeat_ngram_size > 0, "no_repeat_ngram"
-    ),
-    "length_penalty": Feature("length_penalty", lambda p: p.length_penalty != 0, "length_penalty"),
-    "exponential_decay": Feature(
-        "exponential_decay_factor", lambda p: p.exponential_decay_factor != 1, "length_penalty"
-    ),
-    "top_n_sigma": Feature("top_n_sigma", lambda p: p.top_n_sigma > 0, "top_n_sigma"),
-    "temperature": Feature("temperature", lambda p: p.temperature != 1, "temperature"),
-    "greedy": Feature("temperature", lambda p: p.temperature <= 0),
-    "dynatemp": Feature("min_temperature", lambda p: p.min_temperature >= 0, "temperature"),
-    "top_k": Feature("top_k", lambda p: p.top_k > 0, "top_k"),
-    "top_p": Feature("top_p", lambda p: p.top_p < 1, "top_p"),
-    "min_p": Feature("min_p", lambda p: p.min_p > 0, "min_p"),
-    "typical_p": Feature("typical_p", lambda p: p.typical_p < 1, "typical_p"),
-    "epsilon_cutoff": Feature("epsilon_cutoff", lambda p: p.epsilon_cutoff > 0, "epsilon_cutoff"),
-    "eta_cutoff": Feature("eta_cutoff", lambda p: p.eta_cutoff > 0, "eta_cutoff"),
-    "xtc": Feature(
-        "xtc_probability", lambda p: p.xtc_probability > 0 and p.xtc_threshold <= 0.5, "xtc"
-    ),
-    "mirostat": Feature("mirostat_mode", lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0),
-    "ras": Feature("ras", lambda p: p.ras),
-    "entropix": Feature("entropix", lambda p: p.entropix),
-    "branch": Feature("entropix_action", lambda p: p.entropix and p.entropix_action == "branch"),
-    "backtrack": Feature("backtrack", lambda p: p.backtrack),
-    "best_of": Feature("best_of", lambda p: p.best_of > 1),
-    "beam": Feature("beam_width", lambda p: p.beam_width > 0),
-}
-
-RANDOM = ("dynatemp", "xtc", "mirostat", "ras", "entropix", "branch")
-"""Features that a greedy row does without: it has nothing to draw."""
-
-
-@dataclass(frozen=True)
 class Conflict:
-    """Two knobs, when they clash, and why."""
+    """Two knobs that contradict each other.
+
+    Attributes:
+        knobs: Their names.
+        clash: Whether they do, in given params.
+        reason: Why, for the error message.
+    """
 
     knobs: tuple[str, str]
-    clash: Callable[["SamplingParams"], bool]
+    clash: Callable[[SamplingParams], bool]
     reason: str
 
 
-def _both(left: str, right: str, params: "SamplingParams") -> bool:
+def _both(left: str, right: str, params: SamplingParams) -> bool:
     return FEATURES[left].on(params) and FEATURES[right].on(params)
 
+
+_TRUNCATION = [
+    name for name, one in FEATURES.items() if one.step is not None and one.group == "truncation"
+]
+"""The filters of the order."""
 
 _MOVED: frozenset[StepName] = frozenset(("temperature", "top_k", "top_p", "min_p"))
 """The steps whose knobs entropix moves."""
 
 
-def _steps(params: "SamplingParams") -> frozenset[StepName]:
+def _steps(params: SamplingParams) -> frozenset[StepName]:
     return frozenset(arrange(params.sampler_order, temperature_last=False))
 
 
-def _left_out(feature: Feature, params: "SamplingParams") -> bool:
+def _left_out(feature: Feature, params: SamplingParams) -> bool:
     return feature.on(params) and feature.step not in _steps(params)
 
 
-def _pairs(left: str, others: Sequence[str], reason: str) -> list[Conflict]:
+def _pairs(left: str, others: Iterable[str], reason: str) -> list[Conflict]:
     knob = FEATURES[left].knob
     return [Conflict((knob, FEATURES[r].knob), partial(_both, left, r), reason) for r in others]
 
 
 CONFLICTS: Sequence[Conflict] = (
+    *_pairs("mirostat_mode", _TRUNCATION, "mirostat chooses what is kept by itself"),
     *_pairs(
-        "mirostat",
-        ("top_n_sigma", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"),
-        "mirostat chooses what is kept by itself",
+        "mirostat_mode",
+        ("xtc_probability", "ras"),
+        "both want the last word on what is drawn",
     ),
-    *_pairs("mirostat", ("xtc", "ras"), "both want the last word on what is drawn"),
-    *_pairs("greedy", ("xtc", "mirostat", "ras", "entropix"), "a greedy row has nothing to draw"),
-    *_pairs("entropix", ("mirostat", "ras"), "both want the last word on what is drawn"),
-    *_pairs("entropix", ("dynatemp",), "both move the temperature"),
-    *_pairs("beam", ("mirostat", "xtc", "ras", "entropix"), "a beam search draws nothing"),
-    *_pairs("beam", ("greedy",), "a greedy row leaves nothing to search"),
+    *_pairs(
+        "greedy",
+        ("xtc_probability", "mirostat_mode", "ras", "entropix"),
+        "a greedy row has nothing to draw",
+    ),
+    *_pairs("entropix", ("mirostat_mode", "ras"), "both want the last word on what is drawn"),
+    *_pairs("entropix", ("min_temperature",), "both move the temperature"),
+    *_pairs(
+        "beam_width",
+        ("mirostat_mode", "xtc_probability", "ras", "entropix"),
+        "a beam search draws nothing",
+    ),
+    *_pairs("beam_width", ("greedy",), "a greedy row leaves nothing to search"),
     *_pairs("best_of", ("greedy",), "a greedy row has nothing to draw: all takes would be one"),
-    *_pairs("best_of", ("beam", "branch"), "both choose between ways to speak"),
-    *_pairs("backtrack", ("beam", "branch"), "both take back what was drawn"),
+    *_pairs("best_of", ("beam_width", "branch"), "both choose between ways to speak"),
+    *_pairs("backtrack", ("beam_width", "branch"), "both take back what was drawn"),
     Conflict(
         ("entropix", "sampler_order"),
         lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),
@@ -132,7 +96,7 @@ CONFLICTS: Sequence[Conflict] = (
     ),
     Conflict(
         ("min_temperature", "temperature"),
-        lambda p: FEATURES["dynatemp"].on(p) and p.min_temperature > p.temperature,
+        lambda p: FEATURES["min_temperature"].on(p) and p.min_temperature > p.temperature,
         "the lowest temperature is above the highest",
     ),
     Conflict(
@@ -155,7 +119,7 @@ CONFLICTS: Sequence[Conflict] = (
 )
 
 
-def settle(params: "SamplingParams", *, chosen: Collection[str]) -> tuple[str, ...]:
+def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...]:
     """Find the knobs of a preset that must give way to what the caller set.
 
     Args:

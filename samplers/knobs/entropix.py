@@ -11,7 +11,7 @@ interaction strength.
 
 from typing import Any, Literal
 
-from samplers.knobs.knob import Knobs, knob
+from samplers.knobs.knob import KnobSet, knob
 
 EntropixAction = Literal["temperature", "resample", "pause", "branch"]
 
@@ -36,7 +36,7 @@ def _count(default: int, description: str, *, unit: str = "", least: int = 1, mo
     return knob(default, description, group="entropix", unit=unit, step=1, ge=least, le=most)
 
 
-class EntropixKnobs(Knobs):
+class EntropixKnobs(KnobSet):
     """Entropix: a row's temperature, top_p, top_k and min_p move with how unsure it is."""
 
     # fmt: off

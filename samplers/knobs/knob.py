@@ -1,14 +1,28 @@
-"""How a knob is declared: default, one sentence, bounds, and hints for who shows it. Torch-free."""
+"""How a knob is declared: default, one sentence, bounds, display hints, the step it switches."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Knobs(BaseModel):
-    """A set of knobs that cannot be changed, and that refuses what is not one of them."""
+class KnobSet(BaseModel):
+    """Base class of the knob declarations: immutable, unknown names and NaN or infinity refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class SwitchesStep:
+    """Annotation of a knob that switches on a step of the chain (`samplers.knobs.order`).
+
+    Attributes:
+        step: Name of the step, as `sampler_order` lists it.
+        random: Whether it has no effect on a greedy row.
+    """
+
+    step: str
+    random: bool = False
 
 
 def knob(
@@ -22,20 +36,20 @@ def knob(
     top: float | None = None,
     **bounds: Any,
 ) -> Any:
-    """Declare a knob, as a field of `Knobs`.
+    """Declare a knob, as a field of a `KnobSet`.
 
     Args:
-        default: Its value where nobody sets it.
+        default: Value of a request that does not set the knob.
         description: One sentence.
-        group: Under which heading it is shown.
-        off: The value at which it does nothing, if there is one.
-        unit: Of the value.
-        step: Of a slider.
-        top: Of a slider, where there is no upper bound.
-        **bounds: As pydantic's `Field` has them: ``ge``, ``gt``, ``le``, ``lt``, ``max_length``.
+        group: Heading under which documentation and user interfaces show the knob.
+        off: Value at which the knob has no effect, if there is one.
+        unit: Unit of the value.
+        step: Step of a slider.
+        top: Upper end of a slider for a knob without an upper bound.
+        **bounds: Constraints of pydantic's `Field`: ``ge``, ``gt``, ``le``, ``lt``, ``max_length``.
 
     Returns:
-        The field; its JSON schema carries the hints as ``x-ui``.
+        The pydantic field; its JSON schema has the hints as ``x-ui``.
     """
     hints = {"group": group, "unit": unit, "off": off, "step": step, "top": top}
     ui = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}

@@ -7,13 +7,13 @@ these; preset `vall_e` does as the reference.
 
 from typing import Literal
 
-from samplers.knobs.knob import Knobs, knob
+from samplers.knobs.knob import KnobSet, knob
 
 Level0 = Literal["ar", "masked", "auto"]
 MaskedScore = Literal["drawn", "likeliest"]
 
 
-class MaskedKnobs(Knobs):
+class MaskedKnobs(KnobSet):
     """How level 0 is drawn, and how in masked passes."""
 
     # fmt: off

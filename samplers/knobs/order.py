@@ -1,37 +1,37 @@
-"""The steps of the chain that a request may reorder, and orders that have a name. Torch-free.
+"""The steps of the chain that a request may reorder, and the named orders. Loads without torch.
 
-What comes first (bias, bans, minimum length) and last (the draw) is fixed.
+Bias, bans and the minimum length always come first, the draw last. A step is declared by the
+`SwitchesStep` annotation of its knob in `samplers.knobs.steps`, and has its canonical place by the
+knob's place there.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-StepName = Literal[
-    "repetition_penalty",
-    "dry",
-    "no_repeat_ngram",
-    "length_penalty",
-    "top_n_sigma",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "xtc",
-]
+from samplers.knobs.knob import SwitchesStep
+from samplers.knobs.steps import StepKnobs
+
+STEPS: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        mark.step
+        for field in StepKnobs.model_fields.values()
+        for mark in field.metadata
+        if isinstance(mark, SwitchesStep)
+    )
+)
+"""The names of the steps, in canonical order."""
+
+if TYPE_CHECKING:
+    StepName: TypeAlias = str
+else:
+    StepName = Literal[STEPS]
 OrderName = Literal["canonical", "hf", "llama", "vall_e"]
 Order = tuple[StepName, ...]
 
 ORDERS: Mapping[OrderName, Order] = {
     # Penalties see the model's own logits, top_n_sigma an untruncated spread, filters the
     # temperature that will be drawn at.
-    "canonical": (
-        "repetition_penalty", "dry", "no_repeat_ngram", "length_penalty", "top_n_sigma",
-        "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
-        "xtc",
-    ),
+    "canonical": STEPS,
     # transformers 4.57, `_get_logits_processor`.
     "hf": (
         "repetition_penalty", "no_repeat_ngram", "length_penalty", "temperature", "top_k", "top_p",
@@ -49,24 +49,13 @@ ORDERS: Mapping[OrderName, Order] = {
     ),
 }  # fmt: skip
 
-PENALTIES: frozenset[StepName] = frozenset((
-    "repetition_penalty",
-    "dry",
-    "no_repeat_ngram",
-    "length_penalty",
-))
-"""Steps that change what the model said; the others decide how it is drawn."""
-
 
 def arrange(order: OrderName | Order, *, temperature_last: bool) -> Order:
-    """Spell out an order.
+    """Return the steps of an order, first to last.
 
     Args:
-        order: A name, or the steps themselves; a step that is left out is off.
+        order: The name of an order, or the steps themselves; a step that is left out is off.
         temperature_last: Move the temperature behind all other steps.
-
-    Returns:
-        The steps, first to last.
     """
     steps = ORDERS[order] if isinstance(order, str) else order
     if temperature_last and "temperature" in steps:

@@ -1,40 +1,32 @@
 """The one declaration of every sampling knob: name, type, bounds, default, off value, one sentence.
 
-The OpenAPI schema, the 422 messages, the command line's flags, the table in the docs, the studio's
-controls and the batch's tensors all read `SamplingParams`. The knobs of entropix, a third of all,
-stand in `samplers.knobs.entropix`, those of masked level 0 in `samplers.knobs.masked`, those of
-several takes at once in `samplers.knobs.candidates`; nothing else may give a knob a default
-(`tests/samplers/knobs/test_single_source.py` walks the source). It does not know torch.
+The OpenAPI schema, the 422 messages, the command line's flags, the table in the docs and the
+batch's tensors are all made from `SamplingParams`. Its knobs are declared here and in `steps`,
+`nar`, `candidates`, `masked` and `entropix` of this package; nothing else may give a knob a default
+(`tests/samplers/knobs/test_single_source.py` walks the source). Loads without torch.
 
-Each knob's JSON schema carries `x-ui`, of `samplers.knobs.knob.knob`: `group`, `unit`, `off` (the
-value at which the knob does nothing), `step` (of a slider) and, where there is no upper bound,
+Each knob's JSON schema has `x-ui`, from `samplers.knobs.knob.knob`: `group`, `unit`, `off` (the
+value at which the knob has no effect), `step` (of a slider) and, where there is no upper bound,
 `top`.
 """
 
-import secrets
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from samplers.knobs.candidates import CandidateKnobs
-from samplers.knobs.conflicts import settle
 from samplers.knobs.entropix import EntropixKnobs
-from samplers.knobs.knob import Knobs, knob
+from samplers.knobs.knob import KnobSet, knob
 from samplers.knobs.masked import MaskedKnobs
-from samplers.knobs.order import OrderName, StepName
-from samplers.knobs.presets import AUTO, PRESETS, Presets, look_up
+from samplers.knobs.nar import NarKnobs
+from samplers.knobs.order import STEPS, OrderName, StepName
+from samplers.knobs.presets import AUTO
+from samplers.knobs.steps import MOST_CODES, StepKnobs
 
-PenaltyMode = Literal["signed", "additive", "raw"]
-NarDecision = Literal["likeliest", "mean"]
-
-MOST_CODES = 4096
-"""How many codes a knob may name: more than any codebook has."""
-
-_EACH_STEP = Field(max_length=len(get_args(StepName)), fail_fast=True)
+_EACH_STEP = Field(max_length=len(STEPS), fail_fast=True)
 
 
-class BannedSequence(Knobs):
+class BannedSequence(KnobSet):
     """Codes that must not follow one another."""
 
     codes: tuple[int, ...] = Field(
@@ -47,8 +39,8 @@ class BannedSequence(Knobs):
     )
 
 
-class _Flat(Knobs):
-    """All knobs but those with a file of their own, in the order of use."""
+class RequestKnobs(KnobSet):
+    """Preset and seed, guidance, bans and minimum length."""
 
     # fmt: off
     preset: str = knob(
@@ -89,161 +81,13 @@ class _Flat(Knobs):
         0, "Speech cannot end before this many frames.",
         group="length", off=0, unit="frames", step=1, top=750, ge=0,
     )
+    # fmt: on
 
-    repetition_penalty: float = knob(
-        1.0, "Divides the odds of recently drawn codes, once per occurrence; above 1 discourages.",
-        group="repetition", off=1.0, step=0.01, top=2.0, gt=0.0,
-    )
-    repetition_penalty_decay: float = knob(
-        0.0,
-        "Exponent on the distance d of an occurrence: its penalty is repetition_penalty * d^decay; "
-        "below 0 old codes are punished less.",
-        group="repetition", off=0.0, step=0.05, ge=-2.0, le=2.0,
-    )
-    repetition_penalty_window: int = knob(
-        75, "How many of the newest codes the repetition, frequency and presence penalties count; "
-        "0 is all of them.",
-        group="repetition", unit="frames", step=1, top=750, ge=0,
-    )
-    repetition_penalty_one_time: bool = knob(
-        False, "Count only the newest occurrence of a code instead of every one.",
-        group="repetition", off=False,
-    )
-    repetition_penalty_mode: PenaltyMode = knob(
-        "signed",
-        "How the penalty P acts: `signed` divides positive and multiplies negative logits, "
-        "`additive` subtracts ln P, `raw` always divides (as the reference does).",
-        group="repetition",
-    )
-    repetition_penalty_clamp: bool = knob(
-        True,
-        "Never let the distance turn an occurrence's penalty into a reward; "
-        "off only to reproduce the reference.",
-        group="repetition", off=False,
-    )
-    penalty_includes_prompt: bool = knob(
-        False,
-        "Penalties, DRY and no_repeat_ngram_size count the codes of the voice's prompt as if they "
-        "had been drawn just before.",
-        group="repetition", off=False,
-    )
-    frequency_penalty: float = knob(
-        0.0, "Subtracted from a code's logit once for each of its occurrences.",
-        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
-    )
-    presence_penalty: float = knob(
-        0.0, "Subtracted from a code's logit if it occurred at all.",
-        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
-    )
-    dry_multiplier: float = knob(
-        0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
-        group="dry", off=0.0, unit="nats", step=0.1, ge=0.0, le=8.0,
-    )
-    dry_base: float = knob(
-        1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
-        group="dry", step=0.05, top=4.0, ge=1.0,
-    )
-    dry_allowed_length: int = knob(
-        2, "DRY: sequences shorter than this may repeat.",
-        group="dry", unit="frames", step=1, top=75, ge=1,
-    )
-    dry_range: int = knob(
-        0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
-        group="dry", unit="frames", step=1, top=750, ge=0,
-    )
-    dry_sequence_breakers: tuple[int, ...] = knob(
-        (), "DRY: codes (silence, say) that end a sequence and are never punished.",
-        group="dry", off=[], max_length=MOST_CODES, fail_fast=True,
-    )
-    no_repeat_ngram_size: int = knob(
-        0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
-        group="repetition", off=0, unit="frames", step=1, top=75, ge=0,
-    )
-    length_penalty: float = knob(
-        0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
-        group="length", off=0.0, step=0.05, ge=-2.0, le=2.0,
-    )
-    length_penalty_mode: PenaltyMode = knob(
-        "signed", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
-        group="length",
-    )
-    exponential_decay_factor: float = knob(
-        1.0, "Above 1 the stop's logit grows with each frame past exponential_decay_start.",
-        group="length", off=1.0, step=0.01, top=1.5, gt=0.0,
-    )
-    exponential_decay_start: int = knob(
-        0, "After how many frames exponential_decay_factor begins to act.",
-        group="length", unit="frames", step=1, top=1500, ge=0,
-    )
 
-    top_n_sigma: float = knob(
-        0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
-        group="truncation", off=0.0, step=0.1, top=4.0, ge=-1.0,
-    )
-    temperature: float = knob(
-        1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
-        group="temperature", off=1.0, step=0.05, top=2.0, ge=-1.0,
-    )
-    min_temperature: float = knob(
-        -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
-        group="temperature", off=-1.0, step=0.05, top=2.0, ge=-1.0,
-    )
-    dynatemp_mode: Literal["sigmoid", "entropy"] = knob(
-        "sigmoid", "What moves the temperature: the best code's probability, or the entropy.",
-        group="temperature",
-    )
-    dynatemp_slope: float = knob(
-        10.0, "Steepness of the sigmoid of dynatemp_mode=sigmoid.",
-        group="temperature", step=1.0, top=50.0, ge=0.0,
-    )
-    dynatemp_center: float = knob(
-        0.5, "Probability of the best code at which that sigmoid is halfway.",
-        group="temperature", step=0.05, ge=0.0, le=1.0,
-    )
-    dynatemp_exponent: float = knob(
-        1.0, "Exponent on the entropy (as a share of the highest possible) of its mode.",
-        group="temperature", step=0.1, top=4.0, gt=0.0,
-    )
-    top_k: int = knob(
-        0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
-        group="truncation", off=0, step=1, top=1024, ge=-1,
-    )
-    top_p: float = knob(
-        1.0, "Keep the likeliest codes until their probabilities sum to this; 0 keeps one.",
-        group="truncation", off=1.0, step=0.01, ge=0.0, le=1.0,
-    )
-    min_p: float = knob(
-        0.0, "Keep codes at least this fraction as likely as the likeliest.",
-        group="truncation", off=0.0, step=0.01, ge=0.0, le=1.0,
-    )
-    min_tokens_to_keep: int = knob(
-        1, "min_p keeps at least this many codes.",
-        group="truncation", off=1, step=1, top=64, ge=1,
-    )
-    typical_p: float = knob(
-        1.0, "Keep the codes whose surprise is nearest the entropy until they sum to this.",
-        group="truncation", off=1.0, step=0.01, gt=0.0, le=1.0,
-    )
-    epsilon_cutoff: float = knob(
-        0.0, "Keep codes with at least this probability.",
-        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
-    )
-    eta_cutoff: float = knob(
-        0.0, "As epsilon_cutoff, but lower where the entropy is high.",
-        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
-    )
-    xtc_probability: float = knob(
-        0.0, "Chance that all likely codes but the least likely of them are excluded.",
-        group="xtc", off=0.0, step=0.05, ge=0.0, le=1.0,
-    )
-    xtc_threshold: float = knob(
-        0.1, "Probability from which a code is likely to xtc_probability; above 0.5 it is off.",
-        group="xtc", step=0.01, gt=0.0, le=1.0,
-    )
-    protect_stop: bool = knob(
-        True, "XTC and typical_p never take the stop away.",
-        group="length",
-    )
+class DrawKnobs(KnobSet):
+    """How a code is drawn from the scores, the order of the steps, and backtracking."""
+
+    # fmt: off
     mirostat_mode: Literal[0, 1, 2] = knob(
         0, "Version of mirostat, which steers the surprise of what is drawn; 0 is off.",
         group="mirostat", off=0,
@@ -331,59 +175,22 @@ class _Flat(Knobs):
         1.0, "Exponent on backtrack_factor; 100 or more forbids the code at once.",
         group="backtrack", off=0.0, step=0.5, top=100.0, ge=0.0,
     )
+    # fmt: on
 
-    nar_levels: int = knob(
-        7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
-        group="nar", off=7, unit="levels", step=1, ge=0, le=31,
-    )
-    nar_decision: NarDecision = knob(
-        "likeliest",
-        "What a greedy finer level takes: the `likeliest` code, or the one nearest the `mean` of "
-        "the codebook by its odds, which blurs what it does not know instead of guessing.",
-        group="nar", off="likeliest",
-    )
-    nar_temperature: float = knob(
-        0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
-        group="nar", off=0.0, step=0.05, top=2.0, ge=-1.0,
-    )
-    nar_level_temperatures: tuple[float, ...] = knob(
-        (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
-        group="nar", off=[], max_length=32, fail_fast=True,
-    )
-    nar_top_k: int = knob(
-        0, "As top_k, for the finer levels.",
-        group="nar", off=0, step=1, top=1024, ge=-1,
-    )
-    nar_top_p: float = knob(
-        1.0, "As top_p, for the finer levels.",
-        group="nar", off=1.0, step=0.01, ge=0.0, le=1.0,
-    )
-    nar_min_p: float = knob(
-        0.0, "As min_p, for the finer levels.",
-        group="nar", off=0.0, step=0.01, ge=0.0, le=1.0,
-    )
-    nar_cfg_strength: float = knob(
-        1.0, "As cfg_strength, for the finer levels; doubles their work.",
-        group="nar", off=1.0, step=0.1, top=4.0, ge=1.0,
-    )
-    nar_cfg_rescale: float = knob(
-        0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
-        group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
-    )
-    nar_window_frames: int = knob(
-        0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
-        "heard before the utterance ends; 0 draws the whole, as the model was trained.",
-        group="nar", off=0, unit="frames", step=15, top=300, ge=0,
-    )
-    nar_left_context_frames: int = knob(
-        75, "Frames before a window that its passes see.",
-        group="nar", unit="frames", step=15, top=300, ge=0,
-    )
-    nar_lookahead_frames: int = knob(
-        15, "Frames after a window that its passes see; the window waits for them.",
-        group="nar", unit="frames", step=5, top=150, ge=0,
-    )
+    @field_validator("sampler_order")
+    @classmethod
+    def _each_once(
+        cls, order: OrderName | tuple[StepName, ...]
+    ) -> OrderName | tuple[StepName, ...]:
+        if not isinstance(order, str) and len(set(order)) < len(order):
+            raise ValueError("a step may stand in the order only once")
+        return order
 
+
+class JoiningKnobs(KnobSet):
+    """What an utterance continues from, and the pause between two."""
+
+    # fmt: off
     context_utterances: int = knob(
         0, "How many of the utterances before the AR reads again, text and codes, to go on in "
         "their tone; slower by their length.",
@@ -401,81 +208,28 @@ class _Flat(Knobs):
     )
     # fmt: on
 
-    @field_validator("top_k", "nar_top_k", "top_n_sigma")
-    @classmethod
-    def _one_off_value(cls, value: float) -> float:
-        return max(value, 0)
 
-    @field_validator("min_temperature")
-    @classmethod
-    def _off_below_zero(cls, temperature: float) -> float:
-        return temperature if temperature >= 0 else -1.0
-
-    @field_validator("sampler_order")
-    @classmethod
-    def _each_once(
-        cls, order: OrderName | tuple[StepName, ...]
-    ) -> OrderName | tuple[StepName, ...]:
-        if not isinstance(order, str) and len(set(order)) < len(order):
-            raise ValueError("a step may stand in the order only once")
-        return order
-
-    @field_validator("nar_level_temperatures")
-    @classmethod
-    def _bounded(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
-        if any(temperature < -1 for temperature in temperatures):
-            raise ValueError("every temperature must be at least -1")
-        return temperatures
-
-
-# Pydantic takes the fields of the last base first: entropix's, of which there are many, come last.
-class SamplingParams(EntropixKnobs, MaskedKnobs, CandidateKnobs, _Flat):
+# Pydantic takes the fields of the last base first: the list is the reverse of the fields' order.
+class SamplingParams(
+    EntropixKnobs, MaskedKnobs, CandidateKnobs, JoiningKnobs, NarKnobs, DrawKnobs, StepKnobs,
+    RequestKnobs,
+):  # fmt: skip
     """How codes are drawn and utterances joined: every knob there is."""
 
 
 def off_value(name: str) -> Any:
-    """The value at which a knob does nothing, as its declaration states it."""
+    """The value at which a knob has no effect, as declared.
+
+    Args:
+        name: Name of the knob; it must declare one.
+    """
+    return hints(name)["off"]
+
+
+def hints(name: str) -> dict[str, Any]:
+    """The ``x-ui`` hints of a knob, by its name."""
     extra = SamplingParams.model_fields[name].json_schema_extra
     assert isinstance(extra, dict)
     ui = extra["x-ui"]
     assert isinstance(ui, dict)
-    return ui["off"]
-
-
-def resolve(
-    params: SamplingParams,
-    card_preset: str | Mapping[str, Any] = "default",
-    presets: Presets = PRESETS,
-) -> SamplingParams:
-    """Give every knob its value: what the caller set > the preset > the declared default.
-
-    A knob that the caller set switches off a conflicting knob of the preset.
-
-    Args:
-        params: What the caller sent; a subclass (a request) is accepted, its other fields ignored.
-        card_preset: What `preset="auto"` means: the preset that the loaded model's card names, or
-            the card's own set of knobs.
-        presets: Those that can be named.
-
-    Returns:
-        A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
-
-    Raises:
-        ConflictError: Two knobs that the caller set contradict each other; it names them.
-        UnknownPreset: The caller or the card names a preset that is not there.
-        ValueError: A preset holds an illegal value.
-    """
-    knobs = SamplingParams.model_fields
-    chosen = {name: getattr(params, name) for name in knobs if name in params.model_fields_set}
-    source = card_preset if params.preset == AUTO else params.preset
-    base = look_up(source, presets) if isinstance(source, str) else source
-    named = source if isinstance(source, str) else AUTO
-    merged = SamplingParams.model_validate({**base, **chosen, "preset": named})
-    values = {name: getattr(merged, name) for name in knobs}
-    losers = settle(merged, chosen=chosen.keys())
-    values |= {name: off_value(name) for name in losers}
-    if values["seed"] is None:
-        values["seed"] = secrets.randbits(32)  # short enough to type
-    resolved = SamplingParams.model_validate(values)
-    settle(resolved, chosen=knobs.keys())  # giving way may not be enough
-    return resolved
+    return ui

@@ -16,7 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-Settings = Mapping[str, Tensor]
+EntropixSettings = Mapping[str, Tensor]
 
 HOTTEST = 1e30
 """Above it a temperature would not be finite in float32 any more."""
@@ -57,7 +57,7 @@ class AttentionStatistics:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class SamplingTensors:
     """The sampling knobs that a state moves, each ``(B, 1)`` float32; top_k is int64."""
 
     temperature: Tensor
@@ -108,7 +108,7 @@ def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
     return entropy, (probs * (surprise - entropy).square()).sum(-1, keepdim=True)
 
 
-def state(entropy: Tensor, varentropy: Tensor, settings: Settings) -> Tensor:
+def state(entropy: Tensor, varentropy: Tensor, settings: EntropixSettings) -> Tensor:
     """The state of each row, ``(B, 1)`` int64 of `State`, from `moments`."""
     calm = varentropy < settings["low_varentropy"]
     wild = varentropy > settings["high_varentropy"]
@@ -125,9 +125,9 @@ def adjust(
     entropy: Tensor,
     varentropy: Tensor,
     attention: AttentionStatistics,
-    knobs: Knobs,
-    settings: Settings,
-) -> Knobs:
+    knobs: SamplingTensors,
+    settings: EntropixSettings,
+) -> SamplingTensors:
     """Move each row's knobs as its state says.
 
     Args:
@@ -139,11 +139,11 @@ def adjust(
         settings: By name.
 
     Returns:
-        Knobs to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
+        Values to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
     """
     heads = _columns(attention)
     options = (
-        Knobs(torch.zeros_like(knobs.temperature), knobs.top_p, knobs.top_k, knobs.min_p),
+        SamplingTensors(torch.zeros_like(knobs.temperature), knobs.top_p, knobs.top_k, knobs.min_p),
         _helv(heads, knobs, settings),
         _lehv(heads, knobs, settings),
         _hehv(heads, knobs, settings),
@@ -153,10 +153,10 @@ def adjust(
         field.name: torch.cat([getattr(option, field.name) for option in options], 1).gather(
             1, states.clamp(min=0)
         )
-        for field in fields(Knobs)
+        for field in fields(SamplingTensors)
     }
     chosen["temperature"] = chosen["temperature"].clamp(0, HOTTEST)
-    return Knobs(**chosen)
+    return SamplingTensors(**chosen)
 
 
 def _columns(attention: AttentionStatistics) -> AttentionStatistics:
@@ -169,27 +169,33 @@ def _columns(attention: AttentionStatistics) -> AttentionStatistics:
     )
 
 
-def _helv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+def _helv(
+    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
+) -> SamplingTensors:
     factor = settings["helv_temperature"] + settings["helv_attention_entropy"] * heads.entropy
     temperature = torch.minimum(knobs.temperature * factor, settings["helv_temperature_ceiling"])
-    return Knobs(temperature, knobs.top_p, knobs.top_k, knobs.min_p)
+    return SamplingTensors(temperature, knobs.top_p, knobs.top_k, knobs.min_p)
 
 
-def _lehv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+def _lehv(
+    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
+) -> SamplingTensors:
     factor = settings["lehv_temperature"] + settings["lehv_strength"] * heads.strength
     temperature = torch.minimum(knobs.temperature * factor, settings["lehv_temperature_ceiling"])
     wider = 1 + settings["lehv_top_k_agreement"] * (1 - heads.agreement)
     top_k = (knobs.top_k * wider).floor().to(torch.int64)
-    return Knobs(
+    return SamplingTensors(
         temperature, knobs.top_p, torch.maximum(top_k, settings["lehv_top_k_floor"]), knobs.min_p
     )
 
 
-def _hehv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs:
+def _hehv(
+    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
+) -> SamplingTensors:
     hotter = settings["hehv_attention_varentropy"] * heads.varentropy
     temperature = knobs.temperature * (settings["hehv_temperature"] + hotter)
     top_p = knobs.top_p - settings["hehv_top_p_attention_entropy"] * heads.entropy
-    return Knobs(
+    return SamplingTensors(
         torch.maximum(temperature, settings["hehv_temperature_floor"]),
         torch.maximum(top_p, settings["hehv_top_p_floor"]),
         knobs.top_k,
@@ -198,8 +204,11 @@ def _hehv(heads: AttentionStatistics, knobs: Knobs, settings: Settings) -> Knobs
 
 
 def _adaptive(
-    unsureness: Tensor, heads: AttentionStatistics, knobs: Knobs, settings: Settings
-) -> Knobs:
+    unsureness: Tensor,
+    heads: AttentionStatistics,
+    knobs: SamplingTensors,
+    settings: EntropixSettings,
+) -> SamplingTensors:
     """``unsureness`` is entropy and varentropy together, ``(B, 1)``."""
     heat = (
         1
@@ -214,7 +223,7 @@ def _adaptive(
         - settings["adaptive_top_k_agreement"] * heads.agreement
     )
     min_p = knobs.min_p * (1 - settings["adaptive_min_p"] * unsureness)
-    return Knobs(
+    return SamplingTensors(
         knobs.temperature * heat,
         _clip(top_p, "top_p", settings),
         _clip((knobs.top_k * wider).round().to(torch.int64), "top_k", settings),
@@ -222,6 +231,6 @@ def _adaptive(
     )
 
 
-def _clip(moved: Tensor, knob: str, settings: Settings) -> Tensor:
+def _clip(moved: Tensor, knob: str, settings: EntropixSettings) -> Tensor:
     low, high = settings[f"adaptive_{knob}_floor"], settings[f"adaptive_{knob}_ceiling"]
     return moved.clamp(low, high)

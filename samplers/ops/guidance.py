@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from samplers.processors.batch_params import within
+from samplers.ops.bounds import within
 
 
 def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""The last word: how a code is drawn from the scores that the steps left.
+"""The draw: one code a row from the scores that the processors left.
 
-Greedy, categorical, mirostat (which truncates by itself and keeps a state) or repetition-aware,
-each row its own way.
+Greedy, categorical, mirostat (which truncates by itself and keeps a state), repetition-aware, or
+drawn again as entropix decided, each row its own way.
 """
 
 import math
@@ -10,26 +10,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from samplers.knobs.params import SamplingParams
 from samplers.ops import filters, mirostat, ras
 from samplers.ops.draw import Draw, categorical, greedy, without_replacement
 from samplers.processors.batch_params import BatchParams
-from samplers.processors.entropix import branches
-from samplers.processors.redraw import Redraw
+from samplers.processors.processor import HistoryReader
 from samplers.processors.scores import Scores
 
 
 @dataclass
-class Drawn:
-    """What came of a draw.
+class DrawResult:
+    """What was drawn in a step.
 
     Attributes:
         codes: ``(B,)`` int64.
         logits: ``(B, V)`` float32, the scores that each code was drawn from.
-        repeated: ``(B, 1)`` bool: repetition-aware sampling drew anew; None if it is off.
-        mu: ``(B, 1)`` float32 bits, mirostat's next state; None if no row has it on, as the next.
-        mirostat: ``(B, 1)`` bool, which rows have it on.
-        ways: ``(B, n)`` int64, the code and others to begin with in a row that branches, as many
-            as any row wants; -1 where there are no more. None if no row may branch.
+        repeated: ``(B, 1)`` bool, whether repetition-aware sampling drew a second time; None if no
+            row has it on.
+        mu: ``(B, 1)`` float32 bits, mirostat's next state; None if no row has it on.
+        mirostat: ``(B, 1)`` bool, which rows have mirostat on; None if none has.
+        alternatives: ``(B, n)`` int64 for rows that may branch: the code and the others to begin
+            with, -1 where there are no more; n is the largest number that a row asks for. None if
+            no row may branch.
     """
 
     codes: Tensor
@@ -37,58 +39,60 @@ class Drawn:
     repeated: Tensor | None = None
     mu: Tensor | None = None
     mirostat: Tensor | None = None
-    ways: Tensor | None = None
+    alternatives: Tensor | None = None
 
-    def take(self, rows: Tensor) -> "Drawn":
-        """That of some rows, by an ``(n,)`` int64 index; a row may be taken twice."""
-        repeated, mu, mirostat, ways = (
-            None if column is None else column.index_select(0, rows)
-            for column in (self.repeated, self.mu, self.mirostat, self.ways)
-        )
-        codes, logits = self.codes.index_select(0, rows), self.logits.index_select(0, rows)
-        return Drawn(codes, logits, repeated, mu, mirostat, ways)
-
-
-class Terminal:
-    """The draw of a batch."""
-
-    def __init__(self, rows: BatchParams) -> None:
-        """Read the rows' params.
+    def take(self, rows: Tensor) -> "DrawResult":
+        """Return the result of some rows.
 
         Args:
-            rows: The rows.
+            rows: ``(n,)`` int64 index; a row may occur twice.
         """
-        self._greedy = rows.flags([p.temperature <= 0 for p in rows.params])
-        self._all_greedy = all(params.temperature <= 0 for params in rows.params)
-        self._mirostat = Mirostat(rows) if rows.any("mirostat") else None
-        self._ras = RepetitionAware(rows) if rows.any("ras") else None
-        self._redraw = Redraw(rows) if rows.any("entropix") else None
-        ways = [p.entropix_branch_rollouts for p in rows.params if branches(p)]
-        self._most_ways = max(ways, default=0)
+        repeated, mu, mirostat, alternatives = (
+            None if column is None else column.index_select(0, rows)
+            for column in (self.repeated, self.mu, self.mirostat, self.alternatives)
+        )
+        codes, logits = self.codes.index_select(0, rows), self.logits.index_select(0, rows)
+        return DrawResult(codes, logits, repeated, mu, mirostat, alternatives)
+
+
+class Drawer:
+    """Draws the codes of the rows of a batch."""
+
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows."""
+        params = batch.params
+        self._greedy = batch.flags([p.temperature <= 0 for p in params])
+        self._all_greedy = all(p.temperature <= 0 for p in params)
+        self._mirostat = Mirostat(batch) if batch.any("mirostat_mode") else None
+        self._ras = RepetitionAware(batch) if batch.any("ras") else None
+        self._redraw = Redraw(batch) if batch.any("entropix") else None
+        branches = zip(params, batch.is_on("branch"), strict=True)
+        counts = [p.entropix_branch_rollouts for p, branch in branches if branch]
+        self._alternatives = max(counts, default=0)
 
     @property
     def wants_mu(self) -> bool:
-        """Whether a row has mirostat on, so that the scores must bring its state."""
+        """Whether a row has mirostat on, so that the scores must have its state."""
         return self._mirostat is not None
 
-    def draw(self, scores: Scores) -> Drawn:
-        """Draw one code a row; a row that is all -inf gives any code.
+    def draw(self, scores: Scores) -> DrawResult:
+        """Draw one code a row.
 
         Args:
-            scores: With mirostat's state, where a row has that on.
+            scores: With `mu` if `wants_mu`. A row of -inf alone gives any code.
         """
         if self._mirostat:
             self._mirostat.truncate(scores)
         if self._all_greedy:
-            drawn = Drawn(greedy(scores.logits), scores.logits)
+            drawn = DrawResult(greedy(scores.logits), scores.logits)
         elif self._ras:
             drawn = self._ras.draw(scores)
         else:
             noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
-            drawn = Drawn(categorical(scores.logits, noise), scores.logits)
-        if self._most_ways:
+            drawn = DrawResult(categorical(scores.logits, noise), scores.logits)
+        if self._alternatives:
             noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
-            drawn.ways = without_replacement(scores.logits, noise, self._most_ways)
+            drawn.alternatives = without_replacement(scores.logits, noise, self._alternatives)
         if self._redraw:
             drawn.codes, drawn.logits = self._redraw(scores, drawn.codes, drawn.logits)
         if self._greedy is not None and not self._all_greedy:
@@ -104,21 +108,27 @@ class Mirostat:
     """Mirostat for the rows that have it on; the others keep all codes.
 
     Attributes:
-        active: ``(B, 1)`` bool, which have.
+        active: ``(B, 1)`` bool, which rows have it on.
     """
 
-    def __init__(self, rows: BatchParams) -> None:
-        self._vocab_size = rows.vocab_size
-        self.active = rows.column([rows.on("mirostat", p) for p in rows.params])
-        self._version_1 = rows.flags([p.mirostat_mode == 1 for p in rows.params])
-        self._version_2 = rows.flags([p.mirostat_mode == 2 for p in rows.params])
-        self._truncated = rows.flags([p.mirostat_surprise == "truncated" for p in rows.params])
-        self._tau = rows.column([p.mirostat_tau for p in rows.params])
-        self._eta = rows.column([p.mirostat_eta for p in rows.params])
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows."""
+        params = batch.params
+        self._vocab_size = batch.vocab_size
+        self.active = batch.column(batch.is_on("mirostat_mode"))
+        self._version_1 = batch.flags([p.mirostat_mode == 1 for p in params])
+        self._version_2 = batch.flags([p.mirostat_mode == 2 for p in params])
+        self._truncated = batch.flags([p.mirostat_surprise == "truncated" for p in params])
+        self._tau = batch.column([p.mirostat_tau for p in params])
+        self._eta = batch.column([p.mirostat_eta for p in params])
         self._full = self._tau
 
     def truncate(self, scores: Scores) -> None:
-        """Remove what is too surprising."""
+        """Exclude codes whose surprise is above mu.
+
+        Args:
+            scores: With `mu`; their logits change.
+        """
         self._full = scores.logits
         assert scores.mu is not None
         floor = torch.full_like(scores.mu, -torch.inf)
@@ -131,7 +141,12 @@ class Mirostat:
         scores.keep_from(floor)
 
     def update(self, scores: Scores, codes: Tensor) -> Tensor:
-        """Return mu, corrected by the surprise of what was drawn, ``(B, 1)`` int64."""
+        """Return the next mu, ``(B, 1)`` float32 bits, from the surprise of what was drawn.
+
+        Args:
+            scores: As `truncate` left them.
+            codes: ``(B, 1)`` int64.
+        """
         assert scores.mu is not None
         log_prob = self._full.log_softmax(-1).gather(-1, codes)
         if self._truncated is not None:
@@ -143,19 +158,23 @@ class Mirostat:
         return torch.where(self.active, moved, scores.mu)
 
 
-class RepetitionAware:
-    """Repetition-aware sampling for the rows that have it on; the others draw as they are."""
+class RepetitionAware(HistoryReader):
+    """Repetition-aware sampling for the rows that have it on; the others draw as usual."""
 
-    def __init__(self, rows: BatchParams) -> None:
-        self._active = rows.column([rows.on("ras", p) for p in rows.params])
-        self._top_p = rows.column([p.ras_top_p for p in rows.params])
-        self._top_k = rows.column([p.ras_top_k for p in rows.params])
-        self._window = rows.column([p.ras_window for p in rows.params])
-        self._tau = rows.column([p.ras_tau for p in rows.params])
-        self._mask_first = rows.column([p.ras_mask_first for p in rows.params])
+    features = ("ras",)
 
-    def draw(self, scores: Scores) -> Drawn:
-        """Draw from the nucleus, and anew from all codes where that repeats too soon."""
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows."""
+        params = batch.params
+        self._active = batch.column(batch.is_on("ras"))
+        self._top_p = batch.column([p.ras_top_p for p in params])
+        self._top_k = batch.column([p.ras_top_k for p in params])
+        self._window = batch.column([p.ras_window for p in params])
+        self._tau = batch.column([p.ras_tau for p in params])
+        self._mask_first = batch.column([p.ras_mask_first for p in params])
+
+    def draw(self, scores: Scores) -> DrawResult:
+        """Draw from the nucleus, and from all codes where that repeats too soon."""
         logits, width = scores.logits, scores.logits.shape[-1]
         floor = ras.nucleus_floor(scores.ordered, self._top_p, self._top_k)
         narrow = filters.keep_from(logits, floor.masked_fill(~self._active, -torch.inf))
@@ -164,4 +183,61 @@ class RepetitionAware:
         wide = ras.fallback(logits, first, self._mask_first)
         second = categorical(wide, scores.noise(Draw.SECOND, width))[:, None]
         codes = torch.where(again, second, first)[:, 0]
-        return Drawn(codes, torch.where(again, wide, narrow), again)
+        return DrawResult(codes, torch.where(again, wide, narrow), again)
+
+    @classmethod
+    def lookback(cls, params: SamplingParams) -> int:
+        """Return the window in which repetitions are counted."""
+        return params.ras_window
+
+
+class Redraw:
+    """Draws again in rows where entropix decided so; the others keep their codes.
+
+    *Resample* excludes the code that was drawn and draws another:
+    P(j) = sum_i p_i p_j / (1 - p_i). *Candidates* draws several and takes the likeliest: with the
+    codes in ascending order and C their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
+    """
+
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows."""
+        rows = zip(batch.params, batch.is_on("entropix"), strict=True)
+        active = [params for params, on in rows if on]
+        self._resamples = any(p.entropix_action == "resample" for p in active)
+        self._most = max((p.entropix_adaptive_candidates for p in active), default=1)
+
+    def __call__(self, scores: Scores, codes: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw again where entropix decided so.
+
+        Args:
+            scores: With the decision.
+            codes: ``(B,)`` int64, drawn already.
+            logits: ``(B, V)`` float32 that they were drawn from.
+
+        Returns:
+            Codes ``(B,)``, and the logits ``(B, V)`` that each was drawn from.
+        """
+        decision = scores.decision
+        if decision is None:
+            return codes, logits
+        if self._resamples:
+            without = ras.fallback(logits, codes[:, None], decision.resample)
+            second = categorical(without, scores.noise(Draw.SECOND, logits.shape[1]))
+            codes = torch.where(decision.resample[:, 0], second, codes)
+            logits = torch.where(decision.resample, without, logits)
+        if self._most > 1:
+            codes = self._likeliest(scores, codes, logits, decision.candidates)
+        return codes, logits
+
+    def _likeliest(self, scores: Scores, codes: Tensor, logits: Tensor, wanted: Tensor) -> Tensor:
+        """Draw more candidates, and return the likeliest of as many as each row wants, ``(B,)``."""
+        rows, width = logits.shape
+        noise = torch.stack(
+            [scores.noise(Draw.CANDIDATE + number, width) for number in range(self._most - 1)], 1
+        )
+        many = logits[:, None].expand(-1, self._most - 1, -1).reshape(-1, width)
+        others = categorical(many, noise.reshape(-1, width)).view(rows, -1)
+        drawn = torch.cat([codes[:, None], others], 1)
+        number = torch.arange(1, self._most + 1, device=logits.device)
+        heights = logits.gather(1, drawn).masked_fill(number > wanted, -torch.inf)
+        return drawn.gather(1, greedy(heights)[:, None])[:, 0]

@@ -1,76 +1,69 @@
-"""The step of the chain that is entropix: it reads how unsure a row is, and moves its knobs.
+"""The processor of entropix: it reads each row's entropy, and adjusts the row's knobs.
 
-It comes after bans and penalties and before everything that truncates. It changes no logit, but for
-a pause; temperature, top_p, top_k and min_p read the knobs that it leaves behind, and the draw its
+It comes after bans and penalties and before everything that truncates. It changes no logit except
+to pause; temperature, top_p, top_k and min_p read the values that it adjusted, the draw its
 decision.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
 from samplers.knobs.entropix import EntropixKnobs
+from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import (
     HOTTEST,
     Decision,
-    Knobs,
-    Settings,
+    EntropixSettings,
+    SamplingTensors,
     State,
     adjust,
     moments,
     state,
 )
-from samplers.processors.batch_params import BatchParams, on
+from samplers.processors.batch_params import BatchParams
+from samplers.processors.processor import LogitsProcessor
 from samplers.processors.scores import Scores
 
 PREFIX = "entropix_"
 
 
-class EntropixStep:
+class Entropix(LogitsProcessor):
     """Entropix for the rows that have it on; the others keep their knobs."""
 
-    def __init__(self, rows: BatchParams, silent: Sequence[Tensor | None]) -> None:
-        """Read the rows' params.
+    features = ("entropix",)
 
-        Args:
-            rows: The rows.
-            silent: ``(V,)`` bool a row, the codes of silence, or fewer than V entries, or None.
-        """
-        self._active = rows.column([rows.on("entropix", p) for p in rows.params])
-        self._settings = settings(rows)
-        actions = [p.entropix_action for p in rows.params]
-        self._resamples = rows.column([action == "resample" for action in actions])
-        self._branches = rows.column([branches(p) for p in rows.params])
-        self._any_branches = any(branches(p) for p in rows.params)
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows, and their codes of silence."""
+        self._active = batch.column(batch.is_on("entropix"))
+        self._settings = settings(batch)
+        actions = [p.entropix_action for p in batch.params]
+        self._resamples = batch.column([action == "resample" for action in actions])
+        branches = batch.is_on("branch")
+        self._branches, self._any_branches = batch.column(branches), any(branches)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
-        self._own = Knobs(
-            rows.column([float(max(p.temperature, 0)) for p in rows.params]),
-            rows.knob("top_p", math.inf),
-            rows.knob("top_k", rows.vocab_size).clamp(max=rows.vocab_size),
-            rows.knob("min_p", 0.0),
+        self._own = SamplingTensors(
+            batch.column([float(max(p.temperature, 0)) for p in batch.params]),
+            batch.knob("top_p", math.inf),
+            batch.knob("top_k", batch.vocab_size).clamp(max=batch.vocab_size),
+            batch.knob("min_p", 0.0),
         )
         self._start = replace(
             self._own,
             temperature=self._own.temperature.clamp(max=HOTTEST),
             top_p=self._own.top_p.clamp(max=1),
         )
-        pausing = rows.flags([
-            pauses(p) and quiet is not None for p, quiet in zip(rows.params, silent, strict=True)
-        ])
-        self._pauses = None
-        if pausing is not None:
-            self._pauses = Pauses(pausing, self._settings, silent, rows)
+        self._pause = Pause(batch, self._settings) if any(Pause.rows(batch)) else None
 
     def __call__(self, scores: Scores) -> None:
-        """Decide.
+        """Decide for each row.
 
         Args:
-            scores: With the attention statistics; gets knobs, decision and, in a row that pauses,
-                nothing but silence.
+            scores: With the attention statistics; gets `adjusted` and `decision`. A row that pauses
+                keeps only codes of silence.
 
         Raises:
             ValueError: There are no attention statistics.
@@ -83,12 +76,12 @@ class EntropixStep:
         moved = adjust(states, entropy, varentropy, scores.attention, self._start, self._settings)
         unsure = states == State.HELV
         paused = branched = torch.zeros_like(unsure)
-        if self._pauses:
-            paused = self._pauses.decide(scores, unsure)
+        if self._pause:
+            paused = self._pause.decide(scores, unsure)
         if self._any_branches:
             branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
         keeps = ~self._active | paused | (unsure & (self._resamples | self._branches))
-        scores.knobs = _neutral_top_p(moved, self._own, keeps)
+        scores.adjusted = _with_own(moved, self._own, keeps)
         scores.decision = Decision(
             states,
             self._resamples & (unsure | (states == State.HEHV)),
@@ -97,8 +90,13 @@ class EntropixStep:
             branched,
         )
 
+    @classmethod
+    def lookback(cls, params: SamplingParams) -> int:
+        """Return the window in which a row that pauses counts its silence."""
+        return params.entropix_pause_silence if is_on("pause", params) else 0
+
     def _may_branch(self, scores: Scores) -> Tensor:
-        """Return ``(B, 1)`` bool, where ways to go on have room and the last are long decided."""
+        """Return ``(B, 1)`` bool: rows with frames left, and none branched too recently."""
         assert scores.limits is not None
         assert scores.last_act is not None
         frames = self._settings["branch_frames"]
@@ -107,66 +105,66 @@ class EntropixStep:
         return self._branches & rested & (scores.limits - scores.lengths >= frames)
 
 
-def settings(rows: BatchParams) -> Settings:
-    """Every threshold and coefficient of the rows, by its knob's name without the prefix."""
+def settings(batch: BatchParams) -> EntropixSettings:
+    """Return every threshold and coefficient of the rows, by its knob's name without the prefix."""
     numbers = [
         name
         for name, field in EntropixKnobs.model_fields.items()
         if field.annotation in (int, float)
     ]
     return {
-        name.removeprefix(PREFIX): rows.column([getattr(p, name) for p in rows.params])
+        name.removeprefix(PREFIX): batch.column([getattr(p, name) for p in batch.params])
         for name in numbers
     }
 
 
-def _neutral_top_p(moved: Knobs, own: Knobs, keeps: Tensor) -> Knobs:
-    """The rows' own knobs where ``keeps``, else the moved ones; a top_p of 1 keeps all codes."""
+def _with_own(moved: SamplingTensors, own: SamplingTensors, keeps: Tensor) -> SamplingTensors:
+    """Return the rows' own knobs where ``keeps``, else the moved ones; a top_p of 1 is off."""
     everything = replace(moved, top_p=moved.top_p.masked_fill(moved.top_p >= 1, math.inf))
-    return Knobs(
+    return SamplingTensors(
         *(
             torch.where(keeps, getattr(own, field.name), getattr(everything, field.name))
-            for field in fields(Knobs)
+            for field in fields(SamplingTensors)
         )
     )
 
 
-def pauses(params: SamplingParams) -> bool:
-    """Whether entropix may put in silence for a row with these params."""
-    return on("entropix", params) and params.entropix_action == "pause"
+class Pause:
+    """Where entropix may put in a frame of silence."""
 
-
-def branches(params: SamplingParams) -> bool:
-    """Whether entropix may go on in several ways in a row with these params."""
-    return on("entropix", params) and on("branch", params)
-
-
-class Pauses:
-    """Where a frame of silence may be put in."""
-
-    def __init__(
-        self,
-        pausing: Tensor,
-        settings: Settings,
-        silent: Sequence[Tensor | None],
-        rows: BatchParams,
-    ) -> None:
-        self._pausing, self._settings = pausing, settings
-        table = torch.zeros(len(silent), rows.vocab_size, dtype=torch.bool, device=rows.device)
-        for row, codes in enumerate(silent):
-            if codes is not None:
-                table[row, : len(codes)] = codes.to(rows.device)
-        self._silent = table
-
-    def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
-        """Leave nothing but silence in the rows that pause.
+    def __init__(self, batch: BatchParams, settings: EntropixSettings) -> None:
+        """Read the rows' codes of silence.
 
         Args:
-            scores: With limits and last acts; gets other logits.
-            unsure: ``(B, 1)`` bool, rows that would.
+            batch: The rows.
+            settings: From `settings`.
+        """
+        self._pausing, self._settings = batch.column(self.rows(batch)), settings
+        table = torch.zeros(
+            len(batch.params), batch.vocab_size, dtype=torch.bool, device=batch.device
+        )
+        for row, codes in enumerate(batch.silent):
+            if codes is not None:
+                table[row, : len(codes)] = codes.to(batch.device)
+        self._silent = table
+
+    @staticmethod
+    def rows(batch: BatchParams) -> list[bool]:
+        """Return for each row whether it may pause: it has the action on, and codes of silence."""
+        return [
+            paused and silent is not None
+            for paused, silent in zip(batch.is_on("pause"), batch.silent, strict=True)
+        ]
+
+    def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
+        """Leave only codes of silence in the rows that pause.
+
+        Args:
+            scores: With `limits` and `last_act`; its logits change.
+            unsure: ``(B, 1)`` bool, rows whose state asks for a pause.
 
         Returns:
-            ``(B, 1)`` bool, those that do.
+            ``(B, 1)`` bool, rows that pause.
         """
         lengths, span = scores.lengths, self._settings["pause_silence"]
         assert scores.limits is not None

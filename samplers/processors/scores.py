@@ -1,6 +1,5 @@
 """The scores of a group of rows on their way through the chain."""
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 import torch
@@ -8,36 +7,37 @@ from torch import Tensor
 
 from samplers.ops import filters
 from samplers.ops.draw import Draw, uniform
-from samplers.ops.entropix import AttentionStatistics, Decision, Knobs
+from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
 
 
 @dataclass
 class Scores:
-    """What the steps read and change.
+    """What the processors read and change; B rows, V codes, W columns of history.
 
     Attributes:
-        logits: ``(B, V)`` float32, what is left so far.
+        logits: ``(B, V)`` float32, as the processors so far left them; -inf is excluded.
         lengths: ``(B, 1)`` int64, frames drawn.
         recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
-        heard: As ``recent``, but what the penalties count: with the voice's prompt before it in
-            rows that say so.
-        runs: ``(B, W)`` int64 of `samplers.ops.repeats.count_runs` over ``heard``, if a step needs
-            it.
-        keys: ``(B, 1)`` int64, each row's stream of noise.
+        counted: As ``recent``, but what penalties count: with `penalty_includes_prompt` the codes
+            of the voice's prompt come before the history.
+        runs: ``(B, W)`` int64 of `samplers.ops.repeats.count_runs` over ``counted``; read only by
+            processors with ``reads_runs``.
+        keys: ``(B, 1)`` int64, key of each row's random stream.
         attempts: ``(B, 1)`` int64, how often each row was rewound.
         limits: ``(B, 1)`` int64, how many frames each row may have.
-        attention: Of the model, if a row wants entropix.
-        mu: ``(B, 1)`` float32 bits, mirostat's state, if a row has it on.
-        last_act: ``(B, 1)`` int64, the frame where entropix last paused or branched, if a row does.
+        attention: Statistics of the model's attention; entropix needs them.
+        mu: ``(B, 1)`` float32 bits, mirostat's state; None if no row has it on.
+        last_act: ``(B, 1)`` int64, the frame at which entropix last paused or branched; None if no
+            row may.
         divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
-        knobs: What entropix made of the rows' knobs; the rows' own where it is off.
-        decision: What else entropix decided.
+        adjusted: Temperature, top_p, top_k and min_p as entropix adjusted them; None without it.
+        decision: What else entropix decided; None without it.
     """
 
     logits: Tensor
     lengths: Tensor
     recent: Tensor
-    heard: Tensor
+    counted: Tensor
     runs: Tensor
     keys: Tensor
     attempts: Tensor
@@ -47,13 +47,13 @@ class Scores:
     mu: Tensor | None = None
     last_act: Tensor | None = None
     divisor: Tensor | None = None
-    knobs: Knobs | None = None
+    adjusted: SamplingTensors | None = None
     decision: Decision | None = None
     _ordered: Tensor | None = field(default=None, init=False, repr=False)
 
     @property
     def ordered(self) -> Tensor:
-        """The logits, largest first; sorted once for filters that follow one another."""
+        """The logits sorted, largest first, ``(B, V)``; cached for filters that follow."""
         if self._ordered is None:
             self._ordered = filters.descending(self.logits)
         return self._ordered
@@ -66,26 +66,40 @@ class Scores:
         return self._ordered[:, :1]
 
     def replace(self, logits: Tensor) -> None:
-        """Go on with other logits."""
+        """Set the logits, ``(B, V)`` float32, and forget the sorted ones."""
         self.logits, self._ordered = logits, None
 
     def keep_from(self, floor: Tensor) -> None:
-        """Remove what is below a ``(B, 1)`` floor; the sort stays valid."""
+        """Exclude logits below a ``(B, 1)`` floor; sorted ones stay sorted."""
         self.logits = filters.keep_from(self.logits, floor)
         if self._ordered is not None:
             self._ordered = filters.keep_from(self._ordered, floor)
 
     def noise(self, draw: Draw | int, width: int) -> Tensor:
-        """Uniform noise of this place, ``(B, width)``, another for each `Draw`."""
+        """Return uniform noise for the next code, ``(B, width)`` float32.
+
+        Args:
+            draw: What it decides; each `Draw` has noise of its own.
+            width: Entries a row.
+        """
         return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
 
-    def moved(self, knob: str, own: Tensor) -> Tensor:
-        """A knob as entropix left it, where a row has that on; ``own`` where none has."""
-        moved: Tensor = own if self.knobs is None else getattr(self.knobs, knob)
-        return moved
+    def knob(self, name: str, own: Tensor) -> Tensor:
+        """Return a knob that entropix may adjust, ``(B, 1)``.
+
+        Args:
+            name: A field of `SamplingTensors`.
+            own: The rows' own values, returned if no row has entropix on.
+        """
+        value: Tensor = own if self.adjusted is None else getattr(self.adjusted, name)
+        return value
 
     def take(self, rows: Tensor) -> "Scores":
-        """The scores of some rows, by an ``(n,)`` int64 index; a row may be taken twice."""
+        """Return the scores of some rows.
+
+        Args:
+            rows: ``(n,)`` int64 index; a row may occur twice.
+        """
         attention = None if self.attention is None else self.attention.take(rows)
         decision = None if self.decision is None else self.decision.take(rows)
         limits, mu, last_act, divisor = (
@@ -96,7 +110,7 @@ class Scores:
             *(
                 table.index_select(0, rows)
                 for table in (
-                    self.logits, self.lengths, self.recent, self.heard, self.runs, self.keys,
+                    self.logits, self.lengths, self.recent, self.counted, self.runs, self.keys,
                     self.attempts,
                 )
             ),
@@ -105,9 +119,5 @@ class Scores:
         )  # fmt: skip
 
     def ones(self) -> Tensor:
-        """A ``(B, 1)`` float32 of ones on the scores' device."""
+        """Return ``(B, 1)`` float32 ones on the device of the scores."""
         return torch.ones(self.lengths.shape, dtype=torch.float32, device=self.logits.device)
-
-
-Step = Callable[[Scores], None]
-"""What a step of the chain does to the scores, in place."""

@@ -15,8 +15,9 @@ from app.preset_files import read_presets
 from app.settings import Settings
 from models.checkpoints import load_codec
 from models.codecs.silence import silent_codes
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
+from samplers.knobs.resolve import resolve
 
 TEXTS = ["Hello.", "Good bye."]
 

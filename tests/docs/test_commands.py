@@ -79,7 +79,8 @@ NOT_HERE = {
     "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
-    "benchmarks/gpu.sh": "there is no GPU",
+    "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
+    "scripts/card-wheels": "it asks a registry",
 }
 
 

@@ -16,11 +16,10 @@ from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops import stuck as backtrack
 from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.draw import Terminal
+from samplers.processors.draw import Drawer
 from samplers.processors.scores import Scores
-from samplers.processors.steps import MOVABLE
-from tests.samplers.reference.harness import Case, load, newest_first, run, stack
+from samplers.processors.truncation import Xtc
+from tests.samplers.reference.harness import Case, load, make_batch, newest_first, run, stack
 from tests.samplers.statistics import (
     chi_square,
     independence,
@@ -115,7 +114,7 @@ def single_filters(golden: Path) -> PValues:
 
 def _xtc_counts(logits: Tensor, params: SamplingParams) -> tuple[Tensor, int]:
     """How often each code is drawn after XTC, and how often that took codes away."""
-    step = MOVABLE["xtc"](BatchParams([params], logits.shape[1], None, torch.device("cpu")))
+    step = Xtc.build(make_batch([params], logits.shape[1]))
     assert step is not None
     counts, acted = torch.zeros(logits.shape[1], dtype=torch.int64), 0
     for keys in streams():
@@ -157,7 +156,7 @@ def _ras_counts(case: Case, *, mask_first: bool) -> Tensor:
         ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
         ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
     )  # fmt: skip
-    terminal = Terminal(BatchParams([params], logits.shape[1], None, torch.device("cpu")))
+    terminal = Drawer(make_batch([params], logits.shape[1]))
     counts = torch.zeros(logits.shape[1], dtype=torch.int64)
     for keys in streams():
         drawn = terminal.draw(_scores(logits, case["history"], keys))

@@ -33,7 +33,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     | st.lists(st.sampled_from(ORDERS["canonical"]), unique=True),
     "nar_level_temperatures": st.lists(st.floats(-1, 3), max_size=3),
 }
-"""Knobs whose values cannot be read off a type and bounds."""
+"""SamplingTensors whose values cannot be read off a type and bounds."""
 
 
 def _bounded(schema: dict[str, Any]) -> st.SearchStrategy[Any]:

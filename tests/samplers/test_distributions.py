@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
@@ -26,7 +25,7 @@ from tests.samplers.distributions import (
     count_draws,
     streams,
 )
-from tests.samplers.reference.harness import load, run, stack
+from tests.samplers.reference.harness import load, make_sampler, run, stack
 from tests.samplers.statistics import chi_square, rejected
 
 pytestmark = pytest.mark.slow
@@ -115,7 +114,7 @@ def test_a_repeated_code_becomes_less_likely_with_the_factor_for_either_sign(
 def test_mirostat_keeps_the_mean_surprise_near_its_target(mode: Any, zipf: float) -> None:
     steps, size, tau = 2000, 1025, 4.0  # above the surprise of the best code
     params = SamplingParams(mirostat_mode=mode, mirostat_tau=tau)
-    sampler = ArSampler([params], [3], stop_token=size - 1, vocab_size=size, max_frames=steps)
+    sampler = make_sampler([params], [3], stop_token=size - 1, vocab_size=size, max_frames=steps)
     logits = -zipf * torch.arange(1, size + 1).log()
     logits[-1] = -torch.inf
     trace = Trace()

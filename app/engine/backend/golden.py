@@ -13,13 +13,10 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from app.engine.backend.self_check import Speaker
 from app.engine.interface import GoldenResult
 from app.engine.job import SpeechJob
+from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
 
 GOLDEN_FILE: Final = "golden.json"
-
-
-class GoldenError(ValueError):
-    """The file of golden requests is damaged; the message names it."""
 
 
 class GoldenRequest(BaseModel):
@@ -44,7 +41,7 @@ def read_golden(folder: Path) -> Sequence[GoldenRequest]:
     """Return the golden requests of a model's folder; none where it has no such file.
 
     Raises:
-        GoldenError: The file is not valid.
+        CheckpointError: The file is not valid.
     """
     path = folder / GOLDEN_FILE
     if not path.exists():
@@ -52,7 +49,7 @@ def read_golden(folder: Path) -> Sequence[GoldenRequest]:
     try:
         return TypeAdapter(tuple[GoldenRequest, ...]).validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise GoldenError(f"{path}: {error}") from error
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def codes_sha256(speaker: Speaker, request: GoldenRequest) -> str:

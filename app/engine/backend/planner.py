@@ -16,8 +16,9 @@ from models.checkpoints import SpeechModel
 from models.text import FrontEnd, TextError, Utterance
 from models.voices.voice import PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
+from samplers.knobs.resolve import resolve
 from samplers.knobs.rows import rows_needed
 
 

@@ -13,14 +13,13 @@ from time import monotonic
 from typing import Literal, Self
 
 import torch
-from torch import nn
 
-from app.engine.backend.golden import GoldenError, compare, read_golden
-from app.engine.backend.loading import batching_of, choose_device, load_speech, weights_of
+from app.engine.backend.golden import compare, read_golden
+from app.engine.backend.loading import choose_device, choose_weights, load_speech, model_info
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Replay
+from app.engine.interface import CostMeter, GoldenResult, Plan, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
@@ -34,14 +33,15 @@ from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
+from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.streams import SideStream
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
-from models.voices.shipped_codes import codec_digest
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
+from samplers.knobs.resolve import resolve
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -106,22 +106,12 @@ class Synthesizer:
         )
         self._prefixes = PrefixCache(speech.model)
         self._sound_decoder = sound_process or LocalSoundDecoder(speech)
-        weights: list[nn.Module] = [speech.model, speech.codec]
-        if isinstance(speech.decoder, nn.Module):
-            weights.append(speech.decoder)
-        self._residence = Residence(weights, device, torch.device("cpu"))
-        self._silent = known_silence(speech.codec, speech.folder, codec_sha256)
-        self.info = ModelInfo(
-            speech.name,
-            speech.sha256,
-            str(device),
-            speech.codec.config.sample_rate_hz,
-            config.languages,
-            weights_of(speech.model),
-            speech.decoder_name,
-            speech.codec.config.frame_rate_hz,
-            batching_of(speech.model, device),
+        weights = (speech.model, speech.codec, speech.vocos)
+        self._residence = Residence(
+            [module for module in weights if module is not None], device, torch.device("cpu")
         )
+        self._silent = known_silence(speech.codec, speech.folder, codec_sha256)
+        self.info = model_info(speech, device)
 
     @property
     def silent_codes(self) -> tuple[int, ...]:
@@ -134,7 +124,7 @@ class Synthesizer:
         model: str | Path,
         device: Literal["auto", "cpu", "cuda"],
         *,
-        weights: Literal["int8", "float32"] = "float32",
+        weights: Literal["auto", "int8", "float32"] = "float32",
         decoder: DecoderName = "codec",
         threads: int,
         max_text_chars: int,
@@ -151,7 +141,7 @@ class Synthesizer:
         Args:
             model: A folder, a published file, or a name of the hub.
             device: Where it runs.
-            weights: Number format of the language model's matrices, on a CPU.
+            weights: Number format of the language model's matrices, on a CPU; see `choose_weights`.
             decoder: What decodes codes to samples.
             threads: Threads of one step.
             max_text_chars: Longer texts are refused.
@@ -172,7 +162,7 @@ class Synthesizer:
             load_speech,
             model,
             place,
-            weights=weights,
+            weights=choose_weights(weights),
             decoder=decoder,
             threads=threads,
             cache=Path(cache),
@@ -299,13 +289,8 @@ class Synthesizer:
         Raises:
             CheckpointError: The file of requests is damaged.
         """
-        try:
-            requests = read_golden(self._speech.folder)
-        except GoldenError as error:
-            raise CheckpointError(str(error)) from error
-        if not requests or self.info.weights != "int8":
-            return None
-        return compare(self, requests)
+        requests = read_golden(self._speech.folder)
+        return compare(self, requests) if requests and self.info.weights == "int8" else None
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the audio of a speech once more, from its codes: the same samples.

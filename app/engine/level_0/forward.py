@@ -7,19 +7,20 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, StackRow, as_tensor
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.stack.slots import Slots
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
+from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.guidance import guide
-from samplers.processors.batch_params import on
 
 
 class ForwardPass:
     """Runs the stack over the slots of one KV cache."""
 
-    def __init__(self, model: Valle, prefixes: PrefixCache, cache: Slots) -> None:
+    def __init__(self, model: Valle, prefixes: PrefixCache, cache: SlotCache) -> None:
         """Begin without a pass.
 
         Args:
@@ -42,8 +43,8 @@ class ForwardPass:
         rest = self._prefixes.begin(prefix, 0, self._cache, slot, key)
         ranks = self._model.ranks(0, rest.blocks)
         arguments = (rest.embeddings, rest.positions, self._cache, slot, ranks)
-        if place == 0 and on("entropix", inputs.params):
-            hidden, attention = stack.extend_looking(*arguments)
+        if place == 0 and is_on("entropix", inputs.params):
+            hidden, attention = stack.extend_with_attention(*arguments)
             first = StackOutput(hidden[-1:], as_tensor(attention))
         else:
             first = StackOutput.without_attention(stack.extend(*arguments)[-1:])
@@ -112,12 +113,12 @@ class ForwardPass:
         positions = torch.tensor([row.position for row in rows], device=device)
         slots = [row.condition.slot for row in rows]
         arguments = (self._model.embed_response(newest[:, None], 0), positions, self._cache, slots)
-        looking = [place for place, row in enumerate(rows) if row.with_attention]
-        if not looking:
+        attending = [place for place, row in enumerate(rows) if row.with_attention]
+        if not attending:
             return StackOutput.without_attention(stack.step(*arguments))
-        hidden, attention = stack.step_looking(*arguments, looking=looking)
+        hidden, attention = stack.step_with_attention(*arguments, rows=attending)
         output = StackOutput.without_attention(hidden)
-        index = torch.tensor(looking, device=device)
+        index = torch.tensor(attending, device=device)
         output.attention.index_copy_(1, index, as_tensor(attention))
         return output
 

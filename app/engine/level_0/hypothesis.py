@@ -12,8 +12,8 @@ from app.engine.level_0.backtracking import Backtracker
 from app.engine.utterance import UtteranceInput
 from samplers.ar.history import History
 from samplers.ar.trace import Record
+from samplers.knobs.features import is_on
 from samplers.ops.entropix import AttentionStatistics
-from samplers.processors.batch_params import on
 
 _STATISTICS = tuple(field.name for field in fields(AttentionStatistics))
 
@@ -107,7 +107,7 @@ class Hypothesis:
             stop_token: The code that ends the utterance.
         """
         self.inputs, self.conditions = inputs, tuple(conditions)
-        self.wants_attention = on("entropix", inputs.params)
+        self.wants_attention = is_on("entropix", inputs.params)
         self.backtracker = backtracker
         self.codes: list[int] = []
         self.logprobs: list[float] = []

@@ -48,7 +48,7 @@ class InputBatch:
             )
         else:
             self.sampler = ArSampler(
-                [], [], stop_token=config.stop_token, vocab_size=vocab_size, device=device
+                stop_token=config.stop_token, vocab_size=vocab_size, device=device
             )
         self.hypotheses: list[Hypothesis] = []
         self._free = list(range(slots))

@@ -23,7 +23,7 @@ from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.utterance import ContextUtterance, Level0Chunk, UtteranceEnd, UtteranceInput
 from models.checkpoints import SpeechModel
-from models.stack.prefix_cache import NullKey, VoiceKey
+from models.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd, Utterance
 
 # Generous: speech has 10 to 15 phonemes a second, so a sane utterance ends long before.

@@ -16,7 +16,7 @@ from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import Level0Chunk, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 
 MAX_PREFILLS = 2

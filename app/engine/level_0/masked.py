@@ -10,7 +10,8 @@ from app.engine.errors import GenerationFailed
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
 from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.valle import Valle
 from samplers.masked import least_certain, sample_masked, schedule
 from samplers.ops.guidance import guide
 

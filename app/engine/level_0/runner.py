@@ -22,14 +22,15 @@ from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.valle import Prefix, Valle
-from samplers.ar.sampler import Stepped
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
 from samplers.ar.state import SamplerState
+from samplers.ar.step import StepResult
 from samplers.ar.trace import Trace, log_prob_of
+from samplers.knobs.features import is_on
 from samplers.knobs.rows import rows_needed
 from samplers.ops.filters import sanitise
-from samplers.processors.entropix import branches
 
 
 class ArRunner:
@@ -143,10 +144,10 @@ class ArRunner:
         group_of = {one: group for group in groups for one in group.hypotheses}
         own, logits, attention, invalid = self._forward.logits(hypotheses)
         trace = Trace() if any(group.inputs.trace for group in groups) else None
-        stepped = batch.sampler.advance(_penalised(hypotheses, logits), trace, own, attention)
-        self._reorder_beams(hypotheses, stepped)
-        logprobs, history = _logprobs(groups, own, stepped.codes), batch.sampler.history
-        codes = stepped.codes.tolist()
+        result = batch.sampler.advance(_penalised(hypotheses, logits), trace, own, attention)
+        self._reorder_beams(hypotheses, result)
+        logprobs, history = _logprobs(groups, own, result.codes), batch.sampler.history
+        codes = result.codes.tolist()
         for row, (hypothesis, code) in enumerate(zip(hypotheses, codes, strict=True)):
             if hypothesis.idle or hypothesis in invalid:
                 continue
@@ -157,7 +158,7 @@ class ArRunner:
             kept = hypothesis.append(code, history, row)
             if kept is not None and hypothesis.finish_reason is None:
                 batch.rewind(row, kept)
-        _set_alternatives(hypotheses, stepped, own)
+        _set_alternatives(hypotheses, result, own)
         for hypothesis in invalid:
             group_of[hypothesis].fail(GenerationFailed("the model gave logits that are no numbers"))
         for group in groups:
@@ -194,15 +195,15 @@ class ArRunner:
             self._batch.add(hypotheses, inputs)
             return BeamSearch(inputs, hypotheses)
         self._batch.add(hypotheses[:1], inputs)
-        return (Branching if branches(params) else HypothesisGroup)(inputs, hypotheses)
+        return (Branching if is_on("branch", params) else HypothesisGroup)(inputs, hypotheses)
 
-    def _reorder_beams(self, hypotheses: Sequence[Hypothesis], stepped: Stepped) -> None:
+    def _reorder_beams(self, hypotheses: Sequence[Hypothesis], result: StepResult) -> None:
         """Copy beams that were continued into the rows that continue them, and set scores."""
-        for row, source in enumerate(stepped.sources):
+        for row, source in enumerate(result.sources):
             if row != source:
                 self._batch.copy(hypotheses[source], hypotheses[row])
         beams = [row for row, one in enumerate(hypotheses) if one.inputs.params.beam_width]
-        scores = stepped.scores.tolist() if beams else []
+        scores = result.scores.tolist() if beams else []
         for row in beams:
             hypotheses[row].score = scores[row]
 
@@ -228,20 +229,20 @@ def _logprobs(groups: Sequence[HypothesisGroup], own: Tensor, codes: Tensor) -> 
     return log_prob_of(sanitise(own), codes).tolist()
 
 
-def _set_alternatives(hypotheses: Sequence[Hypothesis], stepped: Stepped, own: Tensor) -> None:
+def _set_alternatives(hypotheses: Sequence[Hypothesis], result: StepResult, own: Tensor) -> None:
     """Set the alternatives of every hypothesis that branches in this step, and clear the others."""
     for hypothesis in hypotheses:
         hypothesis.alternatives = ()
-    if stepped.ways is None:
+    if result.alternatives is None:
         return
-    clean, ways = sanitise(own), stepped.ways[:, 1:].tolist()
-    for row, (hypothesis, codes) in enumerate(zip(hypotheses, ways, strict=True)):
+    clean, alternatives = sanitise(own), result.alternatives[:, 1:].tolist()
+    for row, (hypothesis, codes) in enumerate(zip(hypotheses, alternatives, strict=True)):
         codes = codes[: hypothesis.inputs.params.entropix_branch_rollouts - 1]
         if max(codes) < 0:
             continue
         others = torch.tensor(codes, device=own.device).clamp_(min=0)
         logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
-        records = stepped.retold if hypothesis.inputs.trace else [None] * len(codes)
+        records = result.alternative_records if hypothesis.inputs.trace else [None] * len(codes)
         hypothesis.alternatives = [
             Alternative(code, logprob, None if record is None else (record, row))
             for code, logprob, record in zip(codes, logprobs, records, strict=False)

@@ -8,9 +8,9 @@ from time import monotonic, perf_counter
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import Stream, fits, wait_s
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.ticket import Ticket
 from app.engine.utterance import Level0Chunk
 
@@ -92,7 +92,7 @@ class SoundWorker:
 
     def __init__(
         self,
-        accounts: Accounts,
+        outcomes: Outcomes,
         capacity: Capacity,
         *,
         on_end: Callable[[Ticket], None],
@@ -101,12 +101,12 @@ class SoundWorker:
         """Begin without jobs.
 
         Args:
-            accounts: Records how each job ended.
+            outcomes: Records how each job ends.
             capacity: Records what audio costs; says how many streams can be served.
             on_end: Called when a job has ended.
             stall_timeout_s: Longest pause of a job whose reader does not read.
         """
-        self._accounts, self._on_end = accounts, on_end
+        self._outcomes, self._on_end = outcomes, on_end
         self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
         self._jobs: dict[Ticket, _ActiveJob] = {}
@@ -175,7 +175,7 @@ class SoundWorker:
             self._ended += abandoned
             self._changed.notify_all()
         for job in abandoned:
-            self._accounts.ended(job.ticket, job.ticket.abandoned or "cancelled")
+            self._outcomes.ended(job.ticket, job.ticket.abandoned or "cancelled")
             self._on_end(job.ticket)
 
     def close(self) -> None:
@@ -261,12 +261,12 @@ class SoundWorker:
         if isinstance(ticket.work, Plan):
             phonemes = sum(len(one.phonemes) for one in chunk.result.utterances)
             self._capacity.note_spoken(phonemes, chunk.result.audio_s)
-        self._accounts.spoken(ticket, chunk.result)
+        self._outcomes.completed(ticket, chunk.result)
         self._remove(job)
         ticket.send(chunk)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
-        self._accounts.ended(job.ticket, reason, error)
+        self._outcomes.ended(job.ticket, reason, error)
         self._remove(job)
         job.ticket.abandon(reason)  # so that its level 0 stops, too
 

@@ -12,7 +12,7 @@ from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 
 
 class UtteranceStream(Protocol):

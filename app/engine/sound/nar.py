@@ -8,7 +8,8 @@ from torch import Tensor
 
 from app.engine.sound.chunks import Chunks
 from app.engine.utterance import UtteranceInput
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.valle import Valle
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
 

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
-from models.stack.slots import Slots
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
 
 
 class CachedLevels(FinerLevels):
@@ -79,7 +80,7 @@ class CachedLevels(FinerLevels):
     def _slot(self, level: int, condition: int) -> int:
         return (level - 1) * len(self._prefixes[level]) + condition
 
-    def _make_cache(self) -> Slots:
+    def _make_cache(self) -> SlotCache:
         prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
         length = max(map(len, prefixes)) + self._inputs.max_frames
         return self._model.new_cache(len(prefixes), length)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.valle import Valle
 
 
 class Window(NamedTuple):

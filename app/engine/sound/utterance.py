@@ -14,7 +14,7 @@ from app.engine.sound.nar_cached import CachedLevels
 from app.engine.sound.nar_windowed import WindowedLevels
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.valle import Valle
 
 

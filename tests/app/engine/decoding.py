@@ -14,7 +14,7 @@ from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
 from app.engine.sound.utterance import finer_levels
 from app.engine.utterance import UtteranceInput
-from models.stack.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache
 from models.valle import Valle
 
 OnFrame = Callable[[int], bool]

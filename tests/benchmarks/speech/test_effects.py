@@ -20,7 +20,8 @@ from benchmarks.speech.effects import (
     tasks,
 )
 from benchmarks.speech.takes import TakeFile
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 from tests.benchmarks.takes import MODEL, take
 from training.judging.bootstrap import Estimate
 

@@ -21,7 +21,7 @@ pytestmark = [
 @pytest.mark.parametrize("numbers", [range(len(STAYS)), *([n] for n in range(len(STAYS)))])
 def test_a_graph_draws_what_the_chain_draws(numbers) -> None:
     device = torch.device("cuda")
-    plain = ArSampler([], [], stop_token=STOP, vocab_size=VOCAB, device=device)
+    plain = ArSampler(stop_token=STOP, vocab_size=VOCAB, device=device)
     replayed = GraphSampler(
         Recorder(device).record, stop_token=STOP, vocab_size=VOCAB, device=device
     )

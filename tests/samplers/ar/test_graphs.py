@@ -48,7 +48,7 @@ class Pair:
     def __init__(self, device: torch.device = CPU) -> None:
         self.recorded = self.played = 0
         shape: dict[str, Any] = {"stop_token": STOP, "vocab_size": VOCAB, "device": device}
-        self.plain = ArSampler([], [], **shape)
+        self.plain = ArSampler(**shape)
         self.replayed = GraphSampler(self._record, **shape)
         self.both = (self.plain, self.replayed)
         self._steps = 0

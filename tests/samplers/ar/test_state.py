@@ -55,7 +55,7 @@ class Speaker:
 
 
 def nobody() -> ArSampler:
-    return ArSampler([], [], stop_token=STOP, vocab_size=VOCAB)
+    return ArSampler(stop_token=STOP, vocab_size=VOCAB)
 
 
 def step(sampler: ArSampler, speakers: list[Speaker]) -> None:

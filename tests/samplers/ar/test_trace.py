@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Record, Trace, log_prob_of
 from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
 from tests.samplers.ar.test_sampler import MIXED, VOCAB, make, plain_attention
-from tests.samplers.reference.harness import kept, load, run, stack
+from tests.samplers.reference.harness import kept, load, make_sampler, run, stack
 
 
 def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
@@ -42,7 +41,7 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
         SamplingParams(temperature=0.0),
         SamplingParams(temperature=0.5, top_k=2, ban_tokens=(0,), logit_bias={1: 1.0}),
     ]
-    sampler = ArSampler(params, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = make_sampler(params, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
     trace = Trace()
     codes = sampler.step(torch.tensor([[3.0, 1.0, 0.0, -4.0]] * 2), trace)
     (greedy,), (warm,) = trace.row(0), trace.row(1)
@@ -67,7 +66,7 @@ def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter
     None
 ):
     own, guided = torch.randn(1, 4), torch.randn(1, 4)
-    sampler = ArSampler([SamplingParams()], [1], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = make_sampler([SamplingParams()], [1], stop_token=3, vocab_size=4, max_frames=9)
     trace = Trace()
     code = int(sampler.step(guided, trace, own))
     (record,) = trace.row(0)
@@ -82,7 +81,7 @@ def test_every_field_of_a_record_is_on_the_page() -> None:
 
 
 def test_a_row_ends_its_trace_with_its_stop() -> None:
-    sampler = ArSampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    sampler = make_sampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
     trace, end = Trace(), torch.tensor([[0.0, 0, 0, 99], [0, 0, 0, -99]])
     for _ in range(3):
         sampler.step(end, trace)
@@ -91,7 +90,9 @@ def test_a_row_ends_its_trace_with_its_stop() -> None:
 
 
 def test_the_flags_say_what_was_wrong_with_the_logits() -> None:
-    sampler = ArSampler([SamplingParams()] * 3, range(3), stop_token=2, vocab_size=3, max_frames=9)
+    sampler = make_sampler(
+        [SamplingParams()] * 3, range(3), stop_token=2, vocab_size=3, max_frames=9
+    )
     trace = Trace()
     sampler.step(
         torch.tensor([[math.nan, 0, 0], [math.inf, 0, 0], [-math.inf] * 3]), trace

@@ -6,7 +6,8 @@ import pytest
 
 from samplers.knobs.conflicts import CONFLICTS, FEATURES, ConflictError
 from samplers.knobs.order import ORDERS
-from samplers.knobs.params import SamplingParams, off_value, resolve
+from samplers.knobs.params import SamplingParams, off_value
+from samplers.knobs.resolve import resolve
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,26 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from samplers.ar.sampler import ArSampler
-from samplers.knobs.order import ORDERS, OrderName, StepName, arrange
+from samplers.knobs.order import ORDERS, OrderName, arrange
 from samplers.knobs.params import SamplingParams
-from samplers.processors.steps import MOVABLE
-from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
+from tests.samplers.reference.harness import (
+    Case,
+    assert_probs,
+    kept,
+    load,
+    make_sampler,
+    run,
+    stack,
+)
 
 
-def test_every_step_has_one_name() -> None:
-    assert set(MOVABLE) == set(get_args(StepName)) == set(ORDERS["canonical"])
+def test_the_canonical_order_is_that_of_the_knobs_in_their_declaration() -> None:
+    assert ORDERS["canonical"] == (
+        "repetition_penalty", "dry", "no_repeat_ngram", "length_penalty", "top_n_sigma",
+        "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+        "xtc",
+    )  # fmt: skip
     assert set(ORDERS) == set(get_args(OrderName))
-    assert list(MOVABLE) == list(ORDERS["canonical"])
 
 
 def _params(case: Case) -> tuple[SamplingParams, int]:
@@ -45,7 +54,7 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
             for case in cases
         ]
         frames = max(len(case["history"]) for case in cases) + 1
-        sampler = ArSampler(
+        sampler = make_sampler(
             params, range(len(cases)), stop_token=stop, vocab_size=stop + 1, max_frames=frames
         )
         history = sampler.history
@@ -53,9 +62,9 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
         for row, case in enumerate(cases):
             history.codes[row, : len(case["history"])] = torch.tensor(case["history"])
             history.rewind(row, len(case["history"]))
-        chain = sampler._built
-        scores = chain.scores(stack([case["logits"] for case in cases]), sampler._held)
-        chain.pipeline.run(scores, tracing=False)
+        pipeline = sampler._pipeline
+        scores = pipeline.scores(stack([case["logits"] for case in cases]), sampler._state)
+        pipeline.run(scores, tracing=False)
         assert kept(scores.logits) == [case["expected"]["kept"] for case in cases]
         assert_probs(scores.logits, [case["expected"]["probs"] for case in cases])
 
@@ -74,7 +83,7 @@ def test_the_temperature_can_be_moved_last() -> None:
 
 def test_a_step_left_out_is_off() -> None:
     params = SamplingParams(top_k=1, sampler_order=("temperature",))
-    sampler = ArSampler([params] * 50, range(50), stop_token=9, vocab_size=10, max_frames=2)
+    sampler = make_sampler([params] * 50, range(50), stop_token=9, vocab_size=10, max_frames=2)
     logits = torch.zeros(50, 10)
     logits[:, 9] = -torch.inf
     assert len(set(sampler.step(logits).tolist())) > 3

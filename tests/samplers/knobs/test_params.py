@@ -7,8 +7,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from samplers.knobs.params import SamplingParams, off_value, resolve
+from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.presets import PRESETS, UnknownPreset
+from samplers.knobs.resolve import resolve
 
 KNOBS = SamplingParams.model_fields
 

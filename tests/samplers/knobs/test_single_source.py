@@ -7,8 +7,8 @@ from pathlib import Path
 from samplers.knobs.params import SamplingParams
 
 ROOT = Path(__file__).resolve().parents[3]
-PARTS = ("params.py", "candidate_knobs.py", "entropix_knobs.py", "masked_knobs.py")
-DECLARATION = {ROOT / "samplers" / name for name in PARTS}
+PARTS = ("params.py", "steps.py", "nar.py", "candidates.py", "masked.py", "entropix.py")
+DECLARATION = {ROOT / "samplers" / "knobs" / name for name in PARTS}
 KNOBS = SamplingParams.model_fields.keys() - {"preset"}  # a model's card names one, too
 
 

@@ -11,12 +11,11 @@ from torch import Tensor
 from models.stack.attention import measure
 from samplers.knobs.params import SamplingParams
 from samplers.ops import entropix
-from samplers.ops.entropix import Knobs, State
-from samplers.processors.batch_params import BatchParams
+from samplers.ops.entropix import SamplingTensors, State
 from samplers.processors.entropix import settings
-from tests.samplers.reference.harness import attention, load, stack
+from tests.samplers.reference.harness import attention, load, make_batch, stack
 
-DEFAULTS = settings(BatchParams([SamplingParams()], 64, None, torch.device("cpu")))
+DEFAULTS = settings(make_batch([SamplingParams()], 64))
 
 
 def test_golden_entropy_and_varentropy_in_one_batch(golden: Path) -> None:
@@ -39,8 +38,11 @@ def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -
         measure(torch.tensor(case["attention_scores_last_layer_last_query"])).tolist()
         for case in cases
     ])
-    own = Knobs(
-        *(torch.tensor([[case["params"][field.name]] for case in cases]) for field in fields(Knobs))
+    own = SamplingTensors(
+        *(
+            torch.tensor([[case["params"][field.name]] for case in cases])
+            for field in fields(SamplingTensors)
+        )
     )
     moved = entropix.adjust(states, entropy, varentropy, heads, own, DEFAULTS)
     for row, case in enumerate(cases):
@@ -54,7 +56,7 @@ def test_golden_states_and_the_knobs_that_they_move_in_one_batch(golden: Path) -
 
 def _state(entropy: float, varentropy: float, **thresholds: float) -> State:
     params = SamplingParams(**{f"entropix_{name}": value for name, value in thresholds.items()})
-    columns = settings(BatchParams([params], 64, None, torch.device("cpu")))
+    columns = settings(make_batch([params], 64))
     found = entropix.state(torch.tensor([[entropy]]), torch.tensor([[varentropy]]), columns)
     return State(int(found))
 
@@ -81,12 +83,12 @@ HUGE = [0.0, 1.0, 1e30, math.inf, math.nan]
 def test_whatever_the_attention_says_the_knobs_are_numbers_in_their_bounds(
     number: float, state: State
 ) -> None:
-    own = Knobs(
+    own = SamplingTensors(
         torch.tensor([[1e38], [1.0]]), torch.ones(2, 1), torch.full((2, 1), 64), torch.zeros(2, 1)
     )
     bits = torch.full((2, 1), 6.0)
     states = torch.full((2, 1), int(state))
-    wide = settings(BatchParams([SamplingParams()] * 2, 64, None, torch.device("cpu")))
+    wide = settings(make_batch([SamplingParams()] * 2, 64))
     heads = attention([[number] * 4] * 2)
     moved = entropix.adjust(states, bits, bits, heads, own, wide)
     assert all(knob.isfinite().all() for knob in astuple(moved))
@@ -105,9 +107,9 @@ def test_where_a_floor_is_above_its_ceiling_the_ceiling_holds() -> None:
     assert moved.min_p.item() == pytest.approx(0.2)
 
 
-def _adaptive(params: SamplingParams) -> Knobs:
+def _adaptive(params: SamplingParams) -> SamplingTensors:
     one: Tensor = torch.ones(1, 1)
-    columns = settings(BatchParams([params], 64, None, torch.device("cpu")))
-    own = Knobs(one, one * 0.9, torch.tensor([[20]]), one * 0.05)
+    columns = settings(make_batch([params], 64))
+    own = SamplingTensors(one, one * 0.9, torch.tensor([[20]]), one * 0.05)
     states = torch.tensor([[int(State.ADAPTIVE)]])
     return entropix.adjust(states, one, one, attention([[0.0] * 4]), own, columns)

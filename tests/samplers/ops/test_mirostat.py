@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops import mirostat
 from samplers.ops.filters import descending, keep_from
-from tests.samplers.reference.harness import Case, assert_probs, kept, load, stack
+from tests.samplers.reference.harness import Case, assert_probs, kept, load, make_sampler, stack
 
 
 def _mu(cases: list[Case]) -> torch.Tensor:
@@ -88,7 +87,7 @@ def test_the_mean_surprise_is_the_target_but_for_the_drift_of_mu(mode: Any, surp
     params = SamplingParams(
         mirostat_mode=mode, mirostat_tau=tau, mirostat_eta=eta, mirostat_surprise=surprise
     )
-    sampler = ArSampler([params], [1], stop_token=size - 1, vocab_size=size, max_frames=steps)
+    sampler = make_sampler([params], [1], stop_token=size - 1, vocab_size=size, max_frames=steps)
     trace = Trace()
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
@@ -129,7 +128,7 @@ def test_a_flat_row_and_a_single_code_are_kept_whole() -> None:
 
 def test_a_rewind_puts_mu_back() -> None:
     params = SamplingParams(mirostat_mode=2, mirostat_tau=2.0)
-    sampler = ArSampler([params] * 2, [1, 2], stop_token=32, vocab_size=33, max_frames=30)
+    sampler = make_sampler([params] * 2, [1, 2], stop_token=32, vocab_size=33, max_frames=30)
     logits = torch.randn(2, 33)
     logits[:, 32] = -torch.inf
     trace = Trace()

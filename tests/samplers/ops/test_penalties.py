@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.steps import FIXED
+from samplers.processors.registry import FIXED
 from tests.samplers.reference.harness import (
     Case,
     assert_logits,
     load,
+    make_batch,
     make_scores,
     run,
     stack,
@@ -121,7 +121,7 @@ def test_golden_bans_in_one_batch(golden: Path) -> None:
     cases = load(golden, "ban_tokens")
     params = [SamplingParams(ban_tokens=case["params"]["ban_tokens"]) for case in cases]
     logits = stack([case["logits"] for case in cases])
-    step = FIXED[0](BatchParams(params, logits.shape[1], None, torch.device("cpu")))
+    step = FIXED[0].build(make_batch(params, logits.shape[1]))
     assert step is not None
     scores = make_scores(logits, [[]] * len(cases), [0] * len(cases))
     step(scores)
@@ -182,7 +182,7 @@ def test_a_positive_length_penalty_makes_the_stop_less_likely_for_either_sign(
 
 def test_the_stop_waits_for_the_least_number_of_frames() -> None:
     params = [SamplingParams(min_frames=10), SamplingParams()]
-    step = FIXED[2](BatchParams(params, 3, 2, torch.device("cpu")))
+    step = FIXED[2].build(make_batch(params, 3, 2))
     assert step is not None
     for length, held in ((9, True), (10, False)):
         scores = make_scores(torch.zeros(2, 3), [[], []], [length, length])

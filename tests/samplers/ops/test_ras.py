@@ -8,9 +8,16 @@ import torch
 from samplers.knobs.params import SamplingParams
 from samplers.ops import ras
 from samplers.ops.filters import descending, keep_from
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.draw import Terminal
-from tests.samplers.reference.harness import Case, kept, load, make_scores, newest_first, stack
+from samplers.processors.draw import Drawer
+from tests.samplers.reference.harness import (
+    Case,
+    kept,
+    load,
+    make_batch,
+    make_scores,
+    newest_first,
+    stack,
+)
 
 
 def _params(case: Case, *, mask_first: bool = True) -> SamplingParams:
@@ -66,10 +73,8 @@ def test_rows_without_it_draw_as_if_alone() -> None:
     params = [SamplingParams(ras=True), SamplingParams()]
     logits = torch.randn(2, 40)
     histories = [[1, 2, 3], [1, 2, 3]]
-    drawn = Terminal(BatchParams(params, 40, None, torch.device("cpu"))).draw(
-        make_scores(logits, histories, [3, 3])
-    )
-    alone = Terminal(BatchParams([SamplingParams()] * 2, 40, None, torch.device("cpu"))).draw(
+    drawn = Drawer(make_batch(params, 40)).draw(make_scores(logits, histories, [3, 3]))
+    alone = Drawer(make_batch([SamplingParams()] * 2, 40)).draw(
         make_scores(logits, histories, [3, 3])
     )
     assert drawn.codes[1] == alone.codes[1]
@@ -81,6 +86,6 @@ def test_rows_without_it_draw_as_if_alone() -> None:
 def test_a_row_with_one_code_left_keeps_it_however_often_it_came() -> None:
     logits = torch.full((1, 4), -torch.inf)
     logits[0, 2] = 0.0
-    rows = BatchParams([SamplingParams(ras=True)], 4, None, torch.device("cpu"))
-    drawn = Terminal(rows).draw(make_scores(logits, [[2, 2, 2]], [3]))
+    rows = make_batch([SamplingParams(ras=True)], 4)
+    drawn = Drawer(rows).draw(make_scores(logits, [[2, 2, 2]], [3]))
     assert drawn.codes.tolist() == [2]

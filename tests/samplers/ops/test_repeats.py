@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import count_runs, next_runs
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.steps import FIXED
+from samplers.processors.registry import FIXED
 from tests.samplers.reference.harness import (
     assert_logits,
     load,
+    make_batch,
     make_scores,
     newest_first,
     run,
@@ -109,7 +109,7 @@ def _banned(sequences: list[dict[str, Any]], history: list[int]) -> list[float]:
         SamplingParams(ban_sequences=[*sequences, {"codes": [0], "strength": 0.0}]),
         SamplingParams(),
     ]
-    step = FIXED[1](BatchParams(params, 5, None, torch.device("cpu")))
+    step = FIXED[1].build(make_batch(params, 5))
     assert step is not None
     scores = make_scores(torch.zeros(2, 5), [history, history], [len(history)] * 2)
     step(scores)

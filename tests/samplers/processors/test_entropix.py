@@ -15,7 +15,7 @@ from samplers.knobs.entropix import EntropixKnobs
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
 from tests.samplers.ar.test_sampler import ALWAYS_HELV
-from tests.samplers.reference.harness import attention
+from tests.samplers.reference.harness import attention, make_sampler
 from tests.samplers.strategies import hard_logits, sampling_params
 
 VOCAB, STOP = 64, 63
@@ -33,7 +33,7 @@ def make(params: SamplingParams, seed: int = 1, **options: Any) -> ArSampler:
     defaults: dict[str, Any] = {
         "stop_token": STOP, "vocab_size": VOCAB, "max_frames": 200, "silent": SILENT,
     }  # fmt: skip
-    return ArSampler([params], [seed], **(defaults | options))
+    return make_sampler([params], [seed], **(defaults | options))
 
 
 def record(logits: Tensor, heads: list[float] = HEADS, **knobs: Any) -> dict[str, Any]:
@@ -188,8 +188,8 @@ def ways(sampler: ArSampler, row: Tensor, count: int) -> dict[int, list[int]]:
     for _ in range(count):
         frame = int(sampler.lengths)
         stepped = sampler.advance(row[None], trace, attention=attention([HEADS]))
-        assert stepped.ways is not None
-        found[frame] = [code for code in stepped.ways[0].tolist() if code >= 0]
+        assert stepped.alternatives is not None
+        found[frame] = [code for code in stepped.alternatives[0].tolist() if code >= 0]
         if found[frame]:
             assert found[frame][0] == int(stepped.codes)
     kept = {frame: codes for frame, codes in found.items() if codes}
@@ -297,7 +297,7 @@ def spoken(knobs: dict[str, Any]) -> list[Any]:
         logits = 2 * torch.randn(1, VOCAB, generator=generator)
         logits[:, STOP] = -math.inf
         stepped = sampler.advance(logits, attention=attention([HEADS]))
-        ways.append(None if stepped.ways is None else stepped.ways.tolist())
+        ways.append(None if stepped.alternatives is None else stepped.alternatives.tolist())
     return [sampler.codes[0, :60].tolist(), ways]
 
 
@@ -327,7 +327,7 @@ def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.Data
     params = [
         data.draw(sampling_params()).model_copy(update=data.draw(entropix)) for _ in range(rows)
     ]
-    sampler = ArSampler(
+    sampler = make_sampler(
         params, range(rows), stop_token=16, vocab_size=17, max_frames=6,
         silent=torch.tensor(data.draw(st.lists(st.booleans(), max_size=17))).bool(),
     )  # fmt: skip

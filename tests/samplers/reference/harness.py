@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from samplers.ar.sampler import ArSampler
 from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, stream_key
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.repeats import count_runs
 from samplers.processors.batch_params import BatchParams
+from samplers.processors.registry import BY_STEP
 from samplers.processors.scores import Scores
-from samplers.processors.steps import MOVABLE
 
 Case = Mapping[str, Any]
 
@@ -57,13 +58,49 @@ def run(
     """Take a batch through the named steps; rows that have a step off must not notice."""
     histories = histories if histories is not None else [[]] * len(params)
     counts = lengths if lengths is not None else [len(history) for history in histories]
-    rows = BatchParams(params, logits.shape[1], stop_token, torch.device("cpu"))
+    batch = make_batch(params, logits.shape[1], stop_token)
     scores = make_scores(logits, histories, counts)
     for name in names:
-        step = MOVABLE[name](rows)
-        if step is not None:
-            step(scores)
+        for processor in BY_STEP[name]:
+            if (built := processor.build(batch)) is not None:
+                built(scores)
     return scores.logits
+
+
+def make_batch(
+    params: Sequence[SamplingParams], vocab_size: int, stop_token: int | None = None
+) -> BatchParams:
+    """The params of a batch; without a stop there is none to protect."""
+    if stop_token is None:
+        params, stop_token = [p.model_copy(update={"protect_stop": False}) for p in params], 0
+    silent = [None] * len(params)
+    return BatchParams(params, vocab_size, stop_token, torch.device("cpu"), silent)
+
+
+def make_sampler(
+    params: Sequence[SamplingParams],
+    seeds: Sequence[int],
+    *,
+    stop_token: int,
+    vocab_size: int,
+    max_frames: int,
+    utterances: Sequence[int] | None = None,
+    candidates: Sequence[int] | None = None,
+    prompts: Sequence[Tensor | None] | None = None,
+    silent: Tensor | None = None,
+) -> ArSampler:
+    """A sampler with these rows."""
+    count = len(params)
+    sampler = ArSampler(stop_token=stop_token, vocab_size=vocab_size)
+    for one, seed, utterance, candidate, prompt in zip(
+        params, seeds, utterances or [0] * count, candidates or [0] * count,
+        prompts or [None] * count, strict=True,
+    ):  # fmt: skip
+        sampler.join(
+            one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
+            prompt=prompt, silent=silent,
+        )  # fmt: skip
+    return sampler
 
 
 def make_scores(

@@ -16,7 +16,8 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints.published.load import Switches, load_public
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
 
 CONFIG = ModelConfig(

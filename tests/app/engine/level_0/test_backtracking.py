@@ -11,9 +11,10 @@ from torch import Tensor
 from app.engine.job import Backtrack
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
 from models.stack.cache import KVCache
-from models.stack.prefix_cache import PrefixCache
-from models.valle import Prefix, Valle
+from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.decoding import Decoded, LevelZero, decode_utterance
 from tests.toy.make_toy import MODEL

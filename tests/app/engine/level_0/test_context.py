@@ -7,7 +7,8 @@ from torch import Tensor
 from app.engine.utterance import ContextUtterance, UtteranceInput
 from models.config import BOS_ID, EOS_ID, ModelConfig
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
 
 CONFIG = ModelConfig(

@@ -15,8 +15,8 @@ from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_lm, load_speech_model
 from models.int8.quantized import quantize_linears
-from models.stack.attention import look
-from models.stack.prefix_cache import VoiceKey
+from models.prefix_cache import VoiceKey
+from models.stack.attention import attention_statistics
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.rows import rows_needed
@@ -216,9 +216,9 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
 
     def note(queries: Sequence[torch.Tensor], keys: Sequence[torch.Tensor]) -> Any:
         asked.append(len(queries))
-        return look(queries, keys)
+        return attention_statistics(queries, keys)
 
-    monkeypatch.setattr("models.stack.transformer.look", note)
+    monkeypatch.setattr("models.stack.transformer.attention_statistics", note)
     batch.step()
     batch.step()
     assert asked == [1]

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from app.engine.playback import Playback
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import SHARE, Capacity
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.sound_worker import SoundWorker
 
 
@@ -64,7 +64,7 @@ def test_what_is_made_to_its_end_takes_no_room(sound_worker: SoundWorker) -> Non
 def test_a_job_that_nobody_wants_is_over_at_once_whatever_the_worker_does() -> None:
     over: list[object] = []
     sound_worker = SoundWorker(
-        Accounts(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0
+        Outcomes(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0
     )
     left, stays = (cast("Any", Listener(Playback(monotonic()))) for _ in range(2))
     sound_worker.begin(left)

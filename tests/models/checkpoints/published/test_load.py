@@ -15,7 +15,8 @@ from models.checkpoints.convert import convert
 from models.checkpoints.published import load as public
 from models.checkpoints.published.load import Switches, inspect_public, load_public
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams, resolve
+from samplers.knobs.params import SamplingParams
+from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy

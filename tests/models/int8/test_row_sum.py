@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from models.int8.arrays import Floats
-from models.int8.sums import LANES, sum_row
+from models.int8.row_sum import LANES, sum_row
 
 RNG = np.random.default_rng(0)
 
 
 def as_defined(row: Floats) -> np.float32:
-    """Add up a row in the order that `models.int8.sums` describes, an operation at a time."""
+    """Add up a row in the order that `models.int8.row_sum` describes, an operation at a time."""
     whole = len(row) // LANES * LANES
     partial = np.zeros(LANES, np.float32)
     for start in range(0, whole, LANES):

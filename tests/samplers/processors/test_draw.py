@@ -12,9 +12,9 @@ from torch import Tensor
 from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, categorical, stream_key
 from samplers.ops.entropix import Decision, State
-from samplers.processors.batch_params import BatchParams
-from samplers.processors.redraw import Redraw
+from samplers.processors.draw import Redraw
 from samplers.processors.scores import Scores
+from tests.samplers.reference.harness import make_batch
 from tests.samplers.statistics import chi_square, rejected
 
 DRAWS, CHUNK = 200_000, 20_000
@@ -42,7 +42,7 @@ def scores_of(
 
 def redraw(params: SamplingParams, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
     """The code drawn first, the code in the end, and what that was drawn from."""
-    rows = BatchParams([params], scores.logits.shape[1], None, torch.device("cpu"))
+    rows = make_batch([params], scores.logits.shape[1])
     first = categorical(scores.logits, scores.noise(0, scores.logits.shape[1]))
     return first, *Redraw(rows)(scores, first, scores.logits)
 
@@ -121,7 +121,7 @@ def test_rows_want_their_own_number_of_candidates_and_do_not_notice_one_another(
         for n in wanted
     ]
     together = scores_of(logits, range(5), resample=resample, candidates=wanted)
-    rows = BatchParams(both, 12, None, torch.device("cpu"))
+    rows = make_batch(both, 12)
     first = categorical(logits, together.noise(0, 12))
     codes, _ = Redraw(rows)(together, first, logits)
     for row in range(5):

@@ -1,9 +1,9 @@
-"""Sums of floats in one fixed order, so that every processor and every compilation rounds alike.
+"""Float sums in a fixed order, so that every processor and every compilation rounds alike.
 
-A compiler may not reorder a sum of floats without changing its bits, and one sum after the other
-leaves most of a processor idle. So the order is part of the definition here: entry ``d`` goes to
-partial sum ``d % 16``, then the upper half of the partial sums is added to the lower, until one is
-left. It is written as LLVM vectors of 16 floats, which each processor splits into those it has.
+A compiler cannot vectorise a sequential float sum without changing its bits. So the order of a
+vectorised sum is part of the definition here: entry ``d`` is added to partial sum ``d % 16``, then
+the upper half of the partial sums is added to the lower half until one is left. It is written with
+LLVM vectors of 16 floats, which each processor splits into its own vector size.
 """
 
 from typing import Any, Final
@@ -50,8 +50,8 @@ def _sum_of_whole_vectors(_: Any, row: Any) -> Any:
 
 @kernel
 def sum_row(row: Floats) -> np.float32:
-    """Return the sum of a contiguous ``row`` ``[D]``; the same bits wherever it is computed."""
-    total: np.float32 = _sum_of_whole_vectors(row)  # type: ignore[call-arg]  # numba gives the context
+    """Return the sum of a contiguous ``row`` ``[D]``, with the same bits on every processor."""
+    total: np.float32 = _sum_of_whole_vectors(row)  # type: ignore[call-arg]  # numba passes the context
     for d in range(len(row) // LANES * LANES, len(row)):
         total += row[d]
     return total

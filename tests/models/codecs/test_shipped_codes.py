@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from models.config import CodecConfig
-from models.voices.shipped_codes import (
+from models.codecs.shipped_codes import (
     SUFFIX,
     ShippedCodesError,
     codec_digest,
     read_codes,
     write_codes,
 )
+from models.config import CodecConfig
 from models.voices.voice import BuiltinVoices, PromptCodes, VoiceError
 from tests.models.voices.test_voice import write
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import torch
 
-from models.stack.slots import Slots
-from models.valle import Prefix, Valle
+from models.prefix import Prefix
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
 
 DEFAULT_MAX_BYTES = 256 << 20
 
@@ -53,7 +54,7 @@ class PrefixCache:
             max_bytes: More than this is kept only while it is pinned.
         """
         self._model, self._max_bytes = model, max_bytes
-        self._kept: OrderedDict[tuple[Hashable, int, int], Slots] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
 
@@ -79,7 +80,7 @@ class PrefixCache:
 
     @torch.inference_mode()
     def begin(
-        self, prefix: Prefix, level: int, cache: Slots, slot: int, key: Hashable | None
+        self, prefix: Prefix, level: int, cache: SlotCache, slot: int, key: Hashable | None
     ) -> Prefix:
         """Put the shared part of a prefix into a slot.
 
@@ -104,7 +105,7 @@ class PrefixCache:
             cache.load(slot, self._read(part, level) if key is None else self._of(key, part, level))
         return prefix[prefix.shared :]
 
-    def _of(self, key: Hashable, part: Prefix, level: int) -> Slots:
+    def _of(self, key: Hashable, part: Prefix, level: int) -> SlotCache:
         # The prompt may be left out for one request: then less is shared under the same key.
         place = (key, level, len(part))
         if place not in self._kept:
@@ -115,7 +116,7 @@ class PrefixCache:
         self._evict()
         return kept
 
-    def _read(self, part: Prefix, level: int) -> Slots:
+    def _read(self, part: Prefix, level: int) -> SlotCache:
         cache = self._model.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from models.config import ModelConfig
+from models.prefix import Prefix
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey
 from models.stack.cache import KVCache
-from models.stack.prefix_cache import NullKey, PrefixCache, VoiceKey
-from models.valle import Prefix, Valle
+from models.valle import Valle
 from tests.models.test_valle import CONFIG, IDS, random_model, some_codes
 
 EVE = VoiceKey(None, "eve", 0)

@@ -11,7 +11,7 @@ from models.config import ModelConfig
 from models.int8.cache import Int8Cache
 from models.int8.quantized import quantize_linears
 from models.stack.cache import KVCache
-from models.stack.slots import Slots
+from models.stack.slot_cache import SlotCache
 from models.stack.transformer import Transformer
 from samplers.ops.entropix import AttentionStatistics
 
@@ -90,7 +90,7 @@ def test_passes_are_near_those_of_floats(activation: str, kv_heads: int) -> None
     x, positions = noise(70, CONFIG.width), torch.arange(70)
     blocks = positions // 15
 
-    def run(stack: Transformer, cache: Slots) -> Tensor:
+    def run(stack: Transformer, cache: SlotCache) -> Tensor:
         found = [stack.extend(x[:40], positions[:40], cache, 0, positions[:40])]
         found += [stack.extend(x[40:60], positions[40:60], cache, 0, blocks[40:60])]
         found += [stack.step(x[i, None], positions[i, None], cache, [0]) for i in range(60, 70)]
@@ -108,7 +108,7 @@ def test_a_query_is_told_as_it_was_asked(floats: Transformer, stack: Transformer
     found = []
     for one, cache in ((floats, KVCache(CONFIG, 1, 40)), (stack, new_cache(1, 40))):
         one.extend(x[:29], positions[:29], cache, 0, positions[:29])
-        found.append(one.step_looking(x[29:], positions[29:], cache, [0], [0])[1])
+        found.append(one.step_with_attention(x[29:], positions[29:], cache, [0], [0])[1])
     for field in fields(AttentionStatistics):
         expected, seen = (getattr(one, field.name) for one in found)
         assert torch.allclose(seen, expected, rtol=0.05, atol=1e-3)
@@ -149,7 +149,7 @@ def test_a_row_of_no_numbers_stays_one_and_its_neighbours_are_whole(stack: Trans
 def test_a_cache_of_other_numbers_is_refused(floats: Transformer, stack: Transformer) -> None:
     x, position = noise(1, CONFIG.width), torch.tensor([0])
     for one, cache in ((stack, KVCache(CONFIG, 1, 5)), (floats, new_cache(1))):
-        with pytest.raises(ValueError, match=r"Valle\.new_cache"):
+        with pytest.raises(ValueError, match=r"Transformer\.new_cache"):
             one.step(x, position, cache, [0])
-        with pytest.raises(ValueError, match=r"Valle\.new_cache"):
+        with pytest.raises(ValueError, match=r"Transformer\.new_cache"):
             one.extend(x, position, cache, 0)

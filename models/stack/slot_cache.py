@@ -1,7 +1,8 @@
-"""What a slot of a cache is, whatever numbers its keys and values are.
+"""The interface of KV caches, whatever number format they keep.
 
-A slot is one sequence being decoded. Rewinding shortens its length: rotary keys are stored rotated
-by absolute position, so what remains stays valid, and the stale tail is overwritten later.
+A cache has slots, each of which holds one sequence being decoded. Rewinding shortens a slot's
+length: rotary keys are stored rotated by absolute position, so the remaining ones stay valid, and
+the stale rest is overwritten later.
 """
 
 from abc import ABC, abstractmethod
@@ -10,13 +11,13 @@ from typing import Self
 from torch import Tensor
 
 
-class Slots(ABC):
-    """Sequences of different lengths, whose keys and values never move or grow.
+class SlotCache(ABC):
+    """Keys and values of several sequences of different lengths, in memory allocated once.
 
     Attributes:
-        lengths: Positions in use, a number a slot. They live on the host, where the loop that
-            extends a slot always knows them, so that no step waits for a device.
-        max_length: Positions that each slot has room for.
+        lengths: Positions in use, one number a slot. Kept on the host, where the decoding loop
+            knows them anyway, so that no step synchronises with a device.
+        max_length: Positions reserved for each slot.
     """
 
     def __init__(self, slots: int, max_length: int) -> None:
@@ -26,7 +27,7 @@ class Slots(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Memory of all keys and values, used or not."""
+        """Memory allocated for all keys and values, used or not."""
 
     @abstractmethod
     def keys_of(self, layer: int, slot: int) -> Tensor:
@@ -34,20 +35,20 @@ class Slots(ABC):
 
     @abstractmethod
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
-        """Overwrite the positions from ``begin`` to ``end`` at least, which the source has too."""
+        """Copy at least the positions ``begin`` to ``end`` from another cache's slot."""
 
     def check_room(self, slot: int, count: int) -> None:
-        """Hold a slot to its room.
+        """Raise unless a slot has room for ``count`` more positions.
 
         Raises:
-            ValueError: There is none for ``count`` more positions.
+            ValueError: It has not.
         """
         end = self.lengths[slot] + count
         if end > self.max_length:
             raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
 
     def load(self, slot: int, source: Self, *, source_slot: int = 0) -> None:
-        """Copy all positions of another cache's slot into an empty one.
+        """Copy all positions of another cache's slot into an empty slot.
 
         Raises:
             ValueError: The slot is not empty or too short.
@@ -62,15 +63,15 @@ class Slots(ABC):
         self.lengths[slot] = count
 
     def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
-        """Make a slot hold what another holds.
+        """Make a slot a copy of another slot of this cache.
 
         Args:
-            source: The other.
-            slot: Which is overwritten.
-            shared: How many of its first positions are the same already.
+            source: The slot to copy.
+            slot: The slot to overwrite.
+            shared: Number of leading positions that are equal already and need no copy.
 
         Raises:
-            ValueError: One of the two does not hold that many.
+            ValueError: One of the two slots is shorter than ``shared``.
         """
         end = self.lengths[source]
         if not 0 <= shared <= min(end, self.lengths[slot]):
@@ -82,14 +83,14 @@ class Slots(ABC):
         self.lengths[slot] = end
 
     def advance(self, slot: int, count: int) -> None:
-        """Count ``count`` positions that every layer has written."""
+        """Add ``count`` positions, written by every layer, to a slot's length."""
         self.lengths[slot] += count
 
     def rewind(self, slot: int, length: int) -> None:
-        """Keep the first ``length`` positions of a slot; 0 frees it.
+        """Truncate a slot to its first ``length`` positions; 0 frees it.
 
         Raises:
-            ValueError: The slot does not hold that many.
+            ValueError: The slot is shorter than that.
         """
         if not 0 <= length <= self.lengths[slot]:
             raise ValueError(

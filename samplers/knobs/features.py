@@ -1,0 +1,107 @@
+"""Features: what a knob switches on, and whether it is on in given params. Loads without torch.
+
+Every knob with an off value is a feature by its own name, on unless the knob is at that value. A
+few more are declared here: those that depend on two knobs, and values that have a name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from samplers.knobs.knob import SwitchesStep
+from samplers.knobs.order import StepName
+from samplers.knobs.params import SamplingParams, hints, off_value
+
+Condition = Callable[[SamplingParams], bool]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that a knob switches on.
+
+    Attributes:
+        knob: Name of the knob.
+        on: Whether params ask for the feature.
+        step: The step of the order that it belongs to; None if it is not part of the order.
+        random: Whether it has no effect on a greedy row, which draws nothing at random.
+        group: Group of the knob, as documentation shows it.
+    """
+
+    knob: str
+    on: Condition
+    step: StepName | None = None
+    random: bool = False
+    group: str = ""
+
+
+_ALL_OFF = SamplingParams.model_validate({
+    name: off_value(name) for name in SamplingParams.model_fields if "off" in hints(name)
+})
+
+_CONDITIONS: Mapping[str, Condition] = {
+    "xtc_probability": lambda p: p.xtc_probability > 0 and p.xtc_threshold <= 0.5,
+    "mirostat_mode": lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0,
+}
+"""When a feature is on that takes more than its own knob."""
+
+_RANDOM = ("mirostat_mode", "ras", "entropix")
+"""Random features that are not part of the order."""
+
+
+def _of_knob(name: str) -> Feature:
+    """Return the feature that a knob is by its declaration."""
+    off = getattr(_ALL_OFF, name)
+    mark = next(
+        (
+            one
+            for one in SamplingParams.model_fields[name].metadata
+            if isinstance(one, SwitchesStep)
+        ),
+        None,
+    )
+    return Feature(
+        name,
+        _CONDITIONS.get(name, lambda params: getattr(params, name) != off),
+        step=mark.step if mark else None,
+        random=mark.random if mark else name in _RANDOM,
+        group=hints(name)["group"],
+    )
+
+
+FEATURES: Mapping[str, Feature] = {
+    name: _of_knob(name) for name in SamplingParams.model_fields if "off" in hints(name)
+} | {
+    "greedy": Feature("temperature", lambda p: p.temperature <= 0),
+    "branch": Feature(
+        "entropix_action", lambda p: p.entropix and p.entropix_action == "branch", random=True
+    ),
+    "pause": Feature(
+        "entropix_action", lambda p: p.entropix and p.entropix_action == "pause", random=True
+    ),
+}
+
+
+def is_on(feature: str, params: SamplingParams) -> bool:
+    """Return whether a feature has an effect; a random one has none on a greedy row.
+
+    Args:
+        feature: A key of `FEATURES`.
+        params: Resolved.
+    """
+    one = FEATURES[feature]
+    return one.on(params) and not (one.random and params.temperature <= 0)
+
+
+def is_guided(params: SamplingParams, stage: Literal["ar", "nar", "masked"] = "ar") -> bool:
+    """Return whether a stage of the decoder uses classifier-free guidance.
+
+    Args:
+        params: Resolved.
+        stage: Level 0 code by code, the finer levels, or level 0 in masked passes.
+    """
+    strengths = {
+        "ar": params.cfg_strength,
+        "nar": params.nar_cfg_strength,
+        "masked": params.nar_len_cfg_strength,
+    }
+    return strengths[stage] > 1

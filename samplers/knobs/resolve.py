@@ -1,0 +1,48 @@
+"""Resolving a request: what the caller set over the preset over the declared defaults."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from samplers.knobs.conflicts import settle
+from samplers.knobs.params import SamplingParams, off_value
+from samplers.knobs.presets import AUTO, PRESETS, Presets, look_up
+
+
+def resolve(
+    params: SamplingParams,
+    card_preset: str | Mapping[str, Any] = "default",
+    presets: Presets = PRESETS,
+) -> SamplingParams:
+    """Give every knob its value: what the caller set > the preset > the declared default.
+
+    A knob that the caller set switches off a conflicting knob of the preset.
+
+    Args:
+        params: What the caller sent; a subclass (a request) is accepted, its other fields ignored.
+        card_preset: What `preset="auto"` means: the preset that the loaded model's card names, or
+            the card's own set of knobs.
+        presets: Those that can be named.
+
+    Returns:
+        A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
+
+    Raises:
+        ConflictError: Two knobs that the caller set contradict each other; it names them.
+        UnknownPreset: The caller or the card names a preset that is not there.
+        ValueError: A preset holds an illegal value.
+    """
+    knobs = SamplingParams.model_fields
+    chosen = {name: getattr(params, name) for name in knobs if name in params.model_fields_set}
+    source = card_preset if params.preset == AUTO else params.preset
+    base = look_up(source, presets) if isinstance(source, str) else source
+    named = source if isinstance(source, str) else AUTO
+    merged = SamplingParams.model_validate({**base, **chosen, "preset": named})
+    values = {name: getattr(merged, name) for name in knobs}
+    losers = settle(merged, chosen=chosen.keys())
+    values |= {name: off_value(name) for name in losers}
+    if values["seed"] is None:
+        values["seed"] = secrets.randbits(32)  # short enough to type
+    resolved = SamplingParams.model_validate(values)
+    settle(resolved, chosen=knobs.keys())  # giving way may not be enough
+    return resolved

@@ -1,0 +1,188 @@
+"""The knobs of the steps of the chain that a request may reorder. Loads without torch.
+
+The knobs stand in canonical order: `samplers.knobs.order` takes the names of the steps and their
+canonical order from the `SwitchesStep` annotations below. `samplers.knobs.params.SamplingParams`
+includes these knobs.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import field_validator
+
+from samplers.knobs.knob import KnobSet, SwitchesStep, knob
+
+PenaltyMode = Literal["signed", "additive", "raw"]
+
+MOST_CODES = 4096
+"""How many codes a knob may name: more than any codebook has."""
+
+
+class StepKnobs(KnobSet):
+    """Penalties, temperature and truncation filters, in canonical order."""
+
+    # fmt: off
+    repetition_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
+        1.0, "Divides the odds of recently drawn codes, once per occurrence; above 1 discourages.",
+        group="repetition", off=1.0, step=0.01, top=2.0, gt=0.0,
+    )
+    repetition_penalty_decay: float = knob(
+        0.0,
+        "Exponent on the distance d of an occurrence: its penalty is repetition_penalty * d^decay; "
+        "below 0 old codes are punished less.",
+        group="repetition", off=0.0, step=0.05, ge=-2.0, le=2.0,
+    )
+    repetition_penalty_window: int = knob(
+        75, "How many of the newest codes the repetition, frequency and presence penalties count; "
+        "0 is all of them.",
+        group="repetition", unit="frames", step=1, top=750, ge=0,
+    )
+    repetition_penalty_one_time: bool = knob(
+        False, "Count only the newest occurrence of a code instead of every one.",
+        group="repetition", off=False,
+    )
+    repetition_penalty_mode: PenaltyMode = knob(
+        "signed",
+        "How the penalty P acts: `signed` divides positive and multiplies negative logits, "
+        "`additive` subtracts ln P, `raw` always divides (as the reference does).",
+        group="repetition",
+    )
+    repetition_penalty_clamp: bool = knob(
+        True,
+        "Never let the distance turn an occurrence's penalty into a reward; "
+        "off only to reproduce the reference.",
+        group="repetition", off=False,
+    )
+    penalty_includes_prompt: bool = knob(
+        False,
+        "Penalties, DRY and no_repeat_ngram_size count the codes of the voice's prompt as if they "
+        "had been drawn just before.",
+        group="repetition", off=False,
+    )
+    frequency_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
+        0.0, "Subtracted from a code's logit once for each of its occurrences.",
+        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+    )
+    presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
+        0.0, "Subtracted from a code's logit if it occurred at all.",
+        group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+    )
+    dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
+        0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
+        group="dry", off=0.0, unit="nats", step=0.1, ge=0.0, le=8.0,
+    )
+    dry_base: float = knob(
+        1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
+        group="dry", step=0.05, top=4.0, ge=1.0,
+    )
+    dry_allowed_length: int = knob(
+        2, "DRY: sequences shorter than this may repeat.",
+        group="dry", unit="frames", step=1, top=75, ge=1,
+    )
+    dry_range: int = knob(
+        0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
+        group="dry", unit="frames", step=1, top=750, ge=0,
+    )
+    dry_sequence_breakers: tuple[int, ...] = knob(
+        (), "DRY: codes (silence, say) that end a sequence and are never punished.",
+        group="dry", off=[], max_length=MOST_CODES, fail_fast=True,
+    )
+    no_repeat_ngram_size: Annotated[int, SwitchesStep("no_repeat_ngram")] = knob(
+        0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
+        group="repetition", off=0, unit="frames", step=1, top=75, ge=0,
+    )
+    length_penalty: Annotated[float, SwitchesStep("length_penalty")] = knob(
+        0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
+        group="length", off=0.0, step=0.05, ge=-2.0, le=2.0,
+    )
+    length_penalty_mode: PenaltyMode = knob(
+        "signed", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
+        group="length",
+    )
+    exponential_decay_factor: Annotated[float, SwitchesStep("length_penalty")] = knob(
+        1.0, "Above 1 the stop's logit grows with each frame past exponential_decay_start.",
+        group="length", off=1.0, step=0.01, top=1.5, gt=0.0,
+    )
+    exponential_decay_start: int = knob(
+        0, "After how many frames exponential_decay_factor begins to act.",
+        group="length", unit="frames", step=1, top=1500, ge=0,
+    )
+
+    top_n_sigma: Annotated[float, SwitchesStep("top_n_sigma")] = knob(
+        0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
+        group="truncation", off=0.0, step=0.1, top=4.0, ge=-1.0,
+    )
+    temperature: Annotated[float, SwitchesStep("temperature")] = knob(
+        1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
+        group="temperature", off=1.0, step=0.05, top=2.0, ge=-1.0,
+    )
+    min_temperature: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
+        -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
+        group="temperature", off=-1.0, step=0.05, top=2.0, ge=-1.0,
+    )
+    dynatemp_mode: Literal["sigmoid", "entropy"] = knob(
+        "sigmoid", "What moves the temperature: the best code's probability, or the entropy.",
+        group="temperature",
+    )
+    dynatemp_slope: float = knob(
+        10.0, "Steepness of the sigmoid of dynatemp_mode=sigmoid.",
+        group="temperature", step=1.0, top=50.0, ge=0.0,
+    )
+    dynatemp_center: float = knob(
+        0.5, "Probability of the best code at which that sigmoid is halfway.",
+        group="temperature", step=0.05, ge=0.0, le=1.0,
+    )
+    dynatemp_exponent: float = knob(
+        1.0, "Exponent on the entropy (as a share of the highest possible) of its mode.",
+        group="temperature", step=0.1, top=4.0, gt=0.0,
+    )
+    top_k: Annotated[int, SwitchesStep("top_k")] = knob(
+        0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
+        group="truncation", off=0, step=1, top=1024, ge=-1,
+    )
+    top_p: Annotated[float, SwitchesStep("top_p")] = knob(
+        1.0, "Keep the likeliest codes until their probabilities sum to this; 0 keeps one.",
+        group="truncation", off=1.0, step=0.01, ge=0.0, le=1.0,
+    )
+    min_p: Annotated[float, SwitchesStep("min_p")] = knob(
+        0.0, "Keep codes at least this fraction as likely as the likeliest.",
+        group="truncation", off=0.0, step=0.01, ge=0.0, le=1.0,
+    )
+    min_tokens_to_keep: int = knob(
+        1, "min_p keeps at least this many codes.",
+        group="truncation", off=1, step=1, top=64, ge=1,
+    )
+    typical_p: Annotated[float, SwitchesStep("typical_p")] = knob(
+        1.0, "Keep the codes whose surprise is nearest the entropy until they sum to this.",
+        group="truncation", off=1.0, step=0.01, gt=0.0, le=1.0,
+    )
+    epsilon_cutoff: Annotated[float, SwitchesStep("epsilon_cutoff")] = knob(
+        0.0, "Keep codes with at least this probability.",
+        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+    )
+    eta_cutoff: Annotated[float, SwitchesStep("eta_cutoff")] = knob(
+        0.0, "As epsilon_cutoff, but lower where the entropy is high.",
+        group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+    )
+    xtc_probability: Annotated[float, SwitchesStep("xtc", random=True)] = knob(
+        0.0, "Chance that all likely codes but the least likely of them are excluded.",
+        group="xtc", off=0.0, step=0.05, ge=0.0, le=1.0,
+    )
+    xtc_threshold: float = knob(
+        0.1, "Probability from which a code is likely to xtc_probability; above 0.5 it is off.",
+        group="xtc", step=0.01, gt=0.0, le=1.0,
+    )
+    protect_stop: bool = knob(
+        True, "XTC and typical_p never take the stop away.",
+        group="length",
+    )
+    # fmt: on
+
+    @field_validator("top_k", "top_n_sigma")
+    @classmethod
+    def _negative_is_off(cls, value: float) -> float:
+        return max(value, 0)
+
+    @field_validator("min_temperature")
+    @classmethod
+    def _one_negative_value(cls, temperature: float) -> float:
+        return temperature if temperature >= 0 else -1.0

@@ -1,0 +1,68 @@
+"""The base class of what changes the scores between the model and the draw."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Self
+
+from samplers.knobs.features import FEATURES, is_on
+from samplers.knobs.order import StepName
+from samplers.knobs.params import SamplingParams
+from samplers.processors.batch_params import BatchParams
+from samplers.processors.scores import Scores
+
+
+class HistoryReader:
+    """What some features of a row need of the codes that it has drawn.
+
+    Attributes:
+        features: Keys of `samplers.knobs.features.FEATURES`: it acts on a row with any of them on.
+        reads_runs: Whether it reads `Scores.runs`.
+    """
+
+    features: ClassVar[tuple[str, ...]]
+    reads_runs: ClassVar[bool] = False
+
+    @classmethod
+    def acts_on(cls, params: SamplingParams) -> bool:
+        """Return whether it changes anything in a row with these params."""
+        return any(is_on(feature, params) for feature in cls.features)
+
+    @classmethod
+    def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
+        """Return how many of the newest codes it reads in a row that it acts on.
+
+        Args:
+            params: The row's; `samplers.ops.bounds.ALL` stands for the whole history.
+        """
+        return 0
+
+
+class LogitsProcessor(HistoryReader, ABC):
+    """A step of the chain, built for the rows of a batch and then called once a code.
+
+    Its constructor reads the rows' params into ``(B, 1)`` tensors. A row in which its features are
+    off gets neutral values, with which not a bit of the row's scores changes: a row's codes do not
+    depend on the rows beside it.
+
+    Attributes:
+        penalty: Whether it changes what the model said; the others decide how a code is drawn.
+    """
+
+    penalty: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(self, batch: BatchParams) -> None:
+        """Read the params of the rows."""
+
+    @abstractmethod
+    def __call__(self, scores: Scores) -> None:
+        """Change the scores of the rows, in place."""
+
+    @classmethod
+    def build(cls, batch: BatchParams) -> Self | None:
+        """Return the processor for some rows; None if it would act on none of them."""
+        return cls(batch) if batch.any(*cls.features) else None
+
+    @classmethod
+    def step(cls) -> StepName | None:
+        """Return the step of `sampler_order` that it is part of; None if its place is fixed."""
+        return FEATURES[cls.features[0]].step

@@ -1,0 +1,54 @@
+"""The processors that there are. A new one is added by its line in `MOVABLE`."""
+
+from collections.abc import Mapping
+
+from samplers.knobs.order import STEPS, StepName
+from samplers.knobs.params import SamplingParams
+from samplers.processors import bans, penalties, truncation
+from samplers.processors.draw import RepetitionAware
+from samplers.processors.entropix import Entropix
+from samplers.processors.processor import HistoryReader, LogitsProcessor
+from samplers.processors.temperature import Temperature
+
+FIXED: tuple[type[LogitsProcessor], ...] = (bans.LogitBias, bans.SequenceBan, bans.MinFrames)
+"""Those that come first, whatever the order."""
+
+MOVABLE: tuple[type[LogitsProcessor], ...] = (
+    penalties.RepetitionPenalty,
+    penalties.FrequencyPresencePenalty,
+    penalties.Dry,
+    penalties.NoRepeatNgram,
+    penalties.LengthPenalty,
+    penalties.ExponentialDecay,
+    truncation.TopNSigma,
+    Temperature,
+    truncation.TopK,
+    truncation.TopP,
+    truncation.MinP,
+    truncation.TypicalP,
+    truncation.EpsilonCutoff,
+    truncation.EtaCutoff,
+    truncation.Xtc,
+)
+"""Those whose place `sampler_order` gives; of one step, in the order in which they run."""
+
+_READERS: tuple[type[HistoryReader], ...] = (*FIXED, *MOVABLE, Entropix, RepetitionAware)
+
+BY_STEP: Mapping[StepName, tuple[type[LogitsProcessor], ...]] = {
+    step: tuple(processor for processor in MOVABLE if processor.step() == step) for step in STEPS
+}
+"""The processors of each step that an order may name."""
+
+
+def lookback(params: SamplingParams) -> int:
+    """Return how many of a row's newest codes its processors read.
+
+    Args:
+        params: The row's; `samplers.ops.bounds.ALL` stands for the whole history.
+    """
+    return max((one.lookback(params) for one in _READERS if one.acts_on(params)), default=0)
+
+
+def reads_runs(params: SamplingParams) -> bool:
+    """Return whether a processor of a row reads the runs of its history."""
+    return any(one.reads_runs and one.acts_on(params) for one in _READERS)
