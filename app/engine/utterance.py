@@ -11,6 +11,7 @@ from models.config import BOS_ID, EOS_ID
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, VoiceKey
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 
 
@@ -58,11 +59,6 @@ class UtteranceInput:
     voice: VoiceKey | None = None
 
     @property
-    def guided(self) -> bool:
-        """Whether level 0 is drawn with classifier-free guidance, from two prefixes."""
-        return self.params.cfg_strength > 1
-
-    @property
     def silent_codes(self) -> Sequence[int]:
         """The codes of silence; empty if none are known."""
         return [] if self.silent is None else torch.nonzero(self.silent)[:, 0].tolist()
@@ -81,7 +77,7 @@ class UtteranceInput:
         return NullKey(self.language)
 
     def ar_prefixes(self, model: Valle) -> list[Prefix]:
-        """Return the prefix of the AR and, if `guided`, the unconditional one.
+        """Return the prefix of the AR and, if it is guided, the unconditional one.
 
         Context and utterance form one utterance, without the marks between them. With
         `prompt_as_prefix` the prompt's level 0 begins the response (e-c-k-e-r/vall-e).
@@ -94,7 +90,7 @@ class UtteranceInput:
         for part in (*(earlier.phoneme_ids for earlier in self.context), self.phoneme_ids):
             ids += part[1:-1]
         prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
-        if self.guided:
+        if is_guided(self.params):
             prefixes.append(self.null_prefix(model, 0))
         if not begun:
             return prefixes

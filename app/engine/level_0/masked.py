@@ -12,6 +12,7 @@ from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.masked import least_certain, sample_masked, schedule
 from samplers.ops.guidance import guide
 
@@ -110,7 +111,7 @@ class MaskedUtterance:
         """Return ``[T, V]`` logits; guidance rescales over all frames, as the reference does."""
         model, params = self._model, self.inputs.params
         own = model.masked_logits(self._prefix, self._codes)
-        if params.nar_len_cfg_strength <= 1:
+        if not is_guided(params, "masked"):
             return own
         knobs = own.new_tensor([[params.nar_len_cfg_strength], [params.nar_len_cfg_rescale]])
         return guide(own[None], model.masked_logits(self._null, self._codes)[None], *knobs)[0]

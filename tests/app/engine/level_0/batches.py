@@ -45,7 +45,7 @@ def alone(model: Valle, one: UtteranceInput) -> HypothesisGroup:
 
 
 def assert_as_alone(model: Valle, utterance: HypothesisGroup, *, whole: bool = True) -> None:
-    """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
+    """Assert that codes, trace and backtracks are those of the same utterance drawn alone."""
     expected = alone(model, utterance.inputs)
     count = len(utterance)
     if whole:
@@ -68,8 +68,8 @@ def logits_after(
 ) -> tuple[Tensor, Tensor]:
     """The model's logits ``(T + 1, V)`` before every code and behind the last.
 
-    Its own, and the same guided as the piece asks. Of floats with no cache; integers round what
-    they keep, so they read a slot of its own.
+    Its own, and with guidance applied. Float weights: without a cache; int8 rounds what the cache
+    keeps, so those use one.
     """
     given = torch.tensor(codes, dtype=torch.int64)
     read = _step_by_step if model.transformer.is_delegated else Valle.ar_logits

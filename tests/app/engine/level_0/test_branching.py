@@ -1,4 +1,4 @@
-"""Entropix's branch: ways part and the best goes on, as if it had always been alone."""
+"""Entropix's branch: an utterance forks, and the best branch continues as if it were alone."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle
 @pytest.mark.parametrize(
     "knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.5}]
 )
-def test_what_goes_on_has_read_its_own_frames_and_no_others(
+def test_the_kept_branch_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
     one = inputs(ban_tokens=(STOP,), **knobs)
@@ -79,36 +79,36 @@ def test_what_goes_on_has_read_its_own_frames_and_no_others(
     np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
 
 
-def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> None:
+def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
         batch = batch_of(model)
         utterance = batch.admit(inputs(seed, **ENDING, **GUIDED))
-        takes: list[Hypothesis] = []
+        hypotheses: list[Hypothesis] = []
         while batch.running:
             several = len(utterance.hypotheses) > 1
-            takes = list(utterance.hypotheses)
+            hypotheses = list(utterance.hypotheses)
             batch.step()
             if several and len(utterance.hypotheses) == 1:
-                assert_best(utterance, takes)
-    assert takes
+                assert_best(utterance, hypotheses)
+    assert hypotheses
 
 
-def assert_best(utterance: HypothesisGroup, takes: list[Hypothesis]) -> None:
-    """Assert that of these takes the utterance kept the likeliest since they parted."""
+def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> None:
+    """Assert that the utterance kept the branch that is likeliest since the fork."""
     start = next(
         frame
         for frame in range(100)
-        if len({take.codes[frame] if frame < len(take.codes) else STOP for take in takes}) > 1
+        if len({one.codes[frame] if frame < len(one.codes) else STOP for one in hypotheses}) > 1
     )
-    assert len({tuple(take.codes[start : start + 1]) for take in takes}) == len(takes)
+    assert len({tuple(one.codes[start : start + 1]) for one in hypotheses}) == len(hypotheses)
     ranks = [
-        rank(take.logprobs[start:], take.codes, [], utterance.inputs.params, start=start)
-        for take in takes
+        rank(one.logprobs[start:], one.codes, [], utterance.inputs.params, start=start)
+        for one in hypotheses
     ]
-    assert utterance.hypotheses[0] is takes[ranks.index(max(ranks))]
+    assert utterance.hypotheses[0] is hypotheses[ranks.index(max(ranks))]
 
 
-def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
+def test_the_best_branch_is_not_always_the_first(model: Valle) -> None:
     single = alone(model, inputs(entropix=False, ban_tokens=(STOP,)))
     several = alone(model, inputs(ban_tokens=(STOP,)))
     assert not torch.equal(single.codes(), several.codes())

@@ -1,4 +1,4 @@
-"""Speech that goes on from what was said before equals the uncached model over all of it."""
+"""Speech with context utterances equals the uncached model over context and speech."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def expected(
     return logits[len(begun) : -1, :-1].argmax(-1)
 
 
-def test_the_ar_goes_on_from_what_was_said(model: Valle) -> None:
+def test_the_ar_continues_the_context(model: Valle) -> None:
     codes = speak(model, SAID)
     joined = [BOS_ID, 8, 7, 3, 5, 4, EOS_ID]
     assert torch.equal(codes[:, 0], expected(model, joined, SAID, codes[:, 0], prompt=PROMPT))

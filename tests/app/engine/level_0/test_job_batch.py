@@ -1,4 +1,4 @@
-"""Level 0 of several jobs at once."""
+"""Level 0 of several jobs together."""
 
 from contextlib import closing
 
@@ -49,7 +49,7 @@ def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
         return codes(chunks)
 
 
-def test_jobs_that_come_pause_and_go_have_the_codes_that_they_have_alone(synthesizer):
+def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synthesizer):
     plans = [plan(synthesizer, number) for number in range(4)]
     plans[1] = plan(synthesizer, 1, cfg_strength=2.0)
     with closing(synthesizer.batch(8)) as batch:
@@ -91,7 +91,7 @@ def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewoun
     assert backtracks
 
 
-def test_texts_are_read_a_few_between_two_steps(synthesizer):
+def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
     with closing(synthesizer.batch(8)) as batch:
         jobs = [begin(batch, plan(synthesizer, number))[0] for number in range(MAX_PREFILLS + 1)]
         batch.step(jobs)
@@ -100,7 +100,7 @@ def test_texts_are_read_a_few_between_two_steps(synthesizer):
         assert all(job.utterance is not None for job in jobs)
 
 
-def test_an_utterance_that_is_left_frees_its_rows_at_once(synthesizer):
+def test_a_job_that_is_ended_frees_its_rows_at_once(synthesizer):
     with closing(synthesizer.batch(2)) as batch:
         job, _ = begin(batch, plan(synthesizer, 0, cfg_strength=2.0))
         batch.step([job])
@@ -110,7 +110,7 @@ def test_an_utterance_that_is_left_frees_its_rows_at_once(synthesizer):
         assert job.over
 
 
-def test_what_cannot_be_read_fails_alone(synthesizer, monkeypatch):
+def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
     real = ArRunner.admit
 
     def admit(runner, inputs):
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_fails_alone(synthesizer, monkeypatch):
     assert codes(begun[2][1]) == alone(synthesizer, plans[2])
 
 
-def test_an_utterance_too_long_for_the_slots_of_all_has_a_cache_of_its_own(
+def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
     synthesizer, monkeypatch
 ):
     monkeypatch.setattr("app.engine.level_0.job_batch._max_length", lambda *_: 60)

@@ -1,4 +1,4 @@
-"""Many utterances at once: each has the codes that it has alone, whoever comes, waits and goes."""
+"""Many utterances together: each has the codes that it has alone, whichever join and leave."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ ALL = range(len(KNOBS))
 
 
 def inputs(number: int, max_frames: int = 40) -> UtteranceInput:
-    """Speech with the knobs of that number, by one of two voices or by none; traced."""
+    """An utterance with the knobs of that number, of one of two voices or of none; traced."""
     knobs = KNOBS[number % len(KNOBS)]
     params = SamplingParams(**{"ban_tokens": (512,)} | knobs)
     if "logit_bias" in knobs:
@@ -98,7 +98,7 @@ def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(mode
         assert_as_alone(model, utterance)
 
 
-def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(model: Valle) -> None:
+def test_a_paused_utterance_draws_nothing_and_resumes_as_if_it_had_not_been(model: Valle) -> None:
     batch = batch_of(model)
     utterances = [batch.admit(inputs(number, 30)) for number in ALL]
     for step in range(40):
@@ -126,7 +126,7 @@ def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(mode
 def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataObject) -> None:
     batch, ever = batch_of(model, slots=8), list[HypothesisGroup]()
     for _ in range(data.draw(st.integers(5, 40))):
-        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "drop", "step"]))
+        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "cancel", "step"]))
         if deed == "admit":
             one = inputs(data.draw(st.integers(0, 10**6)), data.draw(st.sampled_from([10, 25])))
             if rows_needed(one.params) <= batch.free_rows:
@@ -188,7 +188,7 @@ def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
     assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
 
 
-def test_a_piece_for_which_a_slot_is_too_short_leaves_all_as_it_was(model: Valle) -> None:
+def test_an_utterance_for_which_a_slot_is_too_short_changes_nothing(model: Valle) -> None:
     batch = batch_of(model, slots=2)
     with pytest.raises(ValueError, match="positions"):
         batch.admit(inputs(2, ROOM))
@@ -229,7 +229,7 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
     assert np.isnan(plain.trace["attention_strength"]).all()
 
 
-def test_all_frames_are_final_at_once_unless_they_may_be_taken_back(model: Valle) -> None:
+def test_all_frames_are_final_at_once_unless_they_may_be_rewound(model: Valle) -> None:
     block, window = model.config.block_frames, 20
     knobs = {"ban_tokens": (512,), "backtrack": True, "backtrack_window": window}
     watched = replace(inputs(0, 80), params=SamplingParams(**knobs), max_frames=80)
