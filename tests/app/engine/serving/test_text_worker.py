@@ -9,8 +9,8 @@ import pytest
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.ticket import Ticket
@@ -26,9 +26,9 @@ class Room:
     """A reader and what it reads for; no worker takes what is lined up."""
 
     def __init__(self) -> None:
-        self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
+        self.queue, self.outcomes = TicketQueue(10), Outcomes(EngineMetrics())
         self.backend = FakeBackend()
-        self.reader = TextWorker(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
+        self.reader = TextWorker(self.queue, self.outcomes, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)
@@ -39,7 +39,7 @@ class Room:
 
     async def lined_up(self) -> Ticket:
         async with asyncio.timeout(20):
-            while (ticket := self.queue.take(lambda waiting: waiting[0])) is None:
+            while (ticket := self.queue.pop(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
         return ticket
 
@@ -96,4 +96,4 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
         while len(room.queue):
             await asyncio.sleep(0.005)
     assert left.work is None
-    assert room.accounts.finished == {"cancelled": 1}
+    assert room.outcomes.finished == {"cancelled": 1}
