@@ -1,9 +1,9 @@
-"""Our product of int8 against torch's, all matrices of the stack in turn.
+"""Our int8 matrix product compared with torch's, over all matrices of the stack.
 
     python -m benchmarks.model.products --rounds 60 --out products.json
 
-Both take the same rows through the same matrices, one thread, in turn. Between two uses of a matrix
-lie all the others, as in a step. Before any timing the products must be equal.
+Both multiply the same rows by the same matrices in turn, on one thread. All other matrices are used
+between two uses of one, as in a step. Nothing is timed unless the products are equal.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from benchmarks.harness.report import conclude, machine
 from models.checkpoints import load_lm
 from models.int8.arrays import Int8s, Int32s
 from models.int8.processors import processors
-from models.int8.product import COLUMNS, lay, multiply
+from models.int8.product import COLUMNS, multiply, pack
 
 ROWS = (1, 2, 4, 8, 16, 32, 128)
 
 
 def shapes(model: Path) -> list[tuple[int, int]]:
-    """Return inputs and outputs of every layer of a model's stack, in order."""
+    """Return the input and output sizes of the linear layers of a model's stack."""
     return [
         (layer.in_features, layer.out_features)
         for layer in load_lm(model).transformer.modules()
@@ -38,10 +38,10 @@ def shapes(model: Path) -> list[tuple[int, int]]:
 
 
 def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any]:
-    """Return a row of the table: a pass of ``count`` rows through all matrices.
+    """Time a pass of ``count`` rows through all matrices; return a table row.
 
     Raises:
-        SystemExit: The products differ, so no time would mean anything.
+        SystemExit: The products differ.
     """
     generator = np.random.default_rng(0)
 
@@ -50,13 +50,13 @@ def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any
 
     rows = {inputs: integers(count, inputs) for inputs, _ in of}
     matrices = [integers(*shape) for shape in of]
-    tiles = [lay(matrix) for matrix in matrices]
+    tiles = [pack(matrix) for matrix in matrices]
     weights = [torch.from_numpy(matrix.T.copy()) for matrix in matrices]  # as a layer has them
-    outs = [np.empty((count, len(laid) * COLUMNS), np.int32) for laid in tiles]
+    outs = [np.empty((count, len(packed) * COLUMNS), np.int32) for packed in tiles]
 
     def ours() -> list[Int32s]:
-        for (inputs, _), laid, out in zip(of, tiles, outs, strict=True):
-            multiply(rows[inputs], laid, out)
+        for (inputs, _), packed, out in zip(of, tiles, outs, strict=True):
+            multiply(rows[inputs], packed, out)
         return outs
 
     def theirs() -> list[Int32s]:
@@ -81,8 +81,10 @@ def _us(run: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--out", type=Path, default=None)

@@ -1,7 +1,7 @@
-"""Queues of a device: the work of one thread need not stand behind that of another.
+"""CUDA streams, so that one thread's work does not queue behind another's.
 
-Without them all threads share one queue, and a step that takes half a millisecond waits for a pass
-over seconds of speech. On a CPU there are none, and all of this does nothing.
+Without them all threads share one stream, and a step of half a millisecond waits for a pass over
+seconds of speech. On a CPU there are no streams and nothing here has an effect.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ import torch
 
 
 class SideStream:
-    """A queue of its own, for a worker that must not hold up the others, nor wait for them."""
+    """A CUDA stream of its own for a worker thread."""
 
     def __init__(self, device: torch.device) -> None:
-        """Make the queue.
+        """Create the stream.
 
         Args:
-            device: Whose.
+            device: The device; none is created on a CPU.
         """
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
@@ -25,10 +25,10 @@ class SideStream:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Queue here what this thread does within the context.
+        """Make this the current stream of the thread within the context.
 
-        It waits for nothing: what another thread gives comes by way of the host, and weights must
-        be there before the first worker starts.
+        It is not synchronised with other streams: data from other threads must come by way of the
+        host, and weights must be loaded before the first worker starts.
         """
         if self._stream is None:
             yield

@@ -1,6 +1,5 @@
-"""Stacks that compute with integers of 8 bits, for CPUs.
+"""Transformer passes with int8 weights and KV cache, for CPUs.
 
-`quantized` puts them in the place of float32 ones; `stack` runs the passes; `linear`, `cache` and
-`attention` are what it runs them with, over `product` and `kernels`, which `compiling` compiles for
-the processor at hand (`processors`).
+Owns quantisation, numba kernels down to the processor's instructions, and their cache on disk;
+`quantized.quantize_linears` installs them in a model. Does not know text, codes or requests.
 """

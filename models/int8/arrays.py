@@ -1,4 +1,4 @@
-"""Names for numpy's arrays, by what is in them. They share their memory with torch's tensors."""
+"""Type aliases of numpy arrays by dtype; the arrays share their memory with torch tensors."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,10 +1,10 @@
-"""Attention over keys and values of 8 bits: two products of integers, and a softmax between them.
+"""Attention over an int8 KV cache: two integer products with a softmax between them.
 
-Queries and weights are rounded to 14 bits and a sign, as two digits to the base of 128, so that
-next to nothing is lost but by keys and values. Weights are rounded block by block of 64 positions:
-where attention is thin it is rounded finely.
+Queries and attention weights are quantised to 14 bits and a sign, as two digits to the base 128, so
+that nearly all of the error is that of keys and values. Weights are quantised in blocks of 64
+positions, each with its own scale, so that small weights keep their precision.
 
-Rows are computed alone, as in `models.int8.kernels`.
+Rows are computed independently, as in `models.int8.kernels`.
 """
 
 import math
@@ -14,48 +14,48 @@ import numpy as np
 from models.int8.arrays import Bools, Floats, Int8s, Int32s, Int64s, Uint8s
 from models.int8.cache import BLOCK, Int8Layer
 from models.int8.compiling import kernel
-from models.int8.kernels import LEAST_SCALE, exp, greatest, quantize_row
-from models.int8.processors import NEIGHBOURS
-from models.int8.product import COLUMNS, ZERO, multiply
-from models.int8.sums import sum_row
+from models.int8.kernels import MIN_SCALE, exp, max_abs, quantize_row
+from models.int8.processors import QUAD
+from models.int8.product import COLUMNS, ZERO_POINT, multiply
+from models.int8.row_sum import sum_row
 
 _f32, _i32 = np.float32, np.int32
 _DIGIT = _i32(7)  # bits
-_HALF = _i32(1 << 6)  # of the first digit's step
+_HALF = _i32(1 << 6)  # half a step of the high digit
 _STEPS = 127 << 7
 
 
 @kernel
-def place(
+def store(
     product: Int32s,
     scales: Floats,
     columns: Floats,
-    turns: Floats,
+    rotations: Floats,
     positions: Int64s,
     slots: Int64s,
     starts: Int64s,
     queries: Floats,
     layer: Int8Layer,
 ) -> None:
-    """Rotate queries and keys by their positions, and put keys and values where they belong.
+    """Rotate queries and keys by their positions; write keys and values to the cache.
 
     Args:
-        product: ``[R, (heads + 2 kv_heads) head_dim]`` of integers: queries, keys, values.
-        scales: ``[R]`` of its rows.
-        columns: Of its columns.
-        turns: ``[P, 2, head_dim / 2]``, cosines and sines of each position.
-        positions: ``[R]``.
+        product: ``[R, (heads + 2 kv_heads) head_dim]`` int32: queries, keys, values.
+        scales: ``[R]``, of its rows.
+        columns: ``[(heads + 2 kv_heads) head_dim]``, of its columns.
+        rotations: ``[P, 2, head_dim / 2]``, cosines and sines of each position.
+        positions: ``[R]``, for the rotation.
         slots: ``[R]``, the slot of each row.
-        starts: ``[R]``, where in its slot.
+        starts: ``[R]``, the row's index in its slot.
         queries: ``[R, heads, head_dim]``, written.
-        layer: Written to.
+        layer: The cache of the layer, written.
     """
     heads, size = queries.shape[1:]
     kv_heads, half = layer.keys.shape[1], size // 2
     rotated, integers = np.empty(size, np.float32), np.empty(size, np.int8)
     for r in range(len(product)):
         scale, slot, start = scales[r], slots[r], starts[r]
-        cos, sin = turns[positions[r]]
+        cos, sin = rotations[positions[r]]
         for head in range(heads + kv_heads):
             at = head * size
             for d in range(half):
@@ -70,16 +70,16 @@ def place(
                 layer.key_scales[slot, own, start] = quantize_row(rotated, integers)
                 tile = layer.keys[slot, own, start // COLUMNS, :, start % COLUMNS]
                 for d in range(size):
-                    tile[d // NEIGHBOURS, d % NEIGHBOURS] = np.uint8(_i32(integers[d]) + ZERO)
+                    tile[d // QUAD, d % QUAD] = np.uint8(_i32(integers[d]) + ZERO_POINT)
         for head in range(kv_heads):
             at = (heads + kv_heads + head) * size
             for d in range(size):
                 rotated[d] = _f32(product[r, at + d]) * (scale * columns[at + d])
             layer.value_scales[slot, head, start] = quantize_row(rotated, integers)
-            tiles = layer.values[slot, head, start // BLOCK, :, start % BLOCK // NEIGHBOURS]
+            tiles = layer.values[slot, head, start // BLOCK, :, start % BLOCK // QUAD]
             for d in range(size):
-                tiles[d // COLUMNS, d % COLUMNS, start % NEIGHBOURS] = np.uint8(
-                    _i32(integers[d]) + ZERO
+                tiles[d // COLUMNS, d % COLUMNS, start % QUAD] = np.uint8(
+                    _i32(integers[d]) + ZERO_POINT
                 )
 
 
@@ -89,30 +89,30 @@ def attend(
     layer: Int8Layer,
     slots: Int64s,
     counts: Int64s,
-    seen: Bools | None,
+    mask: Bools | None,
     integers: Int8s,
     scales: Floats,
 ) -> None:
-    """Attend from each row to the first positions of its slot, and round what comes of it.
+    """Attend from each row to the first positions of its slot, and quantise the result.
 
     Args:
-        queries: ``[R, heads, head_dim]``.
-        layer: Keys and values.
+        queries: ``[R, heads, head_dim]``, from `store`.
+        layer: The cache of the layer.
         slots: ``[R]``, the slot of each row.
-        counts: ``[R]``, how many of its positions there are.
-        seen: ``[R, counts]``, which of these a row sees; None: all.
+        counts: ``[R]``, how many positions of the slot the row attends to.
+        mask: ``[R, counts]``, true where visible; None: all are.
         integers: ``[R, heads head_dim]``, written.
         scales: ``[R]``, written.
     """
     rows, heads, size = queries.shape
     kv_heads = layer.keys.shape[1]
-    group, most = heads // kv_heads, 0
+    group, longest = heads // kv_heads, 0
     for r in range(rows):
-        most = max(most, counts[r])
-    blocks = (most + BLOCK - 1) // BLOCK
-    # What a head of keys needs for its queries; of two digits the first ones stand first. None of
-    # these is cut along its rows, which would hide from the compiler that they are contiguous.
-    asked = np.zeros((2 * group, layer.keys.shape[3] * NEIGHBOURS), np.int8)
+        longest = max(longest, counts[r])
+    blocks = (longest + BLOCK - 1) // BLOCK
+    # Scratch space for the queries of one KV head; high digits come before low ones. None of these
+    # is sliced along its rows, which would hide from the compiler that they are contiguous.
+    digits = np.zeros((2 * group, layer.keys.shape[3] * QUAD), np.int8)
     products = np.empty((2 * group, blocks * BLOCK), np.int32)
     weights = np.empty((group, blocks * BLOCK), np.float32)
     shares = np.empty((2 * group, BLOCK), np.int8)
@@ -125,12 +125,12 @@ def attend(
             used = (count + BLOCK - 1) // BLOCK
             tiles = layer.keys[slot, head, : used * (BLOCK // COLUMNS)]
             key_scales = layer.key_scales[slot, head, :count]
-            _score(queries[r, own], tiles, key_scales, asked, products, weights)
+            _score(queries[r, own], tiles, key_scales, digits, products, weights)
             for g in range(group):
                 scores = weights[g, : used * BLOCK]
-                if seen is not None:
+                if mask is not None:
                     for t in range(count):
-                        scores[t] = scores[t] if seen[r, t] else _f32(-np.inf)
+                        scores[t] = scores[t] if mask[r, t] else _f32(-np.inf)
                 scores[count:] = _f32(-np.inf)
                 _softmax(scores)
             blocks_of_values = layer.values[slot, head, :used]
@@ -145,22 +145,22 @@ def _score(
     queries: Floats,
     tiles: Uint8s,
     key_scales: Floats,
-    asked: Int8s,
+    digits: Int8s,
     products: Int32s,
     scores: Floats,
 ) -> None:
-    """Write the scores of a head's queries, as many of each row as there are keys."""
+    """Write the scaled scores ``[group, counts]`` of the queries that share one KV head."""
     group, size = queries.shape
     count, root = len(key_scales), _f32(1.0) / _f32(math.sqrt(size))
-    steps = np.empty(group, np.float32)
+    query_scales = np.empty(group, np.float32)
     for g in range(group):
-        steps[g] = _split(queries[g], asked[g], asked[group + g]) * root
-    multiply(asked, tiles, products)
+        query_scales[g] = _split(queries[g], digits[g], digits[group + g]) * root
+    multiply(digits, tiles, products)
     for g in range(group):
-        step = steps[g]
+        query_scale = query_scales[g]
         for t in range(count):
-            product = _number(products[g, t], products[group + g, t])
-            scores[g, t] = _f32(product) * (step * key_scales[t])
+            product = _combine(products[g, t], products[group + g, t])
+            scores[g, t] = _f32(product) * (query_scale * key_scales[t])
 
 
 @kernel
@@ -172,9 +172,9 @@ def _mix(
     sums: Int32s,
     mixed: Floats,
 ) -> None:
-    """Write the weighted sums of a head's values; the weights are used up."""
+    """Write the weighted sums ``[group, head_dim]`` of one head; overwrites the weights."""
     group, size = mixed.shape
-    steps = np.empty(group, np.float32)
+    weight_scales = np.empty(group, np.float32)
     for g in range(group):
         for t in range(len(value_scales)):
             weights[g, t] *= value_scales[t]
@@ -182,17 +182,17 @@ def _mix(
     for block in range(len(tiles)):
         for g in range(group):
             part = weights[g, block * BLOCK : (block + 1) * BLOCK]
-            steps[g] = _split(part, shares[g], shares[group + g])
+            weight_scales[g] = _split(part, shares[g], shares[group + g])
         multiply(shares, tiles[block], sums)
         for g in range(group):
-            step = steps[g]
+            weight_scale = weight_scales[g]
             for d in range(size):
-                mixed[g, d] += _f32(_number(sums[g, d], sums[group + g, d])) * step
+                mixed[g, d] += _f32(_combine(sums[g, d], sums[group + g, d])) * weight_scale
 
 
 @kernel
 def _softmax(weights: Floats) -> None:
-    """Turn scores ``[count]`` into weights; those of minus infinity into 0."""
+    """Softmax in place; scores of minus infinity get the weight 0."""
     top = weights[0]
     for t in range(len(weights)):
         top = max(top, weights[t])
@@ -206,13 +206,13 @@ def _softmax(weights: Floats) -> None:
 
 @kernel
 def _split(row: Floats, high: Int8s, low: Int8s) -> np.float32:
-    """Round ``row`` ``[D]`` into two digits of each number, and return the scale."""
-    scale = max(greatest(row) / _f32(_STEPS), LEAST_SCALE)
-    steps = _f32(1.0) / scale
+    """Quantise ``row`` ``[D]`` to 14 bits, as two digits of 7 bits each, and return the scale."""
+    scale = max(max_abs(row) / _f32(_STEPS), MIN_SCALE)
+    inverse = _f32(1.0) / scale
     for d in range(len(row)):
-        y = row[d] * steps
+        y = row[d] * inverse
         number = _i32(y + _f32(0.5)) if y >= 0 else _i32(y - _f32(0.5))
-        # Sums of int32 are int64 to numba, which takes twice the time.
+        # numba widens sums of int32 to int64, which takes twice the time.
         first = _i32(_i32(number + _HALF) >> _DIGIT)
         high[d] = np.int8(first)
         low[d] = np.int8(_i32(number - _i32(first << _DIGIT)))
@@ -220,6 +220,6 @@ def _split(row: Floats, high: Int8s, low: Int8s) -> np.float32:
 
 
 @kernel
-def _number(high: np.int32, low: np.int32) -> np.int32:
-    """Return the number of two digits."""
+def _combine(high: np.int32, low: np.int32) -> np.int32:
+    """Return the value of a high and a low digit."""
     return _i32(_i32(high << _DIGIT) + low)

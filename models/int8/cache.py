@@ -1,7 +1,7 @@
-"""The keys and values of every slot in integers of 8 bits, with a scale a position and head.
+"""The KV cache of an int8 stack: integers of 8 bits with one scale a position and head.
 
-A quarter of the bytes of float32, laid as `models.int8.product` reads them, so that attention is
-two products of integers. Rounding is that of `models.int8.linear`.
+A quarter of the bytes of float32, in the tile layout of `models.int8.product`, so that attention is
+two integer products. Rounding is that of `models.int8.linear`.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.int8.arrays import Floats, Uint8s
-from models.int8.processors import NEIGHBOURS
-from models.int8.product import COLUMNS, ZERO
-from models.stack.slots import Slots
+from models.int8.processors import QUAD
+from models.int8.product import COLUMNS, ZERO_POINT
+from models.stack.slot_cache import SlotCache
 
-BLOCK: Final = 64  # positions; weights of one block of values share a scale
+BLOCK: Final = 64  # positions; attention weights within one block of values share a scale
 
 
 class Int8Layer(NamedTuple):
-    """What a layer keeps; T is a number of whole blocks.
+    """Keys and values of one layer; T is the capacity rounded up to whole blocks.
 
     Args:
         keys: ``[slots, kv_heads, T / 32, head_dim / 4, 32, 4]``, tiles whose columns are positions.
@@ -38,22 +38,22 @@ class Int8Layer(NamedTuple):
     value_scales: Floats
 
 
-class Int8Cache(Slots):
-    """For `models.int8.stack`, which writes and reads it.
+class Int8Cache(SlotCache):
+    """Int8 keys and values; written and read by `models.int8.attention`.
 
     Attributes:
-        layers: One of each layer.
+        layers: Keys and values of each layer.
     """
 
     def __init__(self, config: ModelConfig, slots: int, max_length: int) -> None:
         super().__init__(slots, max_length)
         self._head_dim = config.head_dim
         blocks = -(-max_length // BLOCK)
-        quads = -(-config.head_dim // NEIGHBOURS)
+        quads = -(-config.head_dim // QUAD)
         tiles = -(-config.head_dim // COLUMNS)
         head = (slots, config.kv_heads)
-        keys = (*head, blocks * (BLOCK // COLUMNS), quads, COLUMNS, NEIGHBOURS)
-        values = (*head, blocks, tiles, BLOCK // NEIGHBOURS, COLUMNS, NEIGHBOURS)
+        keys = (*head, blocks * (BLOCK // COLUMNS), quads, COLUMNS, QUAD)
+        values = (*head, blocks, tiles, BLOCK // QUAD, COLUMNS, QUAD)
         scales = (*head, blocks * BLOCK)
         self.layers = [
             Int8Layer(
@@ -67,27 +67,27 @@ class Int8Cache(Slots):
 
     @property
     def bytes(self) -> int:
-        """Memory of all keys and values, used or not."""
+        """Memory allocated for all keys, values and scales, used or not."""
         return sum(array.nbytes for layer in self.layers for array in layer)
 
     def keys_of(self, layer: int, slot: int) -> Tensor:
-        """Return ``[kv_heads, length, head_dim]`` float32."""
+        """Return dequantised keys ``[kv_heads, length, head_dim]`` float32."""
         length, (tiles, scales, _, _) = self.lengths[slot], self.layers[layer]
         used = tiles[slot, :, : -(-length // COLUMNS)]
         rows = used.transpose(0, 1, 3, 2, 4)  # [kv_heads, tile, position, quad, neighbour]
-        integers = rows.reshape(len(rows), -1, rows.shape[3] * NEIGHBOURS)
-        keys = integers[:, :length, : self._head_dim].astype(np.float32) - ZERO
+        integers = rows.reshape(len(rows), -1, rows.shape[3] * QUAD)
+        keys = integers[:, :length, : self._head_dim].astype(np.float32) - ZERO_POINT
         return torch.from_numpy(keys * scales[slot, :, :length, None])
 
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
         blocks = slice(begin // BLOCK, -(-end // BLOCK))
         for own, other in zip(self.layers, source.layers, strict=True):
-            for to, given in zip(_in_blocks(own), _in_blocks(other), strict=True):
-                to[slot, :, blocks] = given[source_slot, :, blocks]
+            for target, given in zip(_by_block(own), _by_block(other), strict=True):
+                target[slot, :, blocks] = given[source_slot, :, blocks]
 
 
-def _in_blocks(layer: Int8Layer) -> Sequence[NDArray[Any]]:
-    """Return views ``[slots, kv_heads, blocks, ...]``."""
+def _by_block(layer: Int8Layer) -> Sequence[NDArray[Any]]:
+    """Return a layer's arrays as views ``[slots, kv_heads, blocks, -1]``."""
     arrays: Sequence[NDArray[Any]] = layer
     blocks = layer.values.shape[2]
     return [one.reshape(*one.shape[:2], blocks, -1) for one in arrays]

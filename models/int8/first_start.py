@@ -1,4 +1,4 @@
-"""Who waits for a first start is told why: numba says when it compiles what no start has kept."""
+"""A log line and a counter of numba compilations, which make a first start slow."""
 
 import logging
 from functools import cache
@@ -11,18 +11,18 @@ log = logging.getLogger(__name__)
 
 
 class _Compilations(event.Listener):
-    """Counts what is compiled, and says so once; what is read from disk is none of it."""
+    """Counts compiled functions and logs the first; functions read from disk do not count."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.count = 0
 
     def on_start(self, _: Any) -> None:
-        if not self.begun:
-            log.info("compiling for this processor; what comes of it is kept for later starts")
-        self.begun += 1
+        if not self.count:
+            log.info("compiling kernels for this processor; later starts read them from disk")
+        self.count += 1
 
     def on_end(self, _: Any) -> None:
-        """Do nothing: who waits sees the end."""
+        """Do nothing; required by the interface."""
 
 
 @cache
@@ -33,10 +33,10 @@ def _compilations() -> _Compilations:
 
 
 def watch() -> None:
-    """Begin to count and to log; once for the process."""
+    """Start counting and logging; idempotent, for the whole process."""
     _compilations()
 
 
 def compilations() -> int:
-    """Return how many functions were compiled since `watch`, and not read from disk."""
-    return _compilations().begun
+    """Return how many functions were compiled, not read from disk, since `watch`."""
+    return _compilations().count

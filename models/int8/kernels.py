@@ -1,13 +1,13 @@
-"""What stands between the integer products of the stack, each as one pass over its rows.
+"""Fused kernels between the integer products: quantisation, norms, residuals, activations.
 
-Few rows take microseconds of arithmetic. As operations of torch they take a hundred calls a layer,
-which cost more than the sums; numba compiles each of these functions into one loop. They let go of
-the interpreter's lock.
+Few rows take microseconds of arithmetic. As torch operators they would be a hundred calls a layer,
+whose overhead exceeds the arithmetic; numba compiles each function here into one loop over its
+rows, which runs without the GIL.
 
-A row is computed alone, and every operation is rounded as it is written here, so its bits are the
-same among any other rows and on any processor. Scales and rounding are those of
-`models.int8.linear`. Arrays are C-contiguous numpy, which shares its memory with torch. A row that
-has a NaN stays NaN in the float arrays.
+Each row is computed independently and every operation is rounded as written, so a row has the same
+bits in every batch and on every processor. Scales and rounding are those of `models.int8.linear`.
+Arrays are C-contiguous and share their memory with torch. A row with a NaN stays NaN in the float
+arrays.
 """
 
 import math
@@ -16,10 +16,10 @@ import numpy as np
 
 from models.int8.arrays import Floats, Int8s, Int32s
 from models.int8.compiling import kernel
-from models.int8.sums import sum_row
+from models.int8.row_sum import sum_row
 
-STEPS = 127
-LEAST_SCALE = np.finfo(np.float32).tiny  # of a row of zeros
+STEPS = 127  # on either side of 0
+MIN_SCALE = np.finfo(np.float32).tiny  # of a row of zeros
 
 _f32, _i32 = np.float32, np.int32
 _NOT_SIGN = _i32(0x7FFFFFFF)
@@ -27,10 +27,10 @@ _NOT_SIGN = _i32(0x7FFFFFFF)
 
 @kernel
 def exp(x: np.float32) -> np.float32:
-    """Return e to a number that is not above 0; within 3e-7 of it, relatively.
+    """Return e**x for x <= 0, with a relative error below 3e-7.
 
-    Two to a whole number, by its bits, times a polynomial (S. Moshier, Cephes, `expf`). Unlike
-    libm's it is one that a loop can take many at a time.
+    A power of two, by its bits, times a polynomial (S. Moshier, Cephes, `expf`). Unlike libm's
+    function it can be vectorised in a loop.
     """
     x = max(x, _f32(-87.0))
     whole = _i32(x * _f32(1.44269504) - _f32(0.5))
@@ -46,9 +46,9 @@ def exp(x: np.float32) -> np.float32:
 
 
 @kernel
-def greatest(row: Floats) -> np.float32:
-    """Return the largest size of any number of ``row`` ``[D]``, NaN if there is one."""
-    # Sizes are compared as integers, in the same order, where a NaN is the greatest.
+def max_abs(row: Floats) -> np.float32:
+    """Return the largest absolute value of ``row`` ``[D]``, NaN if it has one."""
+    # Absolute values are compared by their bits as integers: the same order, with NaN the largest.
     top = _i32(0)
     for d in range(len(row)):
         top = max(top, _i32(np.float32(row[d]).view(np.int32) & _NOT_SIGN))
@@ -57,28 +57,28 @@ def greatest(row: Floats) -> np.float32:
 
 @kernel
 def quantize_row(row: Floats, integers: Int8s) -> np.float32:
-    """Round ``row`` ``[D]`` into ``integers`` ``[D]`` and return the scale."""
-    scale = max(greatest(row) / _f32(STEPS), LEAST_SCALE)
-    steps = _f32(1.0) / scale
+    """Quantise ``row`` ``[D]`` into ``integers`` ``[D]`` and return the scale."""
+    scale = max(max_abs(row) / _f32(STEPS), MIN_SCALE)
+    inverse = _f32(1.0) / scale
     for d in range(len(row)):
-        y = row[d] * steps
+        y = row[d] * inverse
         integers[d] = np.int8(_i32(y + _f32(0.5)) if y >= 0 else _i32(y - _f32(0.5)))
     return scale
 
 
 @kernel
 def quantize(x: Floats, integers: Int8s, scales: Floats) -> None:
-    """Round each row of ``x`` ``[R, D]`` into ``integers`` ``[R, D]`` and ``scales`` ``[R]``."""
+    """Quantise each row of ``x`` ``[R, D]`` into ``integers`` ``[R, D]`` and ``scales`` ``[R]``."""
     for r in range(len(x)):
         scales[r] = quantize_row(x[r], integers[r])
 
 
 @kernel
 def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floats) -> None:
-    """Round each row behind an RMS norm.
+    """Quantise the RMS-normalised rows.
 
-    The layer behind it has ``sqrt(D)`` in its own scales, so a length takes the place of the root
-    mean square.
+    The layer that follows has ``sqrt(D)`` in its own scales, so the norm divides by the length of
+    the row instead of its root mean square.
 
     Args:
         x: ``[R, D]``.
@@ -99,7 +99,7 @@ def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floa
 
 @kernel
 def rms_norm(x: Floats, gain: Floats, eps: float, y: Floats) -> None:
-    """Write ``x / sqrt(mean(x^2) + eps) * gain`` (Zhang and Sennrich 2019, arXiv:1910.07467).
+    """RMS norm: ``y = x / sqrt(mean(x^2) + eps) * gain`` (Zhang and Sennrich, arXiv:1910.07467).
 
     Args:
         x: ``[R, D]``.
@@ -121,12 +121,12 @@ def rms_norm(x: Floats, gain: Floats, eps: float, y: Floats) -> None:
 def rescale(
     product: Int32s, scales: Floats, columns: Floats, bias: Floats | None, y: Floats
 ) -> None:
-    """Write ``product * scales * columns + bias``.
+    """Dequantise a product: ``y = product * scales * columns + bias``.
 
     Args:
-        product: ``[R, D]`` of integers.
-        scales: ``[R]`` of its rows.
-        columns: ``[D]`` of its columns.
+        product: ``[R, D]``.
+        scales: ``[R]``, of its rows.
+        columns: ``[D]``, of its columns.
         bias: ``[D]``, or None.
         y: ``[R, D]``, written.
     """
@@ -140,13 +140,13 @@ def rescale(
 
 @kernel
 def add(x: Floats, product: Int32s, scales: Floats, columns: Floats) -> None:
-    """Add a product's rows, ``product * scales * columns``, to ``x``.
+    """Dequantise a product and add it to the residual: ``x += product * scales * columns``.
 
     Args:
-        x: ``[R, D]``, changed.
-        product: ``[R, D]`` of integers.
-        scales: ``[R]`` of its rows.
-        columns: ``[D]`` of its columns.
+        x: ``[R, D]``, updated in place.
+        product: ``[R, D]``.
+        scales: ``[R]``, of its rows.
+        columns: ``[D]``, of its columns.
     """
     for r in range(len(x)):
         scale = scales[r]
@@ -163,15 +163,15 @@ def gate(
     integers: Int8s,
     gated_scales: Floats,
 ) -> None:
-    """Round ``activation(gate) * up`` of each row.
+    """Quantise ``activation(gate) * up`` of each row.
 
     GELU by its error function (Abramowitz and Stegun 1964, 7.1.26: within 1.5e-7).
 
     Args:
-        product: ``[R, 2 F]`` of integers: gate, then up.
-        scales: ``[R]`` of its rows.
-        columns: ``[2 F]`` of its columns.
-        silu: Whether the activation is SiLU, not GELU.
+        product: ``[R, 2 F]``, gate then up.
+        scales: ``[R]``, of its rows.
+        columns: ``[2 F]``, of its columns.
+        silu: True for SiLU, false for GELU.
         integers: ``[R, F]``, written.
         gated_scales: ``[R]``, written.
     """

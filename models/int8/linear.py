@@ -1,15 +1,15 @@
-"""Linear layers of 8-bit integers, for CPUs: a quarter of the bytes, and integer products.
+"""Linear layers with int8 weights and activations, for CPUs.
 
-Each output row of a matrix has its own scale, fixed at load; each row of activations gets one when
-it comes. Between them stands a product of integers, which is exact, so that a row has the same bits
-alone or among any others. A scale shared by the whole batch, as dynamic quantisation usually has,
-would let a neighbour change them.
+Each output channel has its own scale, fixed at load; each row of activations gets its own scale
+when it is quantised. The product between them is one of integers and exact, so a row has the same
+bits in every batch. A scale shared by the whole batch, as usual in dynamic quantisation, would let
+other rows change them.
 
-Symmetric rounding to nearest, 127 steps to either side (Jacob et al. 2018, arXiv:1712.05877, with
+Symmetric rounding to nearest, 127 steps on either side (Jacob et al. 2018, arXiv:1712.05877, with
 the zero point at 0).
 
-A norm is not computed before the layer behind it: dividing a row by its root mean square changes
-its scale and none of its integers.
+A norm before the layer is merged into it: dividing a row by its root mean square changes its scale
+and none of its integers.
 """
 
 import math
@@ -23,23 +23,23 @@ from torch import Tensor, nn
 
 from models.int8 import kernels
 from models.int8.arrays import Floats, Int8s, Int32s
-from models.int8.processors import NEIGHBOURS
-from models.int8.product import COLUMNS, lay, multiply
+from models.int8.processors import QUAD
+from models.int8.product import COLUMNS, multiply, pack
 
-_SHARED_BYTES: Final = 1 << 20  # of a matrix, from which on sharing it costs less than it saves
+_PARALLEL_BYTES: Final = 1 << 20  # smaller matrices are not worth distributing over threads
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in place of an `nn.Linear`, and of a norm before it if there is one.
+    """Replaces an `nn.Linear`, and the RMS norm before it if there is one.
 
-    Float32 in and out, integers between. It is made from weights and never saved.
+    Float32 in and out, integers between. Built from float weights; has no state dict of its own.
 
     Attributes:
-        inputs: Numbers of a row that goes in.
-        scales: ``[out]``, of each column of the product; behind a norm times ``sqrt(in)``.
+        inputs: Number of input features.
+        scales: ``[out]``, of each output channel; times ``sqrt(in)`` after a norm.
         bias: ``[out]``, or None.
         gain: ``[in]``, the norm's weight, or None without a norm.
-        eps: The norm's, times ``in``.
+        eps: The norm's epsilon times ``in``.
     """
 
     def __init__(self, linear: nn.Linear, norm: nn.RMSNorm | None = None) -> None:
@@ -48,7 +48,7 @@ class Int8Linear(nn.Module):
         integers, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
         kernels.quantize(weight.numpy(), integers, scales)
         self.inputs = inputs = linear.in_features
-        self._tiles = lay(integers.T)
+        self._tiles = pack(integers.T)
         self.scales: Floats = scales * np.float32(1 if norm is None else math.sqrt(inputs))
         self.bias = None if linear.bias is None else linear.bias.detach().float().numpy()
         self.gain = None if norm is None else norm.weight.detach().float().numpy()
@@ -58,13 +58,13 @@ class Int8Linear(nn.Module):
         """Map ``[..., in]`` float32 to ``[..., out]``."""
         rows = x.reshape(-1, x.shape[-1]).contiguous().numpy()
         integers, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
-        self.round(rows, integers, scales)
+        self.quantize(rows, integers, scales)
         y = x.new_empty(len(rows), len(self.scales))
         kernels.rescale(self.multiply(integers), scales, self.scales, self.bias, y.numpy())
         return y.view(*x.shape[:-1], -1)
 
-    def round(self, rows: Floats, integers: Int8s, scales: Floats) -> None:
-        """Round what goes in, behind the norm if there is one.
+    def quantize(self, rows: Floats, integers: Int8s, scales: Floats) -> None:
+        """Quantise input rows, normalised if the layer has a norm.
 
         Args:
             rows: ``[R, in]``.
@@ -77,28 +77,28 @@ class Int8Linear(nn.Module):
             kernels.normalize(rows, self.gain, self.eps, integers, scales)
 
     def multiply(self, integers: Int8s) -> Int32s:
-        """Return the product with rows ``[R, in]``: ``[R, out]``, and columns of zeros behind."""
-        if lacking := -self.inputs % NEIGHBOURS:
-            integers = np.pad(integers, ((0, 0), (0, lacking)))
+        """Return the product of rows ``[R, in]``: ``[R, >= out]``, padded with columns of zeros."""
+        if missing := -self.inputs % QUAD:
+            integers = np.pad(integers, ((0, 0), (0, missing)))
         product = np.empty((len(integers), len(self._tiles) * COLUMNS), np.int32)
         threads = torch.get_num_threads()
-        if threads > 1 and self._tiles.nbytes >= _SHARED_BYTES:
-            self._multiply_together(integers, product, threads)
+        if threads > 1 and self._tiles.nbytes >= _PARALLEL_BYTES:
+            self._multiply_parallel(integers, product, threads)
         else:
             multiply(integers, self._tiles, product)
         return product
 
-    def _multiply_together(self, integers: Int8s, product: Int32s, threads: int) -> None:
-        """Give each thread some of the columns."""
+    def _multiply_parallel(self, integers: Int8s, product: Int32s, threads: int) -> None:
+        """Multiply with the output columns distributed over threads."""
 
-        def some(first: int) -> None:
+        def multiply_share(first: int) -> None:
             last = first + share
             multiply(
                 integers, self._tiles[first:last], product[:, first * COLUMNS : last * COLUMNS]
             )
 
         share = -(-len(self._tiles) // threads)
-        list(_threads(threads).map(some, range(0, len(self._tiles), share)))
+        list(_threads(threads).map(multiply_share, range(0, len(self._tiles), share)))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""What different processors sum integers of 8 bits with, as LLVM's instructions.
+"""Integer dot products of four bytes for different processors, as LLVM instructions.
 
-All of them add, for each of some columns, the products of four neighbours: four bytes without a
-sign by four with one. Sums of integers are exact, so that all give the same.
+Each instruction set adds, for each of several columns, the products of a quad: four unsigned bytes
+of the matrix by four signed bytes of the row. Integer sums are exact, so all give the same result.
 """
 
 from abc import ABC, abstractmethod
@@ -12,19 +12,20 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-NEIGHBOURS: Final = 4
+QUAD: Final = 4
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32 = ir.FloatType()
 
 
 class Processor(ABC):
-    """How sums are taken.
+    """An instruction set's way of accumulating dot products.
 
     Attributes:
-        lanes: Columns at once.
-        parts: Sums that are kept of a column, to be added at the end.
-        rows: How many the registers hold the sums of, for 32 columns.
+        lanes: Columns per vector.
+        parts: Partial sums kept for a column, to be added at the end.
+        rows: Rows whose sums of 32 columns fit into the registers.
+        sums: LLVM type of the accumulator, ``<lanes * parts x i32>``.
     """
 
     def __init__(self, lanes: int, parts: int, rows: int) -> None:
@@ -32,22 +33,22 @@ class Processor(ABC):
         self.sums = ir.VectorType(I32, lanes * parts)
 
     @abstractmethod
-    def spread(self, builder: Any, quad: Any) -> Any:
-        """Return four bytes of a row, an i32, as `add` takes them for every lane."""
+    def broadcast(self, builder: Any, quad: Any) -> Any:
+        """Return a quad of the row (an i32) repeated for every lane, in the form `add` takes."""
 
     @abstractmethod
-    def add(self, builder: Any, sums: Any, neighbours: Any, quad: Any) -> Any:
-        """Return sums with another four neighbours of each column.
+    def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
+        """Return the accumulator with the products of one quad of each column added.
 
         Args:
-            builder: Writes the instructions.
-            sums: Of type ``self.sums``.
-            neighbours: ``<4 lanes x i8>`` without signs, those of a column together.
-            quad: What `spread` returned.
+            builder: LLVM IR builder that the instructions are appended to.
+            sums: The accumulator, of type ``self.sums``.
+            quads: ``<4 lanes x i8>`` unsigned, the quads of the columns one after another.
+            quad: The row's quad, from `broadcast`.
         """
 
-    def whole(self, builder: Any, sums: Any) -> Any:
-        """Return one sum a lane."""
+    def reduce(self, builder: Any, sums: Any) -> Any:
+        """Return the accumulator with each lane's partial sums added: ``<lanes x i32>``."""
         parts = self.parts
         while parts > 1:
             length = self.lanes * parts
@@ -58,35 +59,35 @@ class Processor(ABC):
 
 
 class Vnni(Processor):
-    """VPDPBUSD (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
+    """VPDPBUSD of AVX-512 VNNI or AVX-VNNI (Intel 64 and IA-32 Manual, volume 2)."""
 
     def __init__(self, lanes: int, rows: int) -> None:
         super().__init__(lanes, parts=1, rows=rows)
         self._name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
 
-    def spread(self, builder: Any, quad: Any) -> Any:
+    def broadcast(self, builder: Any, quad: Any) -> Any:
         """Repeat the four bytes."""
         return splat(builder, quad, self.sums)
 
-    def add(self, builder: Any, sums: Any, neighbours: Any, quad: Any) -> Any:
-        """Take four products and their sum at once."""
+    def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
+        """Multiply and add in one instruction."""
         call = _declared(builder, self._name, self.sums, [self.sums] * 3)
-        return builder.call(call, [sums, builder.bitcast(neighbours, self.sums), quad])
+        return builder.call(call, [sums, builder.bitcast(quads, self.sums), quad])
 
 
 class Avx2(Processor):
-    """PMADDWD, which adds two products of 16 bits."""
+    """VPMADDWD of AVX2, which adds pairs of products of 16 bits."""
 
     def __init__(self) -> None:
         super().__init__(lanes=8, parts=2, rows=1)
 
-    def spread(self, builder: Any, quad: Any) -> Any:
+    def broadcast(self, builder: Any, quad: Any) -> Any:
         """Repeat the four bytes, widened to 16 bits."""
         return _widened(builder, quad, I16, self.lanes)
 
-    def add(self, builder: Any, sums: Any, neighbours: Any, quad: Any) -> Any:
-        """Take the lower half of the columns, then the upper one."""
-        wide, half = builder.zext(neighbours, quad.type), self.lanes * NEIGHBOURS // 2
+    def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
+        """Multiply the lower half of the columns, then the upper half."""
+        wide, half = builder.zext(quads, quad.type), self.lanes * QUAD // 2
         pairs, words = ir.VectorType(I32, half // 2), ir.VectorType(I16, half)
         call = _declared(builder, "llvm.x86.avx2.pmadd.wd", pairs, [words] * 2)
         halves = (range(half), range(half, 2 * half))
@@ -98,51 +99,55 @@ class Avx2(Processor):
 
 
 class Plain(Processor):
-    """Multiplication and addition of 32 bits, which every processor has."""
+    """Multiplication and addition of 32 bits, for every other processor."""
 
     def __init__(self) -> None:
         super().__init__(lanes=4, parts=4, rows=1)
 
-    def spread(self, builder: Any, quad: Any) -> Any:
+    def broadcast(self, builder: Any, quad: Any) -> Any:
         """Repeat the four bytes, widened to 32 bits."""
         return _widened(builder, quad, I32, self.lanes)
 
-    def add(self, builder: Any, sums: Any, neighbours: Any, quad: Any) -> Any:
-        """Keep a sum of each neighbour."""
-        return builder.add(sums, builder.mul(builder.zext(neighbours, quad.type), quad))
+    def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
+        """Keep a partial sum of each byte of the quad."""
+        return builder.add(sums, builder.mul(builder.zext(quads, quad.type), quad))
 
 
 def processors() -> Sequence[Processor]:
-    """Return what numba compiles for can do, the best first."""
+    """Return the instruction sets of the processor that numba compiles for, best first."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     has = set(features.split(","))
-    wide = "+avx512vnni" in has
-    narrow = "+avxvnni" in has or (wide and "+avx512vl" in has)
-    known = ((wide, Vnni(16, rows=8)), (narrow, Vnni(8, rows=2)), ("+avx2" in has, Avx2()))
-    return [*(one for there, one in known if there), Plain()]
+    avx512_vnni = "+avx512vnni" in has
+    avx_vnni = "+avxvnni" in has or (avx512_vnni and "+avx512vl" in has)
+    known = (
+        (avx512_vnni, Vnni(16, rows=8)),
+        (avx_vnni, Vnni(8, rows=2)),
+        ("+avx2" in has, Avx2()),
+    )
+    return [*(processor for available, processor in known if available), Plain()]
 
 
 def pointer(builder: Any, address: Any, kind: Any) -> Any:
-    """Return an address as a pointer to something."""
+    """Return an integer address as a pointer to a type."""
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def shuffle(builder: Any, vector: Any, places: Sequence[int]) -> Any:
-    """Return the elements of a vector at some places."""
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), _indices(places))
+def shuffle(builder: Any, vector: Any, indices: Sequence[int]) -> Any:
+    """Return a vector of another vector's elements at the given indices."""
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), _indices(indices))
 
 
 def splat(builder: Any, value: Any, kind: Any) -> Any:
-    """Return a vector of one value."""
+    """Return a vector with one value in every lane."""
     vector = builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
     return shuffle(builder, vector, [0] * kind.count)
 
 
 def _widened(builder: Any, quad: Any, kind: Any, lanes: int) -> Any:
-    """Return four bytes with signs, widened and repeated for every lane."""
-    narrow = builder.bitcast(quad, ir.VectorType(I8, NEIGHBOURS))
-    wide = builder.sext(narrow, ir.VectorType(kind, NEIGHBOURS))
-    return shuffle(builder, wide, list(range(NEIGHBOURS)) * lanes)
+    """Return four signed bytes (an i32) widened to a type and repeated for every lane."""
+    narrow = builder.bitcast(quad, ir.VectorType(I8, QUAD))
+    wide = builder.sext(narrow, ir.VectorType(kind, QUAD))
+    return shuffle(builder, wide, list(range(QUAD)) * lanes)
 
 
 def _declared(builder: Any, name: str, returned: Any, arguments: Sequence[Any]) -> Any:

@@ -1,13 +1,13 @@
-"""Rows of int8 by a matrix of int8: exact, in the widest instructions that a processor has for it.
+"""The exact product of int8 rows and an int8 matrix, in the processor's widest instructions.
 
-Torch has such a product, but packs the matrix anew at every call. Here it lies as the sums read it,
-in tiles of 32 columns:
+Torch's integer product packs the matrix anew at every call. Here the matrix is packed once, into
+tiles of 32 columns in the order in which they are read:
 
     tiles[n, q, c, i] = matrix[4 q + i, 32 n + c] + 128
 
-Four neighbours of a column are what one lane of `models.int8.processors` takes, as bytes that have
-no sign, hence the 128. These add 128 times the row's sum, which is taken off again. A row has the
-same bits on all processors, alone or among others.
+A quad, four consecutive entries of a column, is what one lane of `models.int8.processors` takes, as
+unsigned bytes, hence the zero point of 128. It adds 128 times the row's sum to the result, which is
+subtracted again. A row has the same bits on all processors and in every batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,53 +22,60 @@ from numba.np.arrayobj import make_array
 
 from models.int8.arrays import Int8s, Int32s, Uint8s
 from models.int8.compiling import kernel
-from models.int8.processors import I8, I32, I64, NEIGHBOURS, Processor, pointer, processors, splat
+from models.int8.processors import I8, I32, I64, QUAD, Processor, pointer, processors, splat
 
-Block = Callable[[Int8s, int, Uint8s, int, Int32s, Int32s], None]
+RowKernel = Callable[[Int8s, int, Uint8s, int, Int32s, Int32s], None]
 
 COLUMNS: Final = 32  # of a tile
-ZERO: Final = 128  # what stands for 0 in a tile
-AT_ONCE: Final = 4  # tiles that all rows go through before the next are read
+ZERO_POINT: Final = 128  # represents 0 in a tile
+TILES_AT_ONCE: Final = 4  # multiplied by all rows before the next tiles are read
 
 _INT32_BYTES = 4
 
 
-def lay(matrix: Int8s) -> Uint8s:
-    """Return the tiles of a matrix ``[K, N]``: ``[N / 32, K / 4, 32, 4]``, both rounded up."""
+def pack(matrix: Int8s) -> Uint8s:
+    """Pack a matrix ``[K, N]`` into tiles ``[N / 32, K / 4, 32, 4]``, both rounded up."""
     rows, columns = matrix.shape
-    quads, tiles = -(-rows // NEIGHBOURS), -(-columns // COLUMNS)
-    whole = np.zeros((quads * NEIGHBOURS, tiles * COLUMNS), np.int8)
-    whole[:rows, :columns] = matrix
-    laid = whole.reshape(quads, NEIGHBOURS, tiles, COLUMNS).transpose(2, 0, 3, 1)
-    return np.ascontiguousarray(laid).view(np.uint8) ^ np.uint8(ZERO)
+    quads, tiles = -(-rows // QUAD), -(-columns // COLUMNS)
+    padded = np.zeros((quads * QUAD, tiles * COLUMNS), np.int8)
+    padded[:rows, :columns] = matrix
+    packed = padded.reshape(quads, QUAD, tiles, COLUMNS).transpose(2, 0, 3, 1)
+    return np.ascontiguousarray(packed).view(np.uint8) ^ np.uint8(ZERO_POINT)
 
 
-def block(processor: Processor, rows: int) -> Block:
-    """Return what sends some rows through at most `AT_ONCE` tiles.
+def row_kernel(processor: Processor, rows: int) -> RowKernel:
+    """Return a numba intrinsic that multiplies a fixed number of rows by up to 4 tiles.
 
-    It takes rows ``[R, K]``, the first of those to send, tiles, the first of those to send through,
-    what the 128 add to each row ``[R]``, and where to write ``[R, N]``. The last axis of the rows
-    and of what is written is contiguous, of the tiles all but the first.
+    Its arguments are ``x`` ``[R, K]`` int8, the index of the first row, ``tiles``, the index of the
+    first tile, the offsets ``[R]`` int32 that the zero point adds to each row's sums, and the
+    output ``[R, N]`` int32. The last axis of ``x`` and of the output, and all but the first axis of
+    ``tiles``, must be contiguous.
+
+    Args:
+        processor: The instruction set.
+        rows: How many rows one call multiplies.
     """
 
     @intrinsic
-    def send(_: Any, x: Any, row: Any, tiles: Any, tile: Any, added: Any, out: Any) -> Any:
-        signature = types.void(x, row, tiles, tile, added, out)
+    def multiply_rows(
+        _: Any, x: Any, row: Any, tiles: Any, tile: Any, offsets: Any, out: Any
+    ) -> Any:
+        signature = types.void(x, row, tiles, tile, offsets, out)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = signature.args
             arrays = [
                 make_array(kinds[place])(context, builder, values[place]) for place in (0, 2, 4, 5)
             ]
-            _send(processor, rows, builder, values[1], values[3], *arrays)
+            _emit_loops(processor, rows, builder, values[1], values[3], *arrays)
             return context.get_dummy_value()
 
         return signature, generate
 
-    return cast("Block", send)
+    return cast("RowKernel", multiply_rows)
 
 
-def _send(
+def _emit_loops(
     processor: Processor,
     rows: int,
     builder: Any,
@@ -76,123 +83,123 @@ def _send(
     tile: Any,
     x: Any,
     tiles: Any,
-    added: Any,
+    offsets: Any,
     out: Any,
 ) -> None:
-    """Write the loops: as many tiles together as there are registers for, then those left over."""
+    """Emit the loops over tiles: as many at once as the registers hold, then single ones."""
     count, quads = cgutils.unpack_tuple(builder, tiles.shape)[:2]
-    together = max(1, min(processor.rows // rows, AT_ONCE))
-    limit = builder.add(tile, I64(AT_ONCE))
+    together = max(1, min(processor.rows // rows, TILES_AT_ONCE))
+    limit = builder.add(tile, I64(TILES_AT_ONCE))
     end = builder.select(builder.icmp_signed("<", limit, count), limit, count)
     loops = [(tile, end, together)]
     if together > 1:
         middle = builder.sub(end, builder.srem(builder.sub(end, tile), I64(together)))
         loops = [(tile, middle, together), (middle, end, 1)]
-    numbers = [builder.add(row, I64(place)) for place in range(rows)]
+    indices = [builder.add(row, I64(place)) for place in range(rows)]
     for begin, stop, width in loops:
         with cgutils.for_range_slice(builder, begin, stop, I64(width)) as (first, _):
-            through = [
+            addresses = [
                 _address(builder, tiles, builder.add(first, I64(place))) for place in range(width)
             ]
             column = builder.mul(first, I64(COLUMNS * _INT32_BYTES))
             for start in range(0, rows, processor.rows):
-                some = numbers[start : start + processor.rows]
-                _sum(
+                group = indices[start : start + processor.rows]
+                _emit_dot_products(
                     processor,
                     builder,
                     quads,
-                    [_address(builder, x, number) for number in some],
-                    through,
+                    [_address(builder, x, index) for index in group],
+                    addresses,
                     [
-                        builder.load(pointer(builder, _address(builder, added, number), I32))
-                        for number in some
+                        builder.load(pointer(builder, _address(builder, offsets, index), I32))
+                        for index in group
                     ],
-                    [builder.add(_address(builder, out, number), column) for number in some],
+                    [builder.add(_address(builder, out, index), column) for index in group],
                 )
 
 
-def _sum(
+def _emit_dot_products(
     processor: Processor,
     builder: Any,
     quads: Any,
     rows: Sequence[Any],
     tiles: Sequence[Any],
-    added: Sequence[Any],
+    offsets: Sequence[Any],
     outs: Sequence[Any],
 ) -> None:
-    """Write the sums of some rows through some tiles, which stay in registers to the end.
+    """Emit the products of some rows and tiles, with all sums kept in registers.
 
     Args:
-        processor: Takes them.
-        builder: Writes the instructions.
-        quads: Of neighbours, in a row.
-        rows: Their addresses.
-        tiles: Their addresses.
-        added: What is taken off each row's sums.
-        outs: Where each row's sums go, tile behind tile.
+        processor: The instruction set.
+        builder: LLVM IR builder that the instructions are appended to.
+        quads: Number of quads in a row.
+        rows: Addresses of the rows.
+        tiles: Addresses of the tiles.
+        offsets: What is subtracted from each row's sums.
+        outs: Addresses of each row's output for the first tile; further tiles follow it.
     """
-    lanes, size = ir.VectorType(I32, processor.lanes), processor.lanes * NEIGHBOURS
+    lanes, size = ir.VectorType(I32, processor.lanes), processor.lanes * QUAD
     vectors = range(COLUMNS // processor.lanes)
     places = [(tile, vector) for tile in tiles for vector in vectors]
     sums = [[cgutils.alloca_once(builder, processor.sums) for _ in places] for _ in rows]
-    for one in (one for row in sums for one in row):
-        builder.store(ir.Constant(processor.sums, None), one)
+    for accumulator in (accumulator for row in sums for accumulator in row):
+        builder.store(ir.Constant(processor.sums, None), accumulator)
     with cgutils.for_range(builder, quads) as loop:
-        ahead = builder.mul(loop.index, I64(NEIGHBOURS))
+        ahead = builder.mul(loop.index, I64(QUAD))
         quads_of_rows = []
         for row in rows:
             quad = builder.load(pointer(builder, builder.add(row, ahead), I32), align=1)
-            quads_of_rows.append(processor.spread(builder, quad))
-        ahead = builder.mul(loop.index, I64(COLUMNS * NEIGHBOURS))
+            quads_of_rows.append(processor.broadcast(builder, quad))
+        ahead = builder.mul(loop.index, I64(COLUMNS * QUAD))
         for place, (tile, vector) in enumerate(places):
             address = builder.add(builder.add(tile, ahead), I64(vector * size))
-            neighbours = builder.load(pointer(builder, address, ir.VectorType(I8, size)), align=1)
+            column_quads = builder.load(pointer(builder, address, ir.VectorType(I8, size)), align=1)
             for row, quad in zip(sums, quads_of_rows, strict=True):
-                more = processor.add(builder, builder.load(row[place]), neighbours, quad)
-                builder.store(more, row[place])
-    for row, much, out in zip(sums, added, outs, strict=True):
-        for place, one in enumerate(row):
-            whole = processor.whole(builder, builder.load(one))
+                total = processor.add(builder, builder.load(row[place]), column_quads, quad)
+                builder.store(total, row[place])
+    for row, offset, out in zip(sums, offsets, outs, strict=True):
+        for place, accumulator in enumerate(row):
+            reduced = processor.reduce(builder, builder.load(accumulator))
             address = builder.add(out, I64(place * processor.lanes * _INT32_BYTES))
-            exact = builder.sub(whole, splat(builder, much, lanes))
+            exact = builder.sub(reduced, splat(builder, offset, lanes))
             builder.store(exact, pointer(builder, address, lanes), align=_INT32_BYTES)
 
 
 def _address(builder: Any, array: Any, index: Any) -> Any:
-    """Return the address of a place on the first axis."""
+    """Return the address of an index of the first axis."""
     step = cgutils.unpack_tuple(builder, array.strides)[0]
     return builder.add(builder.ptrtoint(array.data, I64), builder.mul(index, step))
 
 
-_eight, _four, _two, _one = (block(processors()[0], rows) for rows in (8, 4, 2, 1))
+_eight, _four, _two, _one = (row_kernel(processors()[0], rows) for rows in (8, 4, 2, 1))
 
 
 @kernel
 def multiply(rows: Int8s, tiles: Uint8s, out: Int32s) -> None:
-    """Write ``rows @ matrix``.
+    """Multiply rows by a packed matrix: ``out = rows @ matrix``.
 
     Args:
         rows: ``[R, K]``, K a multiple of 4 below 2**16; the last axis contiguous.
-        tiles: ``[N / 32, K / 4, 32, 4]``, see `lay`; all but the first axis contiguous.
+        tiles: ``[N / 32, K / 4, 32, 4]``, see `pack`; all but the first axis contiguous.
         out: ``[R, N]``, written; the last axis contiguous.
     """
     count = len(rows)
-    added = np.empty(count, np.int32)
+    offsets = np.empty(count, np.int32)
     for r in range(count):
         total = np.int32(0)
         for k in range(rows.shape[1]):
             total = np.int32(total + np.int32(rows[r, k]))
-        added[r] = np.int32(ZERO) * total
-    for tile in range(0, len(tiles), AT_ONCE):
+        offsets[r] = np.int32(ZERO_POINT) * total
+    for tile in range(0, len(tiles), TILES_AT_ONCE):
         r = 0
         while r + 8 <= count:
-            _eight(rows, r, tiles, tile, added, out)
+            _eight(rows, r, tiles, tile, offsets, out)
             r += 8
         if r + 4 <= count:
-            _four(rows, r, tiles, tile, added, out)
+            _four(rows, r, tiles, tile, offsets, out)
             r += 4
         if r + 2 <= count:
-            _two(rows, r, tiles, tile, added, out)
+            _two(rows, r, tiles, tile, offsets, out)
             r += 2
         if r < count:
-            _one(rows, r, tiles, tile, added, out)
+            _one(rows, r, tiles, tile, offsets, out)

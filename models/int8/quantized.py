@@ -1,32 +1,38 @@
-"""A model whose linear layers compute with integers, for CPUs."""
+"""Quantisation of a loaded model to int8 weights, for CPUs."""
 
 from torch import nn
 
 from models.int8.linear import Int8Linear
+from models.int8.passes import Int8Passes
 from models.stack.block import Block
 from models.stack.transformer import Transformer
 
 
 def quantize_linears(model: nn.Module) -> None:
-    """Replace every `nn.Linear` inside a model, for good, and each norm that feeds but one.
+    """Quantise a model in place: every `nn.Linear` becomes an `Int8Linear`.
 
-    Embeddings and the last norm stay float32.
+    A norm that feeds a single linear layer is merged into it. Embeddings and the final norm stay
+    float32. Each `Transformer` delegates its cached passes to `Int8Passes` from then on.
+
+    Args:
+        model: In float32, on a CPU.
     """
     stacks = []
     for module in list(model.modules()):
         if isinstance(module, Block):
-            _replace_behind_norm(module, "attention_norm", module.attention, "qkv")
-            _replace_behind_norm(module, "feed_forward_norm", module.feed_forward, "gate_up")
+            _replace_after_norm(module, "attention_norm", module.attention, "qkv")
+            _replace_after_norm(module, "feed_forward_norm", module.feed_forward, "gate_up")
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child))
         if isinstance(module, Transformer):
             stacks.append(module)
     for stack in stacks:
-        stack.use_integers()
+        stack.use_passes(Int8Passes(stack))
 
 
-def _replace_behind_norm(block: Block, norm: str, module: nn.Module, name: str) -> None:
+def _replace_after_norm(block: Block, norm: str, module: nn.Module, name: str) -> None:
+    """Merge a block's norm with the linear layer after it; the norm becomes the identity."""
     linear, before = module.get_submodule(name), block.get_submodule(norm)
     if isinstance(linear, nn.Linear) and isinstance(before, nn.RMSNorm):
         setattr(module, name, Int8Linear(linear, before))
@@ -34,5 +40,5 @@ def _replace_behind_norm(block: Block, norm: str, module: nn.Module, name: str) 
 
 
 def is_quantized(model: nn.Module) -> bool:
-    """Tell whether `quantize_linears` has been at a model."""
+    """Return whether a model was quantised by `quantize_linears`."""
     return any(isinstance(module, Int8Linear) for module in model.modules())

@@ -1,7 +1,7 @@
-"""What the attention of one position looks like, in four numbers: entropix samples by them.
+"""Attention statistics of single queries, the input of the entropix sampler.
 
-The fused kernel gives no scores, so those of a single query are computed once more: one product a
-row, over the keys that exist and no others.
+The fused attention kernel returns no scores, so those of the one query are computed again: one
+product a row, over the keys of its slot only.
 """
 
 import math
@@ -14,7 +14,7 @@ from samplers.ops.entropix import AttentionStatistics
 
 
 def measure(scores: Tensor) -> Tensor:
-    """Measure how the heads of one query attend.
+    """Compute the statistics of one query from its attention scores.
 
     Args:
         scores: ``[heads, T]`` float32, before the softmax.
@@ -22,8 +22,8 @@ def measure(scores: Tensor) -> Tensor:
     Returns:
         ``[4]`` float32 in the order of `AttentionStatistics`.
 
-    Source: xjdr-alt/entropix, `calculate_metrics`, with the variance over the heads that it has
-    (of the population; vall-e's is unbiased).
+    Source: xjdr-alt/entropix, `calculate_metrics`, including its variance over the heads (of the
+    population; vall-e's is unbiased).
     """
     log_weights = scores.log_softmax(-1)
     weights = log_weights.exp()
@@ -37,22 +37,22 @@ def measure(scores: Tensor) -> Tensor:
     ])
 
 
-def look(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> AttentionStatistics:
-    """Measure the attention of one query a row.
+def attention_statistics(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> AttentionStatistics:
+    """Compute the attention statistics of one query a row.
 
     Args:
         queries: ``[heads, head_dim]`` a row, rotated.
-        keys: ``[kv_heads, T, head_dim]`` a row, rotated, with the key of the query's own position;
-            T may differ.
+        keys: ``[kv_heads, T, head_dim]`` a row, rotated, including the key of the query's own
+            position; T may differ between rows.
 
     Returns:
-        Of each row; a row's numbers do not depend on the others.
+        ``[B]`` of each statistic; a row's values do not depend on the other rows.
     """
-    rows = [measure(_scores(query, seen)) for query, seen in zip(queries, keys, strict=True)]
+    rows = [measure(_scores(query, own)) for query, own in zip(queries, keys, strict=True)]
     return AttentionStatistics(*torch.stack(rows, 1).unbind())
 
 
 def _scores(query: Tensor, keys: Tensor) -> Tensor:
-    """Score ``[heads, head_dim]`` against ``[kv_heads, T, head_dim]``: ``[heads, T]`` float32."""
+    """Return the scores ``[heads, T]`` float32 of a query against ``[kv_heads, T, head_dim]``."""
     grouped = query.float().view(keys.shape[0], -1, query.shape[-1])
     return (grouped @ keys.float().transpose(-1, -2)).flatten(0, 1) * query.shape[-1] ** -0.5

@@ -1,7 +1,7 @@
-"""A layer of the stack: attention and a gated feed-forward, each behind a norm.
+"""One layer of the stack: attention and a gated feed-forward, each after a norm.
 
-A few rows at a time the cost is that of the calls, not of the sums: what has a form of fewer calls
-takes it where no gradient is wanted.
+For a few rows the overhead of calling operators outweighs the arithmetic, so inference takes the
+form with the fewest calls and training the plain one.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,63 +27,65 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width, bias=False)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rotated queries and keys, and values, ``[..., heads, head_dim]`` each.
+        """Project to queries, keys and values, and rotate queries and keys by their positions.
 
         Args:
             x: ``[..., D]``.
             cos: ``[..., head_dim]`` of each position.
             sin: ``[..., head_dim]``, its first half negated.
+
+        Returns:
+            Queries ``[..., heads, head_dim]``, keys and values ``[..., kv_heads, head_dim]``.
         """
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], -2)
         # rotate half: (a, b) -> (a cos - b sin, b cos + a sin)
         swapped = rotated.roll(self.head_dim // 2, -1)
         rotated = rotated * cos.unsqueeze(-2) + swapped * sin.unsqueeze(-2)
-        if x.dtype == torch.bfloat16:  # where autocast chose it for the product alone, x is not
+        if x.dtype == torch.bfloat16:  # under autocast only the product is bfloat16, x is float32
             rotated = rotated.to(x.dtype)
         queries, keys = rotated.split([self.heads, self.kv_heads], -2)
         return queries, keys, values
 
-    def project_turned(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `project`, by one complex product, which leaves (a, b) of each rotation side by side.
+    def project_complex(self, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `project`, rotating by one complex product.
 
-        So do queries and keys alike: their products are those of `project`.
+        The two components of each rotation end up next to each other instead of head_dim / 2
+        apart. As this is so in queries and keys alike, their dot products are those of `project`.
 
         Args:
-            x: ``[>= S, D]`` float32, float64 or bfloat16, which is turned in float32; rows past S
-                are padding and fall away.
-            turns: ``[S, 1, head_dim / 2]`` complex, of each position.
+            x: ``[>= S, D]`` float32, float64 or bfloat16 (rotated in float32); rows past S are
+                padding and are dropped.
+            rotations: ``[S, 1, head_dim / 2]`` complex, of each position.
+
+        Returns:
+            Queries ``[S, heads, head_dim]``, keys and values ``[S, kv_heads, head_dim]``.
         """
-        qkv = self.qkv(x)[: len(turns)].view(len(turns), -1, self.head_dim)
+        qkv = self.qkv(x)[: len(rotations)].view(len(rotations), -1, self.head_dim)
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
         if narrow := qkv.dtype == torch.bfloat16:
             rotated = rotated.float()
-        turned = torch.complex(*rotated.chunk(2, -1)).mul_(turns)
-        pairs = torch.view_as_real(turned).flatten(2)
+        product = torch.complex(*rotated.chunk(2, -1)).mul_(rotations)
+        pairs = torch.view_as_real(product).flatten(2)
         if narrow:
             pairs = pairs.to(torch.bfloat16)
         queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
-    def project_paired(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `project_turned`, without complex numbers, which compilers do not know.
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
+        """Attend within whole sequences, for training.
+
+        Written out, not fused: on a CPU the products and the softmax in bfloat16 train twice as
+        fast as the fused kernel with a mask, and the cached passes have an independent reference.
 
         Args:
-            x: ``[S, D]``.
-            turns: ``[S, 1, head_dim / 2, 2]`` float32, cosine and sine of each position.
-        """
-        qkv = self.qkv(x).view(len(turns), -1, self.head_dim)
-        rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
-        (a, b), (cos, sin) = rotated.chunk(2, -1), turns.unbind(-1)
-        pairs = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(2)
-        queries, keys = torch.split(pairs.to(qkv.dtype), [self.heads, self.kv_heads], 1)
-        return queries, keys, values
+            x: ``[B, S, D]``.
+            cos: ``[B, S, head_dim]``.
+            sin: ``[B, S, head_dim]``, its first half negated.
+            bias: ``[B, 1, S, S]``, 0 where visible, else -inf.
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
-        """Attend within ``[B, S, D]``; ``bias`` ``[B, 1, S, S]`` is 0 where visible, else -inf.
-
-        Written out: on a CPU the products and softmax in bfloat16 train twice as fast as the fused
-        kernel with a mask, and the other passes have something independent to be equal to.
+        Returns:
+            ``[B, S, D]``.
         """
         queries, keys, values = (t.transpose(1, 2) for t in self.project(x, cos, sin))
         group = self.heads // self.kv_heads
@@ -93,15 +95,15 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from new rows to a slot's rows.
+        """Attend from the new positions of one slot to the slot's keys and values.
 
-        The query heads that share a KV head are laid along the query axis: no key is repeated.
+        Query heads that share a KV head are folded into the query axis, so no key is repeated.
 
         Args:
             queries: ``[S, heads, head_dim]``.
             keys: ``[kv_heads, T, head_dim]``.
             values: ``[kv_heads, T, head_dim]``.
-            mask: ``[S, T]`` bool, or what is added to the scores; None where all is visible.
+            mask: ``[S, T]`` bool (true is visible) or additive; None: everything is visible.
 
         Returns:
             ``[S, D]``.
@@ -115,14 +117,14 @@ class Attention(nn.Module):
         y = y.view(self.kv_heads, group, count, self.head_dim).permute(2, 0, 1, 3)
         return y.reshape(count, -1)
 
-    def attend_alone(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Attend from one new row of each of several slots to all that its slot holds.
+    def attend_each(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Attend from one new position of each of several slots, slot by slot.
 
-        Row by row over the valid length only: a neighbour then cannot change a row's bits.
+        One kernel call a slot, over its valid length only: no other slot can change its bits.
 
         Args:
             queries: ``[B, heads, head_dim]``.
-            cached: Keys and values ``[1, kv_heads, T, head_dim]`` of each row; T may differ.
+            cached: Keys and values ``[1, kv_heads, T, head_dim]`` of each slot; T may differ.
 
         Returns:
             ``[B, D]``.
@@ -134,19 +136,17 @@ class Attention(nn.Module):
         ]
         return torch.cat(attended).flatten(1)
 
-    def attend_together(
-        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor
-    ) -> Tensor:
-        """Attend from one new row of each of several slots, in shapes that do not say how long.
+    def attend_padded(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        """Attend from one new position of each of several slots, all padded to one length.
 
-        One call for all slots: what stands past a slot's length is read, and counts nothing as
-        long as it is finite.
+        One kernel call for all slots. Positions past a slot's length are read but weighted 0,
+        which requires them to be finite.
 
         Args:
             queries: ``[B, heads, head_dim]``.
             keys: ``[B, kv_heads, T, head_dim]``.
             values: ``[B, kv_heads, T, head_dim]``.
-            bias: ``[B, 1, 1, T]`` of their dtype: 0 where a slot holds something, else -inf.
+            bias: ``[B, 1, 1, T]`` of their dtype: 0 within a slot's length, -inf past it.
 
         Returns:
             ``[B, D]``.
@@ -169,22 +169,24 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
         gate, up = self.gate_up(x).chunk(2, -1)
-        # For GELU torch has another kernel, with other bits, where all is contiguous. In training
-        # it is the quicker one, but for few rows it takes thrice as long. One row is contiguous.
+        # For contiguous input torch has another GELU kernel, with other bits. It is the faster one
+        # in training but takes three times as long for few rows. A single row is contiguous, so
+        # it is expanded to two to get the kernel that several rows get.
         if torch.is_grad_enabled():
             return self.down(self.activation(gate.contiguous()) * up)
-        lone = gate.is_contiguous()
-        activated = self.activation(gate.expand(2, *gate.shape) if lone else gate)
-        return self.down((activated[0] if lone else activated) * up)
+        contiguous = gate.is_contiguous()
+        activated = self.activation(gate.expand(2, *gate.shape) if contiguous else gate)
+        return self.down((activated[0] if contiguous else activated) * up)
 
 
 class RmsNorm(nn.RMSNorm):
-    """torch's, in half the time for few rows where no gradient is wanted."""
+    """`torch.nn.RMSNorm`, in half the time for few rows in inference."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__(width, eps=eps)
-        # Plain attributes: of a norm of some calls, looking up a buffer is a part.
-        self.least, self.root = torch.tensor((width * eps) ** 0.5), torch.tensor(width**0.5)
+        # Plain attributes, not buffers: looking up a buffer is a measurable part of the time.
+        self.root_of_eps = torch.tensor((width * eps) ** 0.5)
+        self.root = torch.tensor(width**0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
@@ -192,11 +194,11 @@ class RmsNorm(nn.RMSNorm):
             return super().forward(x)
         # sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(D eps)) / sqrt(D)
         lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return (x * (self.root / lengths.hypot_(self.least))).mul_(self.weight)
+        return (x * (self.root / lengths.hypot_(self.root_of_eps))).mul_(self.weight)
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each behind a norm and added to its input."""
+    """Attention and feed-forward, each after a norm and with a residual connection."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

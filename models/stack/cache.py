@@ -1,4 +1,4 @@
-"""The keys and values of every slot, in tensors that never move or grow."""
+"""The KV cache of a float stack: two tensors a layer, allocated once."""
 
 from collections.abc import Iterator, Sequence
 from typing import Self
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.stack.slots import Slots
+from models.stack.slot_cache import SlotCache
 
 
-class KVCache(Slots):
-    """One K and one V tensor a layer, ``[slots, kv_heads, max_length, head_dim]``.
+class KVCache(SlotCache):
+    """Keys and values ``[slots, kv_heads, max_length, head_dim]``, one tensor of each a layer.
 
     Attributes:
-        keys: A tensor a layer.
+        keys: A tensor a layer, already rotated.
         values: A tensor a layer.
     """
 
@@ -31,7 +31,7 @@ class KVCache(Slots):
         shape = (slots, config.kv_heads, max_length, config.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
-        # What a step writes to and reads from, so that it need not cut them out each time.
+        # The views that a step writes to and reads from, made once.
         self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
         self._slots = [
             list(zip(torch.split(k, 1), torch.split(v, 1), strict=True)) for k, v in self._layers()
@@ -42,21 +42,21 @@ class KVCache(Slots):
 
     @property
     def bytes(self) -> int:
-        """Memory of all keys and values, used or not."""
+        """Memory allocated for all keys and values, used or not."""
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Put new rows after the slot's length and return all rows up to and with them.
+        """Write new positions after a slot's length; return all positions including them.
 
         Args:
-            layer: Which layer's tensors.
-            slot: Which row.
+            layer: Index of the layer.
+            slot: Index of the slot.
             keys: ``[kv_heads, S, head_dim]``, already rotated.
             values: ``[kv_heads, S, head_dim]``.
 
         Returns:
-            Views ``[kv_heads, length + S, head_dim]`` of keys and values. The length itself grows
-            only by `advance`, once every layer has written.
+            Views ``[kv_heads, length + S, head_dim]`` of keys and values. The length itself is
+            changed only by `advance`, once every layer has written.
 
         Raises:
             ValueError: The slot is full.
@@ -70,13 +70,13 @@ class KVCache(Slots):
         return cached_keys[:, :end], cached_values[:, :end]
 
     def grow(self, slots: Sequence[int]) -> Tensor:
-        """Make room for one more row of each of several slots, at the end of its rows.
+        """Lengthen several slots by one position.
 
         Returns:
-            ``[B * kv_heads]`` int64: where `put` is to write them.
+            ``[B * kv_heads]`` int64: the flat indices for `put`.
 
         Raises:
-            ValueError: A slot is full; none has grown.
+            ValueError: A slot is full; no slot has grown.
         """
         for slot in slots:
             self.check_room(slot, 1)
@@ -91,11 +91,11 @@ class KVCache(Slots):
         return torch.tensor(places, device=self.keys[0].device)
 
     def put(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Write one row of several slots, all in one operation.
+        """Write one position of several slots in one operation.
 
         Args:
-            layer: Which layer's tensors.
-            places: From `grow`.
+            layer: Index of the layer.
+            places: Flat indices from `grow`.
             keys: ``[B, kv_heads, head_dim]``, already rotated.
             values: ``[B, kv_heads, head_dim]``.
         """
@@ -104,7 +104,7 @@ class KVCache(Slots):
         flat_values.index_copy_(0, places, values.flatten(0, 1))
 
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
-        """Views ``[1, kv_heads, length, head_dim]`` of the keys and values that a slot holds."""
+        """Return views ``[1, kv_heads, length, head_dim]`` of a slot's keys and values."""
         keys, values = self._slots[layer][slot]
         return keys.narrow(2, 0, self.lengths[slot]), values.narrow(2, 0, self.lengths[slot])
 
@@ -114,5 +114,5 @@ class KVCache(Slots):
 
     def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
         for own, others in ((self.keys, source.keys), (self.values, source.values)):
-            for to, given in zip(own, others, strict=True):
-                to[slot, :, begin:end] = given[source_slot, :, begin:end]
+            for target, other in zip(own, others, strict=True):
+                target[slot, :, begin:end] = other[source_slot, :, begin:end]

@@ -1,8 +1,8 @@
-"""The graphs of a step, one for each size that a batch may have, and which one serves.
+"""CUDA graphs of a step, one for each batch size, and the choice among them.
 
-Sizes are buckets: of rows, which are the first slots of the cache up to the highest in use, and of
-columns, so that a short batch does not pay for the room of a long one. Slots should therefore be
-taken from the lowest. A batch that no graph serves is told so, and steps as it would without.
+Sizes are buckets of rows (the first slots of the cache up to the highest in use) and of columns
+(positions attended to, so that a short batch does not pay for the capacity of the cache). Slots
+should therefore be allocated from the lowest. A batch that fits no graph steps without one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,61 +15,62 @@ from models.cuda.transfers import upload
 from models.stack.cache import KVCache
 from models.stack.fixed_step import FixedStep
 
-LEAST_REACH = 256
+MIN_COLUMNS = 256
 
 
-def buckets(least: int, most: int) -> Iterator[int]:
-    """Yield the doubles of ``least`` that are below ``most``, then ``most``."""
-    while least < most:
-        yield least
-        least *= 2
-    yield most
+def buckets(smallest: int, largest: int) -> Iterator[int]:
+    """Yield ``smallest`` and its doubles while they are below ``largest``, then ``largest``."""
+    size = smallest
+    while size < largest:
+        yield size
+        size *= 2
+    yield largest
 
 
 class StepGraphs:
-    """The recorded steps of one cache.
+    """The captured steps of one cache.
 
     Attributes:
-        cache: Whose slots they step; no other may be stepped with them.
+        cache: The cache that the graphs write to; they serve no other.
     """
 
     @torch.inference_mode()
     def __init__(self, step: FixedStep, cache: KVCache) -> None:
-        """Record every size, so that no request waits for it.
+        """Capture every size now, so that no request waits for it.
 
         Args:
-            step: Over the slots of the cache.
-            cache: On the device to use; empty.
+            step: The step over the slots of ``cache``.
+            cache: Empty, on the device to use.
 
         Raises:
-            ValueError: It is not empty: recording writes to the first row of every slot.
+            ValueError: The cache is not empty: capturing writes to position 0 of every slot.
         """
         if any(cache.lengths):
             raise ValueError("a cache that holds something cannot be recorded")
         self.cache, self._step = cache, step
         self._rows = tuple(buckets(1, len(cache.lengths)))
-        self._reaches = tuple(buckets(LEAST_REACH, cache.max_length))
+        self._columns = tuple(buckets(MIN_COLUMNS, cache.max_length))
         recorder = Recorder(cache.keys[0].device)
         self._graphs: dict[tuple[int, int], Play] = {}
-        # The largest first: the others find all the memory that they need.
+        # Largest first: the others then find all the memory that they need in the shared pool.
         for rows in reversed(self._rows):
-            for reach in reversed(self._reaches):
-                self._graphs[rows, reach] = self._record(recorder, rows, reach)
+            for columns in reversed(self._columns):
+                self._graphs[rows, columns] = self._record(recorder, rows, columns)
 
     @torch.inference_mode()
     def step(
         self, x: Tensor, positions: Tensor, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor] | None:
-        """Add one position to each of several slots; nothing here waits for the device.
+        """Append one position to each of several slots, without synchronising with the device.
 
         Args:
             x: ``[B, D]``.
             positions: ``[B]`` int64.
-            slots: B different ones.
+            slots: B distinct slots.
 
         Returns:
-            ``[B, D]`` after the last norm, and the last layer's queries ``[B, heads, head_dim]``;
-            None, and nothing is done, where no graph serves.
+            ``[B, D]`` after the final norm and the last layer's queries ``[B, heads, head_dim]``;
+            None, with nothing done, if no graph fits.
         """
         size = self.size(slots)
         if size is None:
@@ -85,20 +86,20 @@ class StepGraphs:
         return step.hidden.index_select(0, order), step.queries.index_select(0, order)
 
     def size(self, slots: Sequence[int]) -> tuple[int, int] | None:
-        """Return rows and columns of the graph that serves a batch.
+        """Return rows and columns of the graph for a batch, or None if a slot in it is full.
 
-        None where a slot is full: one of the batch, which is for the caller to refuse, or an idle
-        one below, which has no place where its row may write.
+        That is a slot of the batch, which the caller refuses, or an idle one below the highest,
+        which has no position left where its unused row may write.
         """
         lengths = self.cache.lengths
         rows = next(rows for rows in self._rows if rows > max(slots))
         if max(lengths[:rows]) >= self.cache.max_length:
             return None
         longest = max(lengths[slot] for slot in slots) + 1
-        return rows, next(reach for reach in self._reaches if reach >= longest)
+        return rows, next(columns for columns in self._columns if columns >= longest)
 
-    def _record(self, recorder: Recorder, rows: int, reach: int) -> Play:
+    def _record(self, recorder: Recorder, rows: int, columns: int) -> Play:
         def run() -> None:
-            self._step.run(rows, reach)
+            self._step.run(rows, columns)
 
         return recorder.record(run, warm_ups=WARM_UPS)

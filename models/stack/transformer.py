@@ -1,14 +1,15 @@
-"""The stack: pre-norm Llama blocks over vectors, with and without a cache.
+"""The transformer stack: pre-norm Llama blocks over vectors, with and without a KV cache.
 
 RMSNorm, rotary positions, grouped KV heads, gated feed-forward (Touvron et al. 2023,
 arXiv:2302.13971). One set of weights serves three passes: `forward` over whole sequences (training,
-and the slow truth that the others are tested against), `extend` by many positions of one slot,
+and the reference that the others are tested against), `extend` by many positions of one slot,
 `step` by one position of many slots.
 
-Who sees whom is data: every position has a *rank*, and sees the positions whose rank is not
-greater than its own. Counting up is causal, one number a block is block-causal, all equal is full.
+The attention mask is data: every position has a *rank* and attends to the positions whose rank is
+not greater than its own. Consecutive ranks are causal, one rank a block is block-causal, equal
+ranks are full attention.
 
-It is fed vectors and returns vectors; it knows nothing of phonemes, codes or heads.
+Input and output are vectors; phonemes, codes and output heads belong to `models.valle`.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from models.config import ModelConfig
-from models.int8.stack import Int8Stack
-from models.stack.attention import look
-from models.stack.batching import AS_THEY_COME, Batching, Rows, measure
+from models.stack.attention import attention_statistics
+from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
-from models.stack.fixed_step import FixedStep, storable
-from models.stack.slots import Slots
+from models.stack.fixed_step import FixedStep, replace_nonfinite
+from models.stack.passes import CachedPasses
+from models.stack.slot_cache import SlotCache
 from models.stack.step_graphs import StepGraphs
 from samplers.ops.entropix import AttentionStatistics
 
@@ -33,19 +34,20 @@ PADDING_RANK = torch.iinfo(torch.int32).max
 
 
 class Transformer(nn.Module):
-    """The blocks and the last norm."""
+    """The blocks and the final norm."""
 
     cos: Tensor
     sin: Tensor
-    turns: Tensor
+    rotations: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.config = config
         blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.blocks = cast("Sequence[Block]", blocks)
         self.norm = RmsNorm(config.width, config.norm_eps)
         self._graphs: StepGraphs | None = None
-        self._integers: Int8Stack | None = None
+        self._passes: CachedPasses | None = None
         self._batching: Batching | None = None
         half = config.head_dim // 2
         frequencies = config.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -53,19 +55,19 @@ class Transformer(nn.Module):
         cos, sin = angles.cos().float(), angles.sin().float()
         self.register_buffer("cos", torch.cat([cos, cos], 1), persistent=False)
         self.register_buffer("sin", torch.cat([-sin, sin], 1), persistent=False)
-        self.register_buffer("turns", torch.complex(cos, sin)[:, None], persistent=False)
+        self.register_buffer("rotations", torch.complex(cos, sin)[:, None], persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor, ranks: Tensor | None = None) -> Tensor:
-        """Run whole sequences, with no cache.
+        """Run whole sequences without a cache.
 
         Args:
             x: ``[B, S, D]``, right-padded.
             positions: ``[B, S]`` int64, below `MAX_POSITIONS`.
-            ranks: ``[B, S]`` int: i sees j where ``ranks[j] <= ranks[i]``. Padding has
-                `PADDING_RANK`. None: causal, padding unseen because it comes last.
+            ranks: ``[B, S]`` int: i attends to j where ``ranks[j] <= ranks[i]``. Padding has
+                `PADDING_RANK`. None: causal, which hides padding because it comes last.
 
         Returns:
-            ``[B, S, D]`` after the last norm.
+            ``[B, S, D]`` after the final norm.
         """
         if ranks is None:
             ranks = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
@@ -76,148 +78,166 @@ class Transformer(nn.Module):
             x = block(x, cos, sin, bias)
         return self.norm(x)
 
-    @torch.inference_mode()
-    def record(self, cache: Slots, *, compiler: str | None = None) -> None:
-        """Make steps of a cache's slots quick on a GPU, from now on: each becomes one graph.
-
-        One cache at a time has this; recording another ends it. Works on a CPU too, where it serves
-        tests: a graph is then the step in the graph's shapes, which costs more.
-
-        Args:
-            cache: On the device of the weights, of their dtype; empty.
-            compiler: See `models.stack.fixed_step.FixedStep`.
-
-        Raises:
-            ValueError: The cache is not empty, or of integers.
-        """
-        cache = _of_floats(cache)
-        step = FixedStep(self.blocks, self.norm, self.turns, cache, compiler=compiler)
-        self._graphs = StepGraphs(step, cache)
-
-    def use_integers(self) -> None:
-        """Run all passes with a cache in integers, from now on; the layers are `Int8Linear`."""
-        self._integers = Int8Stack(self.blocks, self.norm, self.turns)
+    def use_passes(self, passes: CachedPasses) -> None:
+        """Delegate all cached passes and `new_cache` to another implementation from now on."""
+        self._passes = passes
 
     @property
-    def in_integers(self) -> bool:
-        """Whether `use_integers` was called."""
-        return self._integers is not None
+    def is_delegated(self) -> bool:
+        """Whether `use_passes` was called."""
+        return self._passes is not None
+
+    def new_cache(self, slots: int, max_length: int) -> SlotCache:
+        """Return an empty cache of the kind, device and dtype that the cached passes need.
+
+        Args:
+            slots: Number of sequences.
+            max_length: Positions reserved for each.
+        """
+        if self._passes is not None:
+            return self._passes.new_cache(slots, max_length)
+        dtype, device = self.norm.weight.dtype, self.norm.weight.device
+        return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
+
+    @torch.inference_mode()
+    def record(self, cache: SlotCache) -> None:
+        """Capture the steps of a cache as CUDA graphs and replay them from now on.
+
+        Only one cache is captured at a time; recording another replaces it. On a CPU, for tests,
+        the step of the graphs' fixed shapes is run instead, which costs more than an ordinary one.
+
+        Args:
+            cache: Empty, on the device and of the dtype of the weights.
+
+        Raises:
+            ValueError: The cache is not empty, or is not a `KVCache`.
+        """
+        cache = _as_kv_cache(cache)
+        step = FixedStep(self.blocks, self.norm, self.rotations, cache)
+        self._graphs = StepGraphs(step, cache)
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether the bits of a row may depend on its batch unless rows go through `batching`.
+
+        True for floats on a CPU. Delegated passes are exact; on a GPU no bits are promised.
+        """
+        return self._passes is None and self.norm.weight.device.type == "cpu"
 
     @property
     def batching(self) -> Batching:
-        """How few rows are computed, in floats on a CPU; measured when it is first needed.
+        """How the rows of a step are batched; measured on first use where it matters.
 
-        With as many threads as are set then: another number may round otherwise.
+        The result holds for the number of threads set at that time.
         """
+        if not self.depends_on_batch:
+            return UNPADDED
         if self._batching is None:
-            if self.in_integers or self.norm.weight.device.type != "cpu":
-                self._batching = AS_THEY_COME  # integers are exact; a GPU promises no bits
-            else:
-                block = self.blocks[0]
-                width = block.attention.heads * block.attention.head_dim
-                layers: list[tuple[Rows, int]] = [
-                    (lambda x: block.attention.qkv(block.attention_norm(x)), width),
-                    (block.attention.out, width),
-                    (lambda x: block.feed_forward(block.feed_forward_norm(x)), width),
-                ]
-                self._batching = measure(layers, self.norm.weight.dtype)
+            block = self.blocks[0]
+            width = block.attention.heads * block.attention.head_dim
+            layers: list[tuple[RowFunction, int]] = [
+                (lambda x: block.attention.qkv(block.attention_norm(x)), width),
+                (block.attention.out, width),
+                (lambda x: block.feed_forward(block.feed_forward_norm(x)), width),
+            ]
+            self._batching = measure(layers, self.norm.weight.dtype)
         return self._batching
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None = None
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
     ) -> Tensor:
-        """Add positions to a slot; each sees all that the slot held before.
+        """Append positions to a slot; each attends to everything that the slot held before.
 
         Args:
             x: ``[S, D]``.
             positions: ``[S]`` int64.
             cache: Its slot grows by S.
-            slot: Which one.
-            ranks: ``[S]`` int among the new positions; None: they all see each other.
+            slot: The slot to extend.
+            ranks: ``[S]`` int among the new positions; None: full attention among them.
 
         Returns:
-            ``[S, D]`` after the last norm.
+            ``[S, D]`` after the final norm.
 
         Raises:
-            ValueError: The slot is full, or the cache is of other numbers than the stack.
+            ValueError: The slot is full, or the cache is not of `new_cache`'s kind.
         """
         return self._extend(x, positions, cache, slot, ranks)[0]
 
-    def extend_looking(
-        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None = None
+    def extend_with_attention(
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
     ) -> tuple[Tensor, AttentionStatistics]:
-        """As `extend`, with what the last layer's attention looks like from the last position.
+        """As `extend`, with the attention statistics of the last position in the last layer.
 
-        That position must see all others, as it does wherever its rank is the highest.
+        The last position must attend to all others, as it does where its rank is the highest.
 
         Raises:
-            ValueError: The slot is full, or the cache is of other numbers than the stack.
+            ValueError: As `extend`.
         """
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
-        return hidden, look([queries[-1]], [cache.keys_of(-1, slot)])
+        return hidden, attention_statistics([queries[-1]], [cache.keys_of(-1, slot)])
 
-    def step(self, x: Tensor, positions: Tensor, cache: Slots, slots: Sequence[int]) -> Tensor:
-        """Add one position to each of several slots of any lengths.
+    def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
+        """Append one position to each of several slots, whatever their lengths.
 
         Args:
             x: ``[B, D]``.
             positions: ``[B]`` int64.
             cache: Each slot grows by one.
-            slots: B different ones.
+            slots: B distinct slots.
 
         Returns:
-            ``[B, D]`` after the last norm.
+            ``[B, D]`` after the final norm.
 
         Raises:
-            ValueError: A slot is full, or the cache is of other numbers than the stack.
+            ValueError: A slot is full, or the cache is not of `new_cache`'s kind.
         """
         return self._step(x, positions, cache, slots)[0]
 
-    def step_looking(
+    def step_with_attention(
         self,
         x: Tensor,
         positions: Tensor,
-        cache: Slots,
+        cache: SlotCache,
         slots: Sequence[int],
-        looking: Sequence[int],
+        rows: Sequence[int],
     ) -> tuple[Tensor, AttentionStatistics]:
-        """As `step`, with what the last layer's attention looks like from some of the rows.
+        """As `step`, with the attention statistics of some rows in the last layer.
 
         Args:
             x: ``[B, D]``.
             positions: ``[B]`` int64.
             cache: Each slot grows by one.
-            slots: B different ones.
-            looking: Which of the B rows are asked; the others cost nothing.
+            slots: B distinct slots.
+            rows: Indices into the B rows whose statistics are computed; the others cost nothing.
 
         Returns:
-            ``[B, D]`` after the last norm, and the statistics of the rows asked, in their order.
+            ``[B, D]`` after the final norm, and the statistics of ``rows`` in their order.
 
         Raises:
-            ValueError: A slot is full, or the cache is of other numbers than the stack.
+            ValueError: As `step`.
         """
         hidden, queries = self._step(x, positions, cache, slots)
-        keys = [cache.keys_of(-1, slots[row]) for row in looking]
-        return hidden, look([queries[row] for row in looking], keys)
+        keys = [cache.keys_of(-1, slots[row]) for row in rows]
+        return hidden, attention_statistics([queries[row] for row in rows], keys)
 
     def _extend(
-        self, x: Tensor, positions: Tensor, cache: Slots, slot: int, ranks: Tensor | None
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return ``[S, D]`` and the last layer's queries ``[S, heads, head_dim]``."""
         mask = None
         if ranks is not None and len(x) > 1:
-            seen = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
-            mask = torch.cat([seen, ranks[None] <= ranks[:, None]], 1)
-        if self._integers is not None:
-            return self._integers.extend(x, positions, cache, slot, mask)
-        cache = _of_floats(cache)
-        turns, queries = self.turns[positions], x
+            past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
+            mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
+        if self._passes is not None:
+            return self._passes.extend(x, positions, cache, slot, mask)
+        cache = _as_kv_cache(cache)
+        rotations, queries = self.rotations[positions], x
         recorded = self._graphs is not None and self._graphs.cache is cache
         for number, block in enumerate(self.blocks):
             attention = block.attention
-            queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
+            queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
             if recorded:
-                keys, values = storable(keys), storable(values)
+                keys, values = replace_nonfinite(keys), replace_nonfinite(values)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
             x = x + block.feed_forward(block.feed_forward_norm(x))
@@ -225,19 +245,19 @@ class Transformer(nn.Module):
         return self.norm(x), queries
 
     def _step(
-        self, x: Tensor, positions: Tensor, cache: Slots, slots: Sequence[int]
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
-        if self._integers is not None:
-            return self._integers.step(x, positions, cache, slots)
-        cache = _of_floats(cache)
+        if self._passes is not None:
+            return self._passes.step(x, positions, cache, slots)
+        cache = _as_kv_cache(cache)
         graphs = self._graphs
         if graphs is not None and graphs.cache is cache:
             stepped = graphs.step(x, positions, slots)
             if stepped is not None:
                 return stepped
         parts = [
-            self._step_together(x[part], positions[part], cache, slots[part])
+            self._step_block(x[part], positions[part], cache, slots[part])
             for part in self.batching.blocks(len(x))
         ]
         if len(parts) == 1:
@@ -245,25 +265,25 @@ class Transformer(nn.Module):
         hidden, queries = zip(*parts, strict=True)
         return torch.cat(hidden), torch.cat(queries)
 
-    def _step_together(
+    def _step_block(
         self, x: Tensor, positions: Tensor, cache: KVCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """As `_step`, for rows that are computed together."""
+        """As `_step`, for the rows of one block of `batching`."""
         count, batching = len(x), self.batching
         x = batching.pad(x)
         places, queries = cache.grow(slots), x
-        turns = self.turns[positions]
+        rotations = self.rotations[positions]
         for number, block in enumerate(self.blocks):
             attention = block.attention
-            queries, keys, values = attention.project_turned(block.attention_norm(x), turns)
+            queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
             cache.put(number, places, keys, values)
-            attended = attention.attend_alone(queries, [cache.rows(number, slot) for slot in slots])
+            attended = attention.attend_each(queries, [cache.rows(number, slot) for slot in slots])
             x = x + attention.out(batching.pad(attended))
             x = x + block.feed_forward(block.feed_forward_norm(x))
         return self.norm(x[:count]), queries[:count]
 
 
-def _of_floats(cache: Slots) -> KVCache:
+def _as_kv_cache(cache: SlotCache) -> KVCache:
     if not isinstance(cache, KVCache):
-        raise ValueError("a stack of floats needs a cache of floats: see Valle.new_cache")
+        raise ValueError("a float stack needs a KVCache: see Transformer.new_cache")
     return cache

@@ -77,7 +77,7 @@ def test_every_pass_in_bfloat16_is_that_of_float32_up_to_its_rounding(
 def test_weights_are_in_the_numbers_asked_for_and_rotations_in_their_own(narrow: Valle) -> None:
     assert {parameter.dtype for parameter in narrow.parameters()} == {torch.bfloat16}
     stack = narrow.transformer
-    assert (stack.cos.dtype, stack.turns.dtype) == (torch.float32, torch.complex64)
+    assert (stack.cos.dtype, stack.rotations.dtype) == (torch.float32, torch.complex64)
 
 
 @torch.inference_mode()

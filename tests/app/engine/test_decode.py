@@ -192,7 +192,9 @@ def test_entropix_sees_the_attention_of_the_conditional_row_at_every_token(speec
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
         ranks = torch.arange(end)
-        _, fresh = model.transformer.extend_looking(whole[:end], positions[:end], cache, 0, ranks)
+        _, fresh = model.transformer.extend_with_attention(
+            whole[:end], positions[:end], cache, 0, ranks
+        )
         found = [trace[f"attention_{name}"][frame] for name in names]
         assert found == pytest.approx([float(number) for number in astuple(fresh)], abs=1e-4)
 
@@ -201,7 +203,7 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    monkeypatch.setattr("models.stack.transformer.look", None)
+    monkeypatch.setattr("models.stack.transformer.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 
@@ -230,7 +232,7 @@ def test_after_a_rewind_entropix_sees_the_attention_of_what_was_kept(speech) -> 
     for frame in range(len(codes)):
         end = len(prefix) + frame
         cache = KVCache(model.config, slots=1, max_length=end)
-        _, fresh = model.transformer.extend_looking(
+        _, fresh = model.transformer.extend_with_attention(
             whole[:end], positions[:end], cache, 0, torch.arange(end)
         )
         found = decoded.trace["attention_entropy_bits"][last[frame]]

@@ -29,7 +29,7 @@ def filled(
     cache = Int8Cache(config, slots, room)
     for slot in range(slots):
         product = RNG.integers(-9999, 9999, (room, (heads + 2 * kv_heads) * size), np.int32)
-        attention.place(
+        attention.store(
             product,
             np.full(room, 2e-4, np.float32),
             np.ones(product.shape[1], np.float32),
@@ -70,15 +70,15 @@ def test_keys_and_queries_are_rotated_by_halves_and_kept_in_steps_of_their_own()
     product = RNG.integers(-30_000, 30_000, (rows, (heads + 2 * kv_heads) * size), np.int32)
     scales, columns = floats(rows) * np.float32(1e-3), np.ones(product.shape[1], np.float32)
     angles = floats(50, size // 2)
-    turns = np.stack([np.cos(angles), np.sin(angles)], 1)
+    rotations = np.stack([np.cos(angles), np.sin(angles)], 1)
     positions, slots, starts = np.array([4, 49, 0]), np.array([2, 0, 2]), np.array([35, 1, 66])
     queries = np.empty((rows, heads, size), np.float32)
     config = ModelConfig(width=64, layers=1, heads=heads, kv_heads=2, ffn=8, phonemes=("a",))
     layer = Int8Cache(config, 3, 70).layers[0]
-    attention.place(product, scales, columns, turns, positions, slots, starts, queries, layer)
+    attention.store(product, scales, columns, rotations, positions, slots, starts, queries, layer)
     x = torch.from_numpy(product * scales[:, None].astype(np.float64)).view(rows, -1, size)
     a, b = x[:, : heads + kv_heads].chunk(2, -1)
-    cos, sin = (torch.from_numpy(turns[positions][:, None, place]).double() for place in (0, 1))
+    cos, sin = (torch.from_numpy(rotations[positions][:, None, place]).double() for place in (0, 1))
     rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
     np.testing.assert_allclose(queries, rotated[:, :heads], rtol=1e-4, atol=1e-5)
     keys, values = read(layer, size)

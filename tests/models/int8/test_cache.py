@@ -18,12 +18,12 @@ def fill(cache: Int8Cache, slot: int, count: int, seed: int = 0) -> None:
     generator = np.random.default_rng((seed, start))
     for layer in cache.layers:
         product = generator.integers(-9999, 9999, (count, 8 * SIZE), dtype=np.int32)
-        turns = np.tile(np.array([1, 0], np.float32)[:, None], (count, 1, SIZE // 2))
-        attention.place(
+        rotations = np.tile(np.array([1, 0], np.float32)[:, None], (count, 1, SIZE // 2))
+        attention.store(
             product,
             np.ones(count, np.float32),
             np.ones(8 * SIZE, np.float32),
-            turns,
+            rotations,
             np.arange(count),
             np.full(count, slot),
             np.arange(start, start + count),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.stack.attention import look, measure
+from models.stack.attention import attention_statistics, measure
 from models.stack.cache import KVCache
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
@@ -80,7 +80,10 @@ def test_a_weight_that_underflows_counts_nothing() -> None:
 
 def test_half_precision_keys_are_measured_in_single_precision() -> None:
     query, keys = torch.randn(8, 8).bfloat16(), torch.randn(2, 5, 8).bfloat16()
-    low, high = look([query], [keys]), look([query.float()], [keys.float()])
+    low, high = (
+        attention_statistics([query], [keys]),
+        attention_statistics([query.float()], [keys.float()]),
+    )
     assert astuple(low) == astuple(high)
     assert low.entropy.dtype == torch.float32
 
@@ -96,12 +99,12 @@ def test_slots_of_different_lengths_are_each_measured_over_their_own_keys(
         tensor.fill_(1e3)
     for x, slot, length in zip(sequences, slots, lengths, strict=True):
         places = torch.arange(length)
-        _, found = stack.extend_looking(x[:length], places, cache, slot, places)
+        _, found = stack.extend_with_attention(x[:length], places, cache, slot, places)
         assert close(found, 0, slow_statistics(stack, x[:length]))
     for step in range(4):
         at = [length + step for length in lengths]
         rows = torch.stack([x[i] for x, i in zip(sequences, at, strict=True)])
-        _, found = stack.step_looking(rows, torch.tensor(at), cache, slots, [0, 1, 2, 3])
+        _, found = stack.step_with_attention(rows, torch.tensor(at), cache, slots, [0, 1, 2, 3])
         for row, (x, end) in enumerate(zip(sequences, at, strict=True)):
             assert close(found, row, slow_statistics(stack, x[: end + 1]))
 
@@ -115,8 +118,8 @@ def test_after_a_rewind_they_are_those_of_what_was_kept(stack: Transformer) -> N
     cache.rewind(0, 21)
     path = torch.cat([x[:21], other])
     for place in range(21, 26):
-        _, found = stack.step_looking(
-            path[place, None], torch.tensor([place]), cache, [0], looking=[0]
+        _, found = stack.step_with_attention(
+            path[place, None], torch.tensor([place]), cache, [0], rows=[0]
         )
         assert close(found, 0, slow_statistics(stack, path[: place + 1]))
 
@@ -131,7 +134,7 @@ def test_only_the_rows_that_are_asked_are_measured_and_neighbours_change_no_bit(
             stack.extend(vectors(slot + 5, slot), places, cache, slot, places)
         rows = torch.stack([vectors(1, 9)[0]] * len(slots))
         at = torch.tensor([slot + 5 for slot in slots])
-        _, found = stack.step_looking(rows, at, cache, slots, looking)
+        _, found = stack.step_with_attention(rows, at, cache, slots, looking)
         return [numbers.tolist() for numbers in astuple(found)]
 
     one, all_three = statistics([0, 1, 2], [1]), statistics([0, 1, 2], [0, 1, 2])
@@ -143,21 +146,21 @@ def test_looking_changes_no_bit_of_what_comes_out(stack: Transformer) -> None:
     x, caches = vectors(12), [KVCache(CONFIG, slots=1, max_length=20) for _ in range(2)]
     places = torch.arange(10)
     plain = stack.extend(x[:10], places, caches[0], 0, places)
-    looked, _ = stack.extend_looking(x[:10], places, caches[1], 0, places)
+    looked, _ = stack.extend_with_attention(x[:10], places, caches[1], 0, places)
     assert torch.equal(plain, looked)
     for place in (10, 11):
         at = torch.tensor([place])
         plain = stack.step(x[place, None], at, caches[0], [0])
-        looked, _ = stack.step_looking(x[place, None], at, caches[1], [0], [0])
+        looked, _ = stack.step_with_attention(x[place, None], at, caches[1], [0], [0])
         assert torch.equal(plain, looked)
 
 
 def test_nothing_is_measured_where_nobody_asks(
     stack: Transformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.stack.transformer.look", None)
+    monkeypatch.setattr("models.stack.transformer.attention_statistics", None)
     cache = KVCache(CONFIG, slots=1, max_length=20)
     stack.extend(vectors(5), torch.arange(5), cache, 0, torch.arange(5))
     stack.step(vectors(1), torch.tensor([5]), cache, [0])
     with pytest.raises(TypeError):
-        stack.step_looking(vectors(1), torch.tensor([6]), cache, [0], [0])
+        stack.step_with_attention(vectors(1), torch.tensor([6]), cache, [0], [0])

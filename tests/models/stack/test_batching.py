@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.int8.quantized import quantize_linears
-from models.stack.batching import COUNTS, WAYS, Batching, is_invariant, measure
+from models.stack.batching import ROW_COUNTS, STRATEGIES, Batching, is_invariant, measure
 from models.valle import Valle
 
 CONFIG = ModelConfig(
@@ -52,7 +52,7 @@ def test_a_row_of_a_step_has_the_same_bits_in_every_batch(model: Valle, count: i
         assert torch.equal(logits_of(model, rows), together[:, rows])
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", STRATEGIES, ids=str)
 def test_every_way_of_batching_gives_the_same_steps_but_for_rounding(way: Batching) -> None:
     torch.manual_seed(0)
     model = Valle(CONFIG).eval().requires_grad_(False)
@@ -78,11 +78,11 @@ class ProcessorThat:
     ("processor", "expected"),
     [
         (ProcessorThat({}), Batching()),
-        (ProcessorThat({1: 1.0, 2: 1.0, 3: 1.0}), Batching(least=4)),
-        (ProcessorThat({1: 1.0, 5: 1.0}), Batching(least=8)),
-        (ProcessorThat({1: 1.0, 9: 1.0}), Batching(least=4, most=4)),
-        (ProcessorThat({count: count for count in range(33)}), Batching(least=4, most=4)),
-        (ProcessorThat({}, left_over=1), Batching(least=1, most=1)),
+        (ProcessorThat({1: 1.0, 2: 1.0, 3: 1.0}), Batching(pad_to=4)),
+        (ProcessorThat({1: 1.0, 5: 1.0}), Batching(pad_to=8)),
+        (ProcessorThat({1: 1.0, 9: 1.0}), Batching(pad_to=4, block_rows=4)),
+        (ProcessorThat({count: count for count in range(33)}), Batching(pad_to=4, block_rows=4)),
+        (ProcessorThat({}, left_over=1), Batching(pad_to=1, block_rows=1)),
     ],
 )
 def test_the_first_way_that_is_invariant_on_this_processor_is_used(
@@ -99,13 +99,13 @@ def test_where_rows_differ_by_their_place_it_is_said_that_no_way_was_found() -> 
 
 
 def test_a_way_that_pads_is_not_invariant_where_padding_is_not_enough() -> None:
-    x = torch.randn(COUNTS[-1], 8)
-    assert is_invariant(Batching(least=4), ProcessorThat({1: 1.0}), x)
-    assert not is_invariant(Batching(least=4), ProcessorThat({5: 1.0}), x)
+    x = torch.randn(ROW_COUNTS[-1], 8)
+    assert is_invariant(Batching(pad_to=4), ProcessorThat({1: 1.0}), x)
+    assert not is_invariant(Batching(pad_to=4), ProcessorThat({5: 1.0}), x)
 
 
 def test_blocks_cover_all_rows_in_their_order() -> None:
-    way = Batching(least=4, most=4)
+    way = Batching(pad_to=4, block_rows=4)
     x = torch.arange(22.0).view(11, 2)
     seen: list[int] = []
 

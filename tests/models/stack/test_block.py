@@ -47,7 +47,7 @@ def test_turned_by_a_complex_product_queries_and_keys_have_the_same_products() -
     queries, keys, values = attention.project(
         x, torch.cat([cos, cos], 1), torch.cat([-sin, sin], 1)
     )
-    found = attention.project_turned(x, torch.complex(cos, sin)[:, None])
+    found = attention.project_complex(x, torch.complex(cos, sin)[:, None])
     assert torch.equal(found[2], values)
     for head in range(CONFIG.heads):
         kv = head * CONFIG.kv_heads // CONFIG.heads

@@ -27,10 +27,10 @@ def without_gradients() -> Iterator[None]:
 class Both:
     """Two caches that hold the same, of which one is recorded."""
 
-    def __init__(self, slots: int = SLOTS, room: int = ROOM, compiler: str | None = None) -> None:
+    def __init__(self, slots: int = SLOTS, room: int = ROOM) -> None:
         self.fixed_stack, self.stack = make_stack(), make_stack()
         self.fixed, self.free = (KVCache(CONFIG, slots, room) for _ in range(2))
-        self.fixed_stack.record(self.fixed, compiler=compiler)
+        self.fixed_stack.record(self.fixed)
 
     def extend(self, slot: int, count: int, seed: int = 0) -> None:
         start = self.free.lengths[slot]
@@ -201,8 +201,8 @@ def test_the_attention_of_a_recorded_step_is_told_as_that_of_any() -> None:
     for slot in (0, 2):
         both.extend(slot, 9 + slot, seed=slot)
     x, at = vectors(2), torch.tensor([9, 11])
-    _, found = both.fixed_stack.step_looking(x, at, both.fixed, [0, 2], [1])
-    _, expected = both.stack.step_looking(x, at, both.free, [0, 2], [1])
+    _, found = both.fixed_stack.step_with_attention(x, at, both.fixed, [0, 2], [1])
+    _, expected = both.stack.step_with_attention(x, at, both.free, [0, 2], [1])
     for name in ("entropy", "varentropy", "agreement", "strength"):
         assert_close(getattr(found, name), getattr(expected, name))
 
@@ -222,14 +222,6 @@ def test_a_cache_that_holds_something_is_not_recorded() -> None:
     both.extend(0, 1)
     with pytest.raises(ValueError, match="holds something"):
         both.stack.record(both.free)
-
-
-def test_fused_by_a_compiler_it_is_the_same_step() -> None:
-    both = Both(slots=9, room=40, compiler="eager")  # each half as one graph, or it raises
-    for slot in (0, 1):
-        both.extend(slot, 5 + slot, seed=slot)
-    for seed in range(2):
-        assert_close(*both.step([1, 0], seed))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

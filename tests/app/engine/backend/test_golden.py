@@ -15,7 +15,7 @@ from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256, 
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import CheckpointError, open_speech_model
-from models.voices.shipped_codes import codec_digest, read_codes
+from models.codecs.shipped_codes import codec_digest, read_codes
 from models.voices.voice import BuiltinVoices
 from tests.conftest import ROOT
 

@@ -1,11 +1,15 @@
-"""A hub that does not answer is asked again, for a while; what it refuses is not."""
+"""A hub that does not answer is asked again; the weights suit the processor."""
 
+import platform
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from app.engine.backend import loading
+from app.engine.backend.synthesizer import Synthesizer
+from app.settings import Settings
 from models.checkpoints import SpeechModel, open_speech_model
 from models.checkpoints.download import DownloadError, Unreachable
 
@@ -63,3 +67,30 @@ def test_it_is_given_up_in_the_end(
         load(toy)
     assert len(waited) == waits
     assert sum(waited) < 15  # a stop waits for it
+
+
+@pytest.mark.parametrize(
+    ("machine", "wanted", "expected"),
+    [
+        ("x86_64", "auto", "int8"),
+        ("AMD64", "auto", "int8"),
+        ("aarch64", "auto", "float32"),
+        ("arm64", "auto", "float32"),
+        ("aarch64", "int8", "int8"),
+        ("x86_64", "float32", "float32"),
+    ],
+)
+def test_weights_are_int8_by_default_on_x86_alone_and_what_is_asked_for_elsewhere(
+    machine: str,
+    wanted: Literal["auto", "int8", "float32"],
+    expected: str,
+    toy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    model = Synthesizer.load(toy, "cpu", weights=wanted, threads=1, max_text_chars=99)
+    assert model.info.weights == expected
+
+
+def test_the_weights_are_chosen_by_the_processor_unless_an_operator_says() -> None:
+    assert Settings().weights == "auto"

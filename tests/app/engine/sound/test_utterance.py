@@ -15,7 +15,7 @@ from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
-from models.stack.prefix_cache import PrefixCache, VoiceKey
+from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from models.checkpoints.published.load import Switches, load_public
 from models.config import CodeSums
+from models.prefix import Prefix
 from models.stack.cache import KVCache
-from models.valle import Prefix, Valle
+from models.valle import Valle
 from samplers.ops.guidance import guide
 
 TOLERANCE = 5e-4

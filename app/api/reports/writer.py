@@ -1,0 +1,191 @@
+"""Serialisation of reports to JSON in small pieces: a traced minute of speech is megabytes.
+
+Building strings holds the GIL, which blocks the event loop and the decoding thread. So each piece
+takes about 1 ms, pieces are built in another thread, one at a time for all clients, and the thread
+sleeps between two.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from app.api.errors import speech_error_detail
+from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
+from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
+from samplers.ar.trace import entries
+
+_ROWS = 64
+"""Rows of a list in one piece."""
+
+_REST = 4.0
+"""Sleep after a piece, as a multiple of the time it took."""
+
+R = TypeVar("R", bound=UtteranceReport)
+
+_LISTS = ("codes", "tokens", "scores", "logprobs")
+
+
+class ReportWriter:
+    """Builds the pieces of all reports of an application in turn."""
+
+    def __init__(self) -> None:
+        """Initialise without work."""
+        self._turn = asyncio.Lock()
+
+    async def write(self, pieces: Iterator[str]) -> AsyncIterator[str]:
+        """Yield pieces, taking turns with other reports."""
+        while True:
+            async with self._turn:
+                piece, took_s = await asyncio.to_thread(_timed, pieces)
+                if piece is None:
+                    return
+                await asyncio.sleep(_REST * took_s)
+            yield piece
+
+
+def _timed(pieces: Iterator[str]) -> tuple[str | None, float]:
+    """Return the next piece, None at the end, and the seconds it took."""
+    began_s = perf_counter()
+    return next(pieces, None), perf_counter() - began_s
+
+
+def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
+    """Return a `SpeechReport` as JSON; NaN and infinity become null."""
+    return "".join(report_pieces(job, outcome))
+
+
+def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[str]:
+    """Yield a `SpeechReport` as JSON in pieces; NaN and infinity become null."""
+    if isinstance(outcome, Failure):
+        report = _failure_report(job, outcome)
+    else:
+        report = _result_report(job, outcome)
+    yield _open_object(report, "utterances") + ',"utterances":['
+    for number, spoken in enumerate(outcome.utterances):
+        blank = blank_report(spoken, UtteranceReport)
+        yield from chain([","] if number else [], utterance_pieces(blank, spoken))
+    yield "]}"
+
+
+def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterator[str]:
+    """Yield an utterance's report as JSON in pieces.
+
+    Args:
+        blank: The report with empty lists.
+        spoken: The utterance with the lists' content.
+    """
+    yield _open_object(blank, *_LISTS) + ',"codes":'
+    yield from _list_pieces(spoken.codes)
+    trace = spoken.trace
+    if trace is None:
+        yield "".join(f',"{name}":null' for name in _LISTS[1:]) + "}"
+        return
+    yield ',"tokens":['
+    drawn = len(trace["frame"]) if trace else 0
+    for begin in range(0, drawn, _ROWS):
+        rows = entries({name: column[begin : begin + _ROWS] for name, column in trace.items()})
+        yield ("," if begin else "") + _items(rows)
+    yield "]"
+    rows_kept = _kept_rows(trace["frame"], spoken) if drawn else []
+    for name, column in (("scores", "score"), ("logprobs", "logprob")):
+        yield f',"{name}":'
+        yield from _list_pieces(trace[column][rows_kept] if drawn else np.zeros(0))
+    yield "}"
+
+
+def blank_report(spoken: SpokenUtterance, kind: type[R], **more: Any) -> R:
+    """Return an utterance's report with empty lists.
+
+    Args:
+        spoken: The utterance.
+        kind: `UtteranceReport` or a subclass.
+        more: Further fields of the subclass.
+    """
+    return kind(
+        codes=[],
+        finish_reason=spoken.finish_reason,
+        backtracks=list(spoken.backtracks),
+        takes=list(spoken.takes),
+        tokens=None,
+        scores=None,
+        logprobs=None,
+        **more,
+    )
+
+
+def _open_object(report: BaseModel, *without: str) -> str:
+    """Return a model as JSON without some fields and without its closing brace."""
+    return report.model_dump_json(exclude=set(without))[:-1]
+
+
+def _list_pieces(values: np.ndarray[Any, Any]) -> Iterator[str]:
+    """Yield an array ``[N, ...]`` as a JSON list in pieces."""
+    yield "["
+    for begin in range(0, len(values), _ROWS):
+        yield ("," if begin else "") + _items(values[begin : begin + _ROWS].tolist())
+    yield "]"
+
+
+def _items(values: list[Any]) -> str:
+    """Return the JSON of a list without its brackets."""
+    return to_json(values, inf_nan_mode="null").decode()[1:-1]
+
+
+def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
+    plan = failure.plan
+    return SpeechReport(
+        id=job.id,
+        request=RequestReport(
+            input=job.text,
+            voice=plan.voice.name if plan else job.voice,
+            language=plan.language if plan else job.language,
+            max_duration_s=job.max_duration_s,
+            params=plan.params if plan else job.params,
+        ),
+        finish_reason=failure.finish_reason,
+        error=failure.error and speech_error_detail(failure.error),
+        codes_sha256=None,
+        frames=failure.frames,
+        audio_s=failure.audio_s,
+        timings=None,
+        nar=plan.nar if plan else None,
+        decoder=plan.decoder if plan else None,
+        utterances=[],
+    )
+
+
+def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
+    return SpeechReport(
+        id=job.id,
+        request=RequestReport(
+            input=job.text,
+            voice=result.voice,
+            language=result.language,
+            max_duration_s=job.max_duration_s,
+            params=result.params,
+        ),
+        finish_reason=result.finish_reason,
+        error=None,
+        codes_sha256=result.codes_sha256,
+        frames=result.frames,
+        audio_s=result.audio_s,
+        timings=result.timings,
+        nar=result.nar,
+        decoder=result.decoder,
+        utterances=[],
+    )
+
+
+def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:
+    """Return the rows of a trace whose tokens were kept: the last of each frame, and the stop."""
+    kept: list[int] = []
+    for record, frame in enumerate(frames.tolist()):
+        del kept[frame:]
+        kept.append(record)
+    return kept[: len(spoken.codes) + (spoken.finish_reason == "stop")]

@@ -1,0 +1,98 @@
+"""Responses of the routes for the OpenAPI document, and the headers that describe a speech."""
+
+from typing import Any
+
+from app.api.schemas import ErrorBody, Usage
+from app.audio.formats import MEDIA_TYPES
+from app.engine.interface import Plan
+from app.engine.job import SpeechResult
+
+EVENT_STREAM = "text/event-stream"
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def error_responses(**reasons: str) -> Responses:
+    """Return error responses for a route's OpenAPI entry: ``_404="Why."`` and so on."""
+    return {
+        int(status[1:]): {"model": ErrorBody, "description": reason}
+        for status, reason in reasons.items()
+    }
+
+
+NOT_READY = error_responses(_503="Not ready; retry in Retry-After seconds.")
+SPEECH_RESPONSES: Responses = {
+    200: {
+        "description": "The audio; a stream is cut off if the speech fails.",
+        "content": {media_type: {} for media_type in (*MEDIA_TYPES.values(), EVENT_STREAM)},
+    },
+    **error_responses(
+        _404="No such voice or model.",
+        _413="The body is too large.",
+        _415="The body is not JSON.",
+        _422="A field is invalid; `param` names it.",
+        _500="The speech could not be generated.",
+        _503="Busy or not ready; retry in Retry-After seconds.",
+        _504="The request exceeded the server's time limit.",
+    ),
+}
+
+
+def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
+    """Return the headers that are known when the first audio is: of a streamed response."""
+    return {
+        "X-Seed": str(plan.seed),
+        "X-Preset": plan.params.preset,
+        "X-Voice": plan.voice.name,
+        "X-NAR": plan.nar,
+        "X-Decoder": plan.decoder,
+        "X-Sample-Rate": str(sample_rate_hz),
+    }
+
+
+def result_headers(
+    result: SpeechResult, sample_rate_hz: int, audio_s: float, first_audio_s: float
+) -> dict[str, str]:
+    """Return the headers of a whole response.
+
+    Args:
+        result: The engine's result.
+        sample_rate_hz: Sample rate.
+        audio_s: Seconds of audio sent.
+        first_audio_s: Seconds from the request to the first audio.
+    """
+    times, usage = result.timings, usage_of(result)
+    stages = {
+        "queue": times.queue_s,
+        "text": times.text_s,
+        "ar": times.ar_s,
+        "nar": times.nar_s,
+        "codec": times.codec_s,
+        "total": times.total_s,
+    }
+    return {
+        "X-Seed": str(result.seed),
+        "X-Preset": result.params.preset,
+        "X-Voice": result.voice,
+        "X-NAR": result.nar,
+        "X-Decoder": result.decoder,
+        "X-Sample-Rate": str(sample_rate_hz),
+        "X-Finish-Reason": result.finish_reason,
+        "X-Backtracks": str(result.backtracks),
+        "X-Codes-SHA256": result.codes_sha256,
+        "X-Frames": str(result.frames),
+        "X-Audio-Ms": f"{1000 * audio_s:.0f}",
+        "X-Queue-Ms": f"{1000 * times.queue_s:.1f}",
+        "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
+        "X-TTFA-Expected-Ms": f"{1000 * times.expected_first_audio_s:.1f}",
+        "X-RTF": f"{result.real_time_factor:.3f}",
+        "X-Prompt-Tokens": str(usage.input_tokens),
+        "X-Completion-Tokens": str(usage.output_tokens),
+        "Server-Timing": ", ".join(f"{n};dur={1000 * s:.1f}" for n, s in stages.items()),
+    }
+
+
+def usage_of(result: SpeechResult) -> Usage:
+    """Return the token counts of a speech."""
+    phonemes = sum(len(utterance.phonemes) for utterance in result.utterances)
+    return Usage.of(phonemes, result.frames)

@@ -1,0 +1,170 @@
+"""Level 0 at the published size on a device: is it exact, and how many codes a second?
+
+12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes drawn
+at temperature 1 with the stop token banned, prefill included in the time. Ours eager and replayed
+from CUDA graphs, against `generate` of `transformers` with the same weights, eager and with its
+StaticCache. Rounds are interleaved; figures are medians, ratios
+are taken round by round. Needs neither HTTP nor phonemes.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.card.decoder import BatchDecoder
+from benchmarks.harness.report import TableRow, Target
+from benchmarks.model.published import published_config, random_model
+from models.placement import prepare_for
+from models.valle import Valle
+
+PREFIX = 100
+BASELINE = "transformers, eager"
+STATIC = "transformers, static cache"
+OURS: Mapping[str, bool] = {"ours, eager": False, "ours, graphs": True}
+"""Each variant's name, and whether its steps are replayed from CUDA graphs."""
+
+GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
+"""Codes a second that are asked of an H100, by batch."""
+Run = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is done.
+
+    Attributes:
+        layers: Of the model.
+        width: Of the model.
+        batches: Streams at once.
+        frames: Codes a stream.
+        exact: Greedy codes that must be those of a CPU.
+        rounds: Of everything timed.
+    """
+
+    layers: int = 12
+    width: int = 1024
+    batches: tuple[int, ...] = (1, 8, 32, 128)
+    frames: int = 750
+    exact: int = 200
+    rounds: int = 3
+
+
+TINY = Scale(2, 64, (1, 3), frames=20, exact=20, rounds=1)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for all work queued on a device; nothing on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def float_model(scale: Scale) -> Valle:
+    """Return the model in float32 on the CPU; `transformers` has no bias in its head."""
+    model = random_model(published_config(layers=scale.layers, width=scale.width))
+    torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
+    return model
+
+
+def random_prefixes(scale: Scale, count: int) -> Tensor:
+    """Return ``[count, PREFIX, D]`` float32, the same every time."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, PREFIX, scale.width, generator=generator) * 0.3
+
+
+def same_greedy_codes(scale: Scale, device: torch.device) -> int:
+    """Return how many leading greedy codes in float32 equal those of a CPU without graphs."""
+    prefixes, found = random_prefixes(scale, 1), []
+    for place, graphs in ((torch.device("cpu"), False), (device, True)):
+        model = prepare_for(place, float_model(scale), torch.float32)
+        decoder = BatchDecoder(model, 1, PREFIX + scale.exact, graphs=graphs)
+        found.append(decoder.run(prefixes.to(place), scale.exact, greedy=True)[0])
+    differs = (found[0] != found[1]).nonzero()
+    return int(differs[0]) if len(differs) else scale.exact
+
+
+def exactness(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+    """Return how many greedy codes are those of a CPU."""
+    same = same_greedy_codes(scale, device)
+    row = {"what": "greedy codes in float32 as on a CPU", "same": same, "of": scale.exact}
+    asked = Target("greedy codes as on a CPU", same, f"{scale.exact}", same == scale.exact)
+    return [row], [asked]
+
+
+def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
+    """Yield the name and the run function of each variant at a batch size."""
+    # Imported here: the other parts run without `transformers`.
+    from benchmarks.harness.llama import as_llama, transformers_generate
+
+    dtype = torch.bfloat16
+    llama = as_llama(float_model(scale)).to(device, dtype)
+    for name, static in ((BASELINE, False), (STATIC, True)):
+
+        def theirs(prefixes: Tensor, frames: int, static: bool = static) -> Tensor:
+            return transformers_generate(llama, prefixes, frames, greedy=False, static=static)[0]
+
+        yield name, theirs
+    for name, graphs in OURS.items():
+        # A model captures the steps of one cache, so each variant has a model of its own.
+        model = prepare_for(device, float_model(scale), dtype)
+        decoder = BatchDecoder(model, streams, PREFIX + scale.frames, graphs=graphs)
+
+        def ours(prefixes: Tensor, frames: int, decoder: BatchDecoder = decoder) -> Tensor:
+            return decoder.run(prefixes, frames, greedy=False)
+
+        yield name, ours
+
+
+def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[TableRow]:
+    """Time every variant at a batch size; return one table row each."""
+    prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
+    runs = dict(variants(scale, device, streams))
+    for run in runs.values():  # what is compiled, or set up at the first call, is not timed
+        run(prefixes, min(scale.frames, 20))
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    with tqdm(total=scale.rounds * len(runs), desc=f"batch {streams}", disable=None) as bar:
+        for _ in range(scale.rounds):
+            for name, run in runs.items():
+                synchronize(device)
+                started_s = perf_counter()
+                run(prefixes, scale.frames)
+                synchronize(device)
+                seconds[name].append(perf_counter() - started_s)
+                bar.update()
+    rows: list[TableRow] = []
+    for name, own in seconds.items():
+        ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
+        rows.append({
+            "what": f"{name}, batch {streams}",
+            "codes/s": streams * scale.frames / statistics.median(own),
+            "least": streams * scale.frames / max(own),
+            "most": streams * scale.frames / min(own),
+            "us a step": statistics.median(own) / scale.frames * 1e6,
+            "times transformers": statistics.median(ratios),
+        })
+    return rows
+
+
+def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+    """Return a row for each variant and batch size, and what was asked of ours."""
+    rows = [row for size in scale.batches for row in measure_decoding(scale, device, size)]
+    return rows, targets(rows)
+
+
+def targets(rows: Sequence[TableRow]) -> list[Target]:
+    """Return what was asked of an H100, judged by the best of ours at each batch."""
+    found = []
+    for streams, goal in GOALS.items():
+        ours = [
+            row
+            for row in rows
+            if str(row["what"]).startswith("ours") and str(row["what"]).endswith(f"batch {streams}")
+        ]
+        if ours:
+            best = max(float(row["codes/s"]) for row in ours)
+            found.append(Target(f"codes/s, batch {streams}", best, f">= {goal:g}", best >= goal))
+    return found

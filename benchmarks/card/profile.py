@@ -1,0 +1,114 @@
+"""Where the time of one step and of one chunk of sound goes: kernels, copies and waits, counted.
+
+The step is that of level 0 at the published size, from graphs, with its sampler. The chunk is one
+of the built-in voice: its finer levels and its codec, as the service makes it.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.card.decoder import BatchDecoder
+from benchmarks.card.level_0 import PREFIX, Scale, float_model, random_prefixes, synchronize
+from benchmarks.harness.report import TableRow, Target
+from models.placement import prepare_for
+
+FRAMES = 40
+LONGEST = 12
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
+
+
+def profiled(device: torch.device, run: Callable[[], object], count: int) -> list[TableRow]:
+    """Return rows of what one of ``count`` alike parts of a call cost, the longest kernels last."""
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    run()
+    synchronize(device)
+    with profile(activities=activities) as found:
+        run()
+        synchronize(device)
+    events = found.key_averages()
+    rows: list[TableRow] = [
+        _row("kernels launched one by one", _calls(events, LAUNCHES) / count),
+        _row("graphs replayed", _calls(events, ("cudaGraphLaunch",)) / count),
+        _row("waits of the host", _calls(events, WAITS) / count),
+        _row("copies", _calls(events, ("cudaMemcpyAsync",)) / count),
+        _row("operators dispatched", _dispatched(events) / count),
+    ]
+    on_device = device.type == "cuda"
+    spent = sorted(events, key=lambda event: -_self_us(event, on_device=on_device))
+    for event in spent[:LONGEST]:
+        micros = _self_us(event, on_device=on_device) / count
+        rows.append(_row(f"us: {event.key[:70]}", micros))
+    return rows
+
+
+def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+    """Return what a step of one stream and of many costs."""
+    rows: list[TableRow] = []
+    for streams in (scale.batches[0], scale.batches[-1]):
+        model = prepare_for(device, float_model(scale), torch.bfloat16)
+        decoder = BatchDecoder(model, streams, PREFIX + FRAMES, graphs=True)
+        prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
+
+        def run(decoder: BatchDecoder = decoder, prefixes: torch.Tensor = prefixes) -> None:
+            decoder.run(prefixes, FRAMES, greedy=False)
+
+        rows += [
+            {"part": f"step, batch {streams}"} | dict(row) for row in profiled(device, run, FRAMES)
+        ]
+    return rows, []
+
+
+def chunk(device: torch.device) -> tuple[list[TableRow], list[Target]]:
+    """Return what a chunk of sound of the built-in voice costs, the prefixes' reading included."""
+    from app.engine.backend.loading import load_speech
+    from app.engine.sound.local import LocalSoundDecoder
+    from app.engine.utterance import UtteranceInput
+    from app.settings import BUILTIN_MODEL
+    from models.checkpoints.hub import CACHE
+    from models.config import BOS_ID, EOS_ID
+    from samplers.knobs.params import SamplingParams
+
+    speech = load_speech(
+        BUILTIN_MODEL,
+        device,
+        weights="float32",
+        decoder="codec",
+        threads=1,
+        cache=Path(CACHE),
+        offline=True,
+    )
+    decoder = LocalSoundDecoder(speech)
+    ids = [BOS_ID, *range(EOS_ID + 1, EOS_ID + 30), EOS_ID]
+    inputs = UtteranceInput(ids, SamplingParams(seed=0), 0, 0, max_frames=200)
+    chunks = 4
+    codes = torch.zeros(15 * (1 + 1 + 2 + 3), dtype=torch.int64)
+
+    def run() -> None:
+        for _ in decoder.begin(inputs).push(codes, ended=True):
+            pass
+
+    rows: list[TableRow] = [{"part": "chunk"} | dict(row) for row in profiled(device, run, chunks)]
+    return rows, []
+
+
+def _row(what: str, count: float) -> dict[str, Any]:
+    return {"what": what, "a time": count}
+
+
+def _calls(events: Sequence[Any], names: Sequence[str]) -> int:
+    return sum(event.count for event in events if event.key in names)
+
+
+def _dispatched(events: Sequence[Any]) -> int:
+    return sum(event.count for event in events if event.key.startswith("aten::"))
+
+
+def _self_us(event: Any, *, on_device: bool) -> float:
+    return float(event.self_device_time_total if on_device else event.self_cpu_time_total)

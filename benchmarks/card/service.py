@@ -1,0 +1,92 @@
+"""The service on a device: the first sound of one client, and how many streams have no gap.
+
+A real server with the built-in voice, asked over HTTP by real clients on the same machine.
+"""
+
+import asyncio
+import math
+import statistics
+from dataclasses import asdict
+
+import torch
+
+from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.report import TableRow, Target
+from benchmarks.harness.served import served
+from benchmarks.harness.texts import texts
+from benchmarks.service.load import open_loop
+
+FIRST_MS = 25.0
+STREAMS = 100.0
+
+
+async def first_sounds_ms(url: str, said: list[str]) -> list[float]:
+    """Return milliseconds to the first sample over -50 dBFS of one request after the other.
+
+    The first request is not counted.
+
+    Raises:
+        RuntimeError: One gave no speech.
+    """
+    found = []
+    async with open_client(url) as client:
+        for text in said:
+            heard = await receive(client, text, seed=1)
+            if not heard.ok or heard.first_audio_s is None:
+                raise RuntimeError(f"no speech came: {heard.status} {heard.broke or ''}")
+            found.append(heard.first_audio_s * 1000)
+    return found[1:]
+
+
+def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
+    """Return the median over 20 sentences, each another."""
+    said = ["Hi."] * 2 if tiny else texts(21)
+    with served(device=device.type) as url:
+        found = asyncio.run(first_sounds_ms(url, said))
+    median = statistics.median(found)
+    row = {
+        "what": "first sound, ms",
+        "median": median,
+        "least": min(found),
+        "most": max(found),
+        "requests": len(found),
+    }
+    return [row], [Target("ms to the first sound", median, f"<= {FIRST_MS:g}", median <= FIRST_MS)]
+
+
+async def most_streams(url: str, *, first: float, most: float) -> tuple[float, list[TableRow]]:
+    """Return the most streams of a Poisson process that heard no gap, and every load tried.
+
+    The load is doubled until somebody hears a gap, is refused or waits too long for the first
+    sound, and then halved between the last two, to within a tenth.
+
+    Args:
+        url: Of the server.
+        first: Streams at once to begin with.
+        most: Streams at once beyond which nothing is tried.
+    """
+    rows: list[TableRow] = []
+    best, too_many = 0.0, math.inf
+    async with open_client(url) as client:
+        alone = [await receive(client, text, seed=seed) for seed, text in enumerate(texts(4))]
+        text_s = statistics.fmean(one.audio_s for one in alone)
+        streams = first
+        while streams <= most and too_many - best > 0.1 * best:
+            said = texts(max(8, round(3 * streams)))
+            found = await open_loop(client, streams, said, text_s)
+            rows.append(asdict(found))
+            best, too_many = (streams, too_many) if found.smooth else (best, streams)
+            streams = 2 * best if math.isinf(too_many) else (best + too_many) / 2
+            if not best and too_many <= first:
+                break
+    return best, rows
+
+
+def streams_without_a_gap(
+    device: torch.device, *, tiny: bool
+) -> tuple[list[TableRow], list[Target]]:
+    """Return every load tried, and the most streams without a gap."""
+    first, most = (1.0, 1.0) if tiny else (16.0, 512.0)
+    with served(device=device.type, max_queue=512, slots=20 if tiny else 256) as url:
+        best, rows = asyncio.run(most_streams(url, first=first, most=most))
+    return rows, [Target("real-time streams", best, f">= {STREAMS:g}", best >= STREAMS)]

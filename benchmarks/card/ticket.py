@@ -1,0 +1,213 @@
+"""Everything that a lent card is for, in one command and under nine minutes.
+
+    python -m benchmarks.card.ticket --out card.json             # on a machine with a card
+    python -m benchmarks.card.ticket --device cpu --tiny         # whether the ticket itself works
+
+Every part is a process of its own with a limit in seconds: what fails, hangs or lacks a package is
+told with the end of its output, and the next part begins. Wheels of packages that the machine lacks
+are installed from ``.whl/`` first, if that folder is there (`scripts/card-wheels` fills it).
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+from benchmarks.harness.report import TableRow, Target, machine, print_table
+
+ROOT = Path(__file__).resolve().parents[2]
+WHEELS = ROOT / ".whl"
+MINUTES = 8.8
+_TAIL = 30  # lines of a part that failed
+
+Measured = tuple[Sequence[TableRow], Sequence[Target]]
+
+
+class TicketPart(NamedTuple):
+    """One thing to do on a card.
+
+    Attributes:
+        name: What it is called.
+        needs: Modules without which it is skipped.
+        limit_s: When it is stopped.
+        command: Words of it; none: it is a function of `measure`.
+    """
+
+    name: str
+    needs: Sequence[str]
+    limit_s: float
+    command: Sequence[str] = ()
+
+
+PYTEST = (
+    "-m", "pytest", "-q", "-m", "gpu", "tests/models/stack/test_gpu.py",
+    "tests/samplers/ar/test_gpu.py", "-o", "addopts=", "-o", "filterwarnings=default",
+    "-p", "no:cacheprovider",
+)  # fmt: skip
+SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")
+PARTS: Sequence[TicketPart] = (
+    TicketPart("environment", (), 60),
+    TicketPart("exact", ("pydantic",), 60),
+    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, PYTEST),
+    TicketPart("codes a second", ("pydantic", "transformers"), 180),
+    TicketPart("profile of a step", ("pydantic",), 60),
+    TicketPart("profile of a chunk", ("pydantic", "soundfile"), 60),
+    TicketPart("first sound", SERVICE, 90),
+    TicketPart("streams", SERVICE, 180),
+)
+"""In the order of what is wanted most; what the time does not suffice for is left out."""
+
+
+def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
+    """Do a part in this process.
+
+    Args:
+        name: Of the part.
+        device_type: ``cuda`` or ``cpu``.
+        tiny: Whether a small model is used, to try the ticket.
+    """
+    import torch
+
+    from benchmarks.card import environment, level_0, profile
+
+    device, scale = torch.device(device_type), level_0.TINY if tiny else level_0.Scale()
+
+    def first_sound() -> Measured:
+        from benchmarks.card import service
+
+        return service.first_sound(device, tiny=tiny)
+
+    def streams() -> Measured:
+        from benchmarks.card import service
+
+        return service.streams_without_a_gap(device, tiny=tiny)
+
+    parts: Mapping[str, Callable[[], Measured]] = {
+        "environment": lambda: environment.describe(device, tiny=tiny),
+        "exact": lambda: level_0.exactness(device, scale),
+        "codes a second": lambda: level_0.codes_a_second(device, scale),
+        "profile of a step": lambda: profile.step(device, scale),
+        "profile of a chunk": lambda: profile.chunk(device),
+        "first sound": first_sound,
+        "streams": streams,
+    }
+    return parts[name]()
+
+
+def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str, Any]:
+    """Do a part in a process of its own.
+
+    Returns:
+        ``status`` (ok, failed, timed out, skipped), ``seconds`` and, as far as there are any,
+        ``rows``, ``targets``, and ``output``: the last lines of a part that did not end well.
+    """
+    missing = [name for name in part.needs if not _has(name)]
+    if missing:
+        return {"status": "skipped", "seconds": 0.0, "output": f"needs {', '.join(missing)}"}
+    if left_s < 5:
+        return {"status": "skipped", "seconds": 0.0, "output": "no time is left"}
+    began_s = monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "part.json"
+        own = ["-m", "benchmarks.card.ticket", "--device", device, "--only", part.name]
+        own += ["--out", str(out), *(["--tiny"] if tiny else [])]
+        try:
+            done = subprocess.run(
+                [sys.executable, *(part.command or own)],
+                cwd=ROOT,
+                timeout=min(part.limit_s, left_s),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                check=False,
+            )
+            status, output = ("ok" if done.returncode == 0 else "failed"), done.stdout
+        except subprocess.TimeoutExpired as error:
+            status = "timed out"
+            output = error.stdout.decode(errors="replace") if error.stdout else ""
+        found: dict[str, Any] = json.loads(out.read_text("utf-8")) if out.is_file() else {}
+    found |= {"status": status, "seconds": monotonic() - began_s}
+    if status != "ok" or part.command:
+        found["output"] = "\n".join(output.splitlines()[-_TAIL:])
+    return found
+
+
+def install_wheels(folder: Path, target: Path) -> str:
+    """Install all wheels of a folder where parts find them; return what pip said if it failed."""
+    if not folder.is_dir():
+        return ""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
+    wheels = [str(wheel) for wheel in sorted(folder.glob("*.whl"))]
+    done = subprocess.run(
+        [*command, "--no-compile", "--upgrade", "--target", str(target), *wheels],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.environ["PYTHONPATH"] = f"{target}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    sys.path.insert(0, str(target))
+    return done.stderr if done.returncode else ""
+
+
+def work_through(device: str, *, tiny: bool, minutes: float) -> dict[str, Any]:
+    """Do all parts within a time, and print each as it ends."""
+    ends_s, report = monotonic() + 60 * minutes, machine()
+    report["parts"] = parts = {}
+    with tempfile.TemporaryDirectory() as target:
+        if said := install_wheels(WHEELS, Path(target)):
+            print(f"the wheels cannot be installed:\n{said}")
+        for part in PARTS:
+            found = run(part, device, tiny=tiny, left_s=ends_s - monotonic())
+            parts[part.name] = found
+            print(f"\n## {part.name}: {found['status']}, {found['seconds']:.0f} s\n")
+            if found.get("rows"):
+                print_table(found["rows"])
+            for target in found.get("targets", ()):
+                verdict = "holds" if target["holds"] else "DOES NOT HOLD"
+                print(f"{target['what']}: {target['figure']:g}, asked {target['asked']}: {verdict}")
+            if "output" in found:
+                print(found["output"])
+            sys.stdout.flush()
+    return report
+
+
+def _has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work through the ticket; the status is 1 where a part did not end well."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="a small model, to try the ticket")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="for all of it")
+    parser.add_argument("--only", choices=[part.name for part in PARTS], help="this part, here")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    args = parser.parse_args(arguments)
+    if args.only:
+        rows, targets = measure(args.only, args.device, tiny=args.tiny)
+        report: dict[str, Any] = {
+            "rows": [*rows],
+            "targets": [asdict(target) for target in targets],
+        }
+    else:
+        report = work_through(args.device, tiny=args.tiny, minutes=args.minutes)
+    if args.out is not None:
+        args.out.write_text(json.dumps(report, indent=1, default=str) + "\n", "utf-8")
+    ended = [found["status"] for found in report.get("parts", {}).values()]
+    return int(any(status in {"failed", "timed out"} for status in ended))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,53 @@
+"""The service as `serve` runs it, with one more route that returns its `Vitals`.
+
+    TTS_PORT=0 python -m benchmarks.harness.instrumented
+
+Settings come from `TTS_*`. The first line on stdout is the URL, printed once the port is open.
+"""
+
+import logging
+from dataclasses import asdict
+from socket import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.main import create_app
+from app.server import server_config
+from app.settings import Settings
+from benchmarks.harness.vitals import PATH, collect_garbage, take_vitals
+
+
+def observed_app(settings: Settings) -> FastAPI:
+    """Return the application with the additional route."""
+    app = create_app(settings)
+
+    @app.get(PATH, include_in_schema=False)
+    async def vitals(collect: bool = False) -> dict[str, int | None]:
+        if collect:
+            collect_garbage()
+        return asdict(take_vitals(app.state.engine))
+
+    return app
+
+
+class _AnnouncingServer(uvicorn.Server):
+    """Prints its URL once it listens."""
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        # Not with a socket made beforehand: asyncio leaves Nagle's algorithm on for those, and a
+        # response on a reused connection then waits 40 ms for the client's delayed ACK.
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        print(f"http://{host}:{port}", flush=True)
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level.upper())
+    _AnnouncingServer(server_config(observed_app(settings), settings)).run()
+
+
+if __name__ == "__main__":
+    main()

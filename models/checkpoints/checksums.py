@@ -1,0 +1,64 @@
+"""Checksums of a folder's weights, in a file beside them.
+
+Without them, corruption that leaves valid numbers would go unnoticed. The format is that of
+`sha256sum`; `sha256sum --check SHA256SUMS` reads it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from models.checkpoints.files import CheckpointError, sha256_of
+
+SUMS = "SHA256SUMS"
+
+_LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^/\n]+)")
+
+
+def write_sums(files: Sequence[Path]) -> None:
+    """Add the hashes of files of one folder to its checksums; drop entries of deleted files."""
+    folder = files[0].parent
+    kept = {name: digest for name, digest in _read(folder).items() if (folder / name).exists()}
+    sums = kept | {file.name: sha256_of([file]) for file in files}
+    lines = [f"{digest}  {name}\n" for name, digest in sorted(sums.items())]
+    partial = folder / f"{SUMS}.partial"
+    partial.write_text("".join(lines))
+    partial.rename(folder / SUMS)
+
+
+def check_sums(files: Sequence[Path]) -> None:
+    """Compare files of one folder with its checksums, if it has any.
+
+    Raises:
+        CheckpointError: A file differs or is not listed.
+    """
+    folder = files[0].parent
+    if not (folder / SUMS).exists():
+        return
+    sums = _read(folder)
+    for file in files:
+        if file.name not in sums:
+            raise CheckpointError(f"{file} is not in {SUMS}: it does not belong to the others")
+        if sha256_of([file]) != sums[file.name]:
+            raise CheckpointError(
+                f"{file} is damaged, or not the file that was saved: its hash is not that of {SUMS}"
+            )
+
+
+def _read(folder: Path) -> Mapping[str, str]:
+    """Return the listed hash of each file name; empty if there is no list.
+
+    Raises:
+        CheckpointError: The list cannot be read.
+    """
+    path = folder / SUMS
+    if not path.exists():
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    matches = [_LINE.fullmatch(line) for line in lines]
+    if None in matches:
+        raise CheckpointError(f"{path}: line {matches.index(None) + 1} is no hash and name")
+    return {match["name"]: match["digest"] for match in matches if match is not None}

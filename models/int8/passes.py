@@ -1,0 +1,169 @@
+"""The cached passes of `models.stack.transformer` with int8 products, for CPUs.
+
+Queries and keys are rotated by halves (`Attention.project`), not by pairs as in a float stack's
+cached passes.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.int8 import attention, kernels
+from models.int8.arrays import Bools, Floats, Int8s, Int64s
+from models.int8.cache import Int8Cache, Int8Layer
+from models.int8.linear import Int8Linear
+from models.stack.block import Block
+from models.stack.slot_cache import SlotCache
+from models.stack.transformer import Transformer
+
+
+class Int8Passes:
+    """The blocks and the final norm in integers; implements `models.stack.passes.CachedPasses`."""
+
+    def __init__(self, stack: Transformer) -> None:
+        """Read the weights of a stack.
+
+        Args:
+            stack: Its linear layers are `Int8Linear`: see `models.int8.quantized`.
+        """
+        blocks, norm, rotations = stack.blocks, stack.norm, stack.rotations
+        self._config = stack.config
+        self._layers = [_linears(block) for block in blocks]
+        self._gain: Floats = norm.weight.detach().float().numpy()
+        self._eps = norm.eps or 0.0
+        self._heads = blocks[0].attention.heads
+        self._silu = blocks[0].feed_forward.activation is F.silu
+        self._rotations = torch.cat([rotations.real, rotations.imag], 1).contiguous().numpy()
+
+    def new_cache(self, slots: int, max_length: int) -> SlotCache:
+        """Return an empty `Int8Cache`; see `CachedPasses.new_cache`."""
+        return Int8Cache(self._config, slots, max_length)
+
+    def step(
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Append one position to each of several slots; see `CachedPasses.step`.
+
+        Raises:
+            ValueError: A slot is full (no slot has grown), or the cache is no `Int8Cache`.
+        """
+        for slot in slots:
+            cache.check_room(slot, 1)
+        starts = [cache.lengths[slot] for slot in slots]
+        ends = [start + 1 for start in starts]
+        rows = _Activations(x, positions, slots, starts, ends, self._heads)
+        self._run_blocks(rows, _layers_of(cache), None)
+        for slot in slots:
+            cache.advance(slot, 1)
+        return self._normalize(rows), rows.queries
+
+    def extend(
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Append several positions to one slot; see `CachedPasses.extend`.
+
+        Raises:
+            ValueError: The slot is full, or the cache is no `Int8Cache`.
+        """
+        count, start = len(x), cache.lengths[slot]
+        cache.check_room(slot, count)
+        end = start + count
+        slots, starts, ends = [slot] * count, range(start, end), [end] * count
+        rows = _Activations(x, positions, slots, starts, ends, self._heads)
+        self._run_blocks(rows, _layers_of(cache), None if mask is None else mask.numpy())
+        cache.advance(slot, count)
+        return self._normalize(rows), rows.queries
+
+    def _normalize(self, rows: "_Activations") -> Tensor:
+        """Return the rows ``[R, D]`` after the final norm."""
+        y = torch.empty_like(rows.hidden)
+        kernels.rms_norm(rows.x, self._gain, self._eps, y.numpy())
+        return y
+
+    def _run_blocks(
+        self, rows: "_Activations", layers: Sequence[Int8Layer], mask: Bools | None
+    ) -> None:
+        """Run all blocks; a block stores keys and values of all rows before any row attends."""
+        for (qkv, out, gate_up, down), layer in zip(self._layers, layers, strict=True):
+            qkv.quantize(rows.x, rows.integers, rows.scales)
+            attention.store(
+                qkv.multiply(rows.integers),
+                rows.scales,
+                qkv.scales,
+                self._rotations,
+                rows.positions,
+                rows.slots,
+                rows.starts,
+                rows.query_array,
+                layer,
+            )
+            attention.attend(
+                rows.query_array,
+                layer,
+                rows.slots,
+                rows.ends,
+                mask,
+                rows.integers,
+                rows.scales,
+            )
+            kernels.add(rows.x, out.multiply(rows.integers), rows.scales, out.scales)
+            gate_up.quantize(rows.x, rows.integers, rows.scales)
+            gated = np.empty((len(rows.x), down.inputs), np.int8)
+            scales = np.empty_like(rows.scales)
+            product = gate_up.multiply(rows.integers)
+            kernels.gate(product, rows.scales, gate_up.scales, self._silu, gated, scales)
+            kernels.add(rows.x, down.multiply(gated), scales, down.scales)
+
+
+def _layers_of(cache: SlotCache) -> Sequence[Int8Layer]:
+    if not isinstance(cache, Int8Cache):
+        raise ValueError("an int8 stack needs an Int8Cache: see Transformer.new_cache")
+    return cache.layers
+
+
+class _Activations:
+    """The activations of the R rows of one pass, and where the rows belong in the cache.
+
+    Attributes:
+        hidden: ``[R, D]``, the residual stream.
+        queries: ``[R, heads, head_dim]``, the queries of the current layer.
+        x: ``hidden`` as an array, sharing its memory.
+        query_array: ``queries`` as an array, sharing its memory.
+        positions: ``[R]``, for the rotation.
+        slots: ``[R]``, the slot of each row.
+        starts: ``[R]``, the row's index in its slot.
+        ends: ``[R]``, how many positions of the slot the row may attend to.
+        integers: ``[R, D]``, quantised input of the next product.
+        scales: ``[R]``, its scales.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        heads: int,
+    ) -> None:
+        count, width = x.shape
+        self.hidden = x.clone(memory_format=torch.contiguous_format)
+        self.queries = x.new_empty(count, heads, width // heads)
+        self.x: Floats = self.hidden.numpy()
+        self.query_array: Floats = self.queries.numpy()
+        self.positions: Int64s = positions.numpy()
+        self.slots: Int64s = np.array(slots, np.int64)
+        self.starts: Int64s = np.array(starts, np.int64)
+        self.ends: Int64s = np.array(ends, np.int64)
+        self.integers: Int8s = np.empty((count, width), np.int8)
+        self.scales: Floats = np.empty(count, np.float32)
+
+
+def _linears(block: Block) -> tuple[Int8Linear, Int8Linear, Int8Linear, Int8Linear]:
+    attention, forward = block.attention, block.feed_forward
+    linears = attention.qkv, attention.out, forward.gate_up, forward.down
+    return cast("tuple[Int8Linear, Int8Linear, Int8Linear, Int8Linear]", linears)

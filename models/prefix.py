@@ -1,0 +1,34 @@
+"""The input of the language model before the response: embeddings, positions and mask ranks."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Everything before the response: text, language, level and voice prompt, already embedded.
+
+    Attributes:
+        embeddings: ``[S, D]``.
+        positions: ``[S]`` int64.
+        blocks: ``[S]`` int64 ranks of the block-causal mask: 0 up to the prompt, 1 for phonemes.
+        response_start: Position of response frame 0; not 0 where positions count through.
+        shared: Length of the leading part that is the same for every text and attends to nothing
+            after it, so that its keys and values can be cached across texts.
+    """
+
+    embeddings: Tensor
+    positions: Tensor
+    blocks: Tensor
+    response_start: int = 0
+    shared: int = 0
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, part: slice) -> "Prefix":
+        """Return a slice of the positions, with ``shared`` reset to 0."""
+        return Prefix(
+            self.embeddings[part], self.positions[part], self.blocks[part], self.response_start
+        )

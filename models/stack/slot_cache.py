@@ -1,0 +1,99 @@
+"""The interface of KV caches, whatever number format they keep.
+
+A cache has slots, each of which holds one sequence being decoded. Rewinding shortens a slot's
+length: rotary keys are stored rotated by absolute position, so the remaining ones stay valid, and
+the stale rest is overwritten later.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from torch import Tensor
+
+
+class SlotCache(ABC):
+    """Keys and values of several sequences of different lengths, in memory allocated once.
+
+    Attributes:
+        lengths: Positions in use, one number a slot. Kept on the host, where the decoding loop
+            knows them anyway, so that no step synchronises with a device.
+        max_length: Positions reserved for each slot.
+    """
+
+    def __init__(self, slots: int, max_length: int) -> None:
+        self.lengths = [0] * slots
+        self.max_length = max_length
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Memory allocated for all keys and values, used or not."""
+
+    @abstractmethod
+    def keys_of(self, layer: int, slot: int) -> Tensor:
+        """Return ``[kv_heads, length, head_dim]``, rotated as the queries of the stack are."""
+
+    @abstractmethod
+    def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
+        """Copy at least the positions ``begin`` to ``end`` from another cache's slot."""
+
+    def check_room(self, slot: int, count: int) -> None:
+        """Raise unless a slot has room for ``count`` more positions.
+
+        Raises:
+            ValueError: It has not.
+        """
+        end = self.lengths[slot] + count
+        if end > self.max_length:
+            raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
+
+    def load(self, slot: int, source: Self, *, source_slot: int = 0) -> None:
+        """Copy all positions of another cache's slot into an empty slot.
+
+        Raises:
+            ValueError: The slot is not empty or too short.
+        """
+        count = source.lengths[source_slot]
+        if self.lengths[slot] or count > self.max_length:
+            raise ValueError(
+                f"slot {slot} holds {self.lengths[slot]} of {self.max_length} positions, "
+                f"cannot load {count}"
+            )
+        self._copy(slot, source, source_slot, 0, count)
+        self.lengths[slot] = count
+
+    def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
+        """Make a slot a copy of another slot of this cache.
+
+        Args:
+            source: The slot to copy.
+            slot: The slot to overwrite.
+            shared: Number of leading positions that are equal already and need no copy.
+
+        Raises:
+            ValueError: One of the two slots is shorter than ``shared``.
+        """
+        end = self.lengths[source]
+        if not 0 <= shared <= min(end, self.lengths[slot]):
+            raise ValueError(
+                f"slots {source} and {slot} hold {end} and {self.lengths[slot]} positions, "
+                f"cannot share {shared}"
+            )
+        self._copy(slot, self, source, shared, end)
+        self.lengths[slot] = end
+
+    def advance(self, slot: int, count: int) -> None:
+        """Add ``count`` positions, written by every layer, to a slot's length."""
+        self.lengths[slot] += count
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Truncate a slot to its first ``length`` positions; 0 frees it.
+
+        Raises:
+            ValueError: The slot is shorter than that.
+        """
+        if not 0 <= length <= self.lengths[slot]:
+            raise ValueError(
+                f"slot {slot} holds {self.lengths[slot]} positions, cannot keep {length}"
+            )
+        self.lengths[slot] = length

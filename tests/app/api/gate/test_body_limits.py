@@ -1,0 +1,135 @@
+"""Bodies that are too large or too slow, sent over real sockets byte by byte."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from app.api.gate import body_limits
+from app.main import create_app
+from app.settings import Settings
+from tests.app.api.test_errors import shape
+from tests.app.tools.serving import served
+from tests.fakes import FakeBackend, fake_engine
+
+LIMITS = Settings(max_body_bytes=2048, max_upload_bytes=8192, body_timeout_s=0.3)
+HEAD = (
+    b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Connection: keep-alive\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with served(create_app(LIMITS, fake_engine())) as one:
+        yield one
+
+
+def sent(client: httpx.Client, *parts: bytes) -> tuple[int, bytes]:
+    """Send bytes and no end; return status and body once the server has closed."""
+    place = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(place, timeout=20) as connection:
+        for part in parts:
+            connection.sendall(part)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((b"Content-Length: 100\r\n\r\n",), id="nothing"),
+        pytest.param((b"Content-Length: 100\r\n\r\n", b'{"input"'), id="a part"),
+        pytest.param((b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n{\r\n"), id="a chunk"),
+    ],
+)
+def test_a_body_that_does_not_come_is_given_up(client, parts) -> None:
+    status, body = sent(client, HEAD, *parts)
+    assert status == 408
+    assert json.loads(body)["error"]["code"] == "body_timeout"
+    assert client.post("/tts", json={"input": "Hi."}).status_code == 200
+
+
+def test_a_body_that_was_said_to_be_too_large_is_not_waited_for(client) -> None:
+    status, body = sent(client, HEAD, b"Content-Length: 2049\r\n\r\n")
+    assert status == 413
+    assert json.loads(body)["error"]["code"] == "body_too_large"
+
+
+def test_a_body_of_untold_length_is_cut_off(client) -> None:
+    chunk = b"400\r\n" + b" " * 0x400 + b"\r\n"
+    status, _ = sent(client, HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunk * 3)
+    assert status == 413
+
+
+def test_the_largest_body_is_taken(client) -> None:
+    body = b'{"input": "Hi."}'.ljust(2048)
+    headers = {"content-type": "application/json"}
+    assert client.post("/tts", content=body, headers=headers).status_code == 200
+    assert client.post("/tts", content=body + b" ", headers=headers).status_code == 413
+
+
+def test_a_form_with_a_file_has_a_limit_of_its_own(client) -> None:
+    small, large = (
+        client.post("/v1/audio/voices", files={"file": ("a.wav", b"0" * size_bytes)})
+        for size_bytes in (4096, 9000)
+    )
+    assert small.status_code not in {408, 413}
+    assert large.status_code == 413
+    assert shape(large)["code"] == "body_too_large"
+
+
+def test_the_time_for_a_body_is_none_for_its_speech() -> None:
+    speaking = FakeBackend()
+    app = create_app(Settings(body_timeout_s=0.1), fake_engine(speaking))
+    with served(app) as client, ThreadPoolExecutor(1) as asking:
+        answer = asking.submit(client.post, "/tts", json={"input": "wait"})
+        assert speaking.began.wait(20)
+        time.sleep(0.3)
+        speaking.let(4)
+        assert answer.result().status_code == 200
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"X-Huge: " + b"a" * 200_000 + b"\r\n\r\n",
+        b"".join(b"X-%d: a\r\n" % number for number in range(20_000)) + b"\r\n",
+        b"X-Bad\r\n\r\n",
+        b"Content-Length: -1\r\n\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked, identity\r\n\r\nhello",
+    ],
+)
+def test_headers_that_cannot_be_are_refused_and_the_next_request_works(client, lines) -> None:
+    try:
+        status, _ = sent(client, HEAD, lines)
+    except ConnectionError:  # it closed while we were still talking
+        status = 400
+    assert status in {400, 501}
+    assert client.get("/health").status_code == 200
+
+
+def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
+    monkeypatch,
+) -> None:
+    """Whoever sends ten bytes and stops would else hold a place for as long as a body may take."""
+    monkeypatch.setattr(body_limits, "PATIENCE_S", 0.3)
+    with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
+        status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
+        assert status == 408
+        assert "less than 1024 bytes per second" in json.loads(body)["error"]["message"]
+        place = (client.base_url.host, client.base_url.port)
+        body = b'{"input": "Hi."}'.ljust(2000)
+        with socket.create_connection(place, timeout=20) as connection:
+            connection.sendall(HEAD + b"Content-Length: 2000\r\n\r\n" + body[:1900])
+            time.sleep(0.6)  # what it has sent buys it time
+            connection.sendall(body[1900:])
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")

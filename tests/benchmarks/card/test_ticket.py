@@ -1,0 +1,108 @@
+"""The ticket goes on whatever a part does; every part runs on a CPU with a small model."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.card import ticket
+from benchmarks.card.ticket import PARTS, TicketPart, main, measure, run, work_through
+from benchmarks.harness.report import TableRow, Target
+
+MINUTE_S = 60.0
+
+
+def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> TicketPart:
+    return TicketPart("one", needs, limit_s, ("-c", code))
+
+
+def test_a_part_that_fails_tells_its_traceback() -> None:
+    found = run(part("raise ValueError('broken here')"), "cpu", tiny=True, left_s=MINUTE_S)
+
+    assert found["status"] == "failed"
+    assert "ValueError: broken here" in found["output"]
+
+
+def test_a_part_that_hangs_is_stopped_and_what_it_said_is_kept() -> None:
+    code = "import time; print('begun', flush=True); time.sleep(600)"
+
+    found = run(part(code, limit_s=2.0), "cpu", tiny=True, left_s=MINUTE_S)
+
+    assert (found["status"], found["output"]) == ("timed out", "begun")
+
+
+@pytest.mark.parametrize(
+    ("needs", "left_s", "why"),
+    [(("no_such_package",), MINUTE_S, "no_such_package"), ((), 1.0, "no time")],
+)
+def test_a_part_that_cannot_run_is_skipped_by_name(
+    needs: Sequence[str], left_s: float, why: str
+) -> None:
+    found = run(part("raise SystemExit(1)", needs=needs), "cpu", tiny=True, left_s=left_s)
+
+    assert found["status"] == "skipped"
+    assert why in found["output"]
+
+
+def test_the_parts_after_one_that_broke_are_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [part("raise SystemExit(3)"), TicketPart("two", (), MINUTE_S, ("-c", "print('done')"))]
+    monkeypatch.setattr(ticket, "PARTS", parts)
+    monkeypatch.setattr(ticket, "WHEELS", tmp_path / "none")
+
+    report = work_through("cpu", tiny=True, minutes=2.0)
+
+    assert [found["status"] for found in report["parts"].values()] == ["failed", "ok"]
+    assert "## two: ok" in capsys.readouterr().out
+
+
+def test_wheels_that_cannot_be_installed_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"no wheel")
+    monkeypatch.setattr(ticket, "PARTS", [TicketPart("one", (), MINUTE_S, ("-c", "pass"))])
+    monkeypatch.setattr(ticket, "WHEELS", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    report = work_through("cpu", tiny=True, minutes=2.0)
+
+    assert report["parts"]["one"]["status"] == "ok"
+    assert "cannot be installed" in capsys.readouterr().out
+
+
+def test_what_a_part_measured_comes_back_from_its_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def measured(*_: object, tiny: bool) -> tuple[list[TableRow], list[Target]]:
+        return [{"tiny": tiny}], [Target("figure", 1.0, ">= 2", holds=False)]
+
+    monkeypatch.setattr(ticket, "measure", measured)
+    out = tmp_path / "part.json"
+
+    assert main(["--device", "cpu", "--tiny", "--only", "exact", "--out", str(out)]) == 0
+    found = json.loads(out.read_text("utf-8"))
+    assert found["rows"] == [{"tiny": True}]
+    assert found["targets"][0]["holds"] is False
+
+
+OWN = [one.name for one in PARTS if not one.command]
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.parametrize("name", OWN)
+def test_every_part_runs_on_a_cpu(name: str) -> None:
+    rows, targets = measure(name, "cpu", tiny=True)
+
+    assert rows
+    assert len({tuple(row) for row in rows}) == 1  # one table
+    assert all(target.what for target in targets)
+
+
+def test_the_limits_leave_every_part_its_turn() -> None:
+    """What is wanted most comes first; the last parts may be cut short, not left out."""
+    assert sum(one.limit_s for one in PARTS[:-1]) < 60 * ticket.MINUTES + MINUTE_S * 2

@@ -1,0 +1,150 @@
+"""Shared parts of prefixes: copied they are what reading the whole gives, and they are bounded."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.config import ModelConfig
+from models.prefix import Prefix
+from models.prefix_cache import NullKey, PrefixCache, VoiceKey
+from models.stack.cache import KVCache
+from models.valle import Valle
+from tests.models.test_valle import CONFIG, IDS, random_model, some_codes
+
+EVE = VoiceKey(None, "eve", 0)
+PUBLIC = ("phn", "lang", "level", "prom", "resp")
+
+
+@pytest.fixture(scope="module")
+def model() -> Valle:
+    return random_model()
+
+
+def slot_of(model: Valle, prefix: Prefix) -> KVCache:
+    return KVCache(model.config, slots=2, max_length=len(prefix) + 20)
+
+
+def rows(cache: KVCache, slot: int) -> list[Tensor]:
+    end = cache.lengths[slot]
+    return [tensor[slot, :, :end].clone() for tensor in (*cache.keys, *cache.values)]
+
+
+def read(
+    model: Valle, prefixes: PrefixCache, prefix: Prefix, level: int, key: VoiceKey | NullKey | None
+) -> tuple[KVCache, Tensor]:
+    """Read a prefix into slot 1; return the cache and the hidden rows of what was not shared."""
+    cache = slot_of(model, prefix)
+    rest = prefixes.begin(prefix, level, cache, 1, key)
+    ranks = model.ranks(level, rest.blocks)
+    hidden = model.transformer.extend(rest.embeddings, rest.positions, cache, 1, ranks)
+    assert cache.lengths == [0, len(prefix)]
+    return cache, hidden
+
+
+@pytest.mark.parametrize("level", [0, 1, 7])
+@pytest.mark.parametrize("frames", [0, 20])
+@torch.inference_mode()
+def test_a_prefix_from_the_cache_equals_one_read_whole(model, level, frames) -> None:
+    prefix = model.prefix(IDS, level, prompt=some_codes(frames))
+    assert prefix.shared == 4 + (frames + 1 if frames else 0)
+    whole = slot_of(model, prefix)
+    ranks = model.ranks(level, prefix.blocks)
+    hidden = model.transformer.extend(prefix.embeddings, prefix.positions, whole, 1, ranks)
+    cache, rest = read(model, PrefixCache(model), prefix, level, EVE)
+    assert (rest - hidden[prefix.shared :]).abs().max() < 1e-5
+    for found, expected in zip(rows(cache, 1), rows(whole, 1), strict=True):
+        assert (found - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@torch.inference_mode()
+def test_a_slot_has_the_same_bits_whether_its_beginning_was_kept_or_not(model, level) -> None:
+    prefixes = PrefixCache(model)
+    prompt = some_codes(20)
+    prefix = model.prefix(IDS, level, prompt=prompt)
+    unkept, hidden = read(model, prefixes, prefix, level, None)
+    first, hidden_of_first = read(model, prefixes, prefix, level, EVE)
+    read(model, prefixes, model.prefix([1, 7, 7, 2], level, prompt=prompt), level, EVE)
+    later, hidden_of_later = read(model, prefixes, prefix, level, EVE)
+    assert prefixes.misses == 2
+    assert torch.equal(hidden, hidden_of_first)
+    assert torch.equal(hidden, hidden_of_later)
+    for one, other, third in zip(rows(unkept, 1), rows(first, 1), rows(later, 1), strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one, third)
+
+
+@torch.inference_mode()
+def test_what_says_nothing_is_shared_but_for_what_the_ar_starts_from(model) -> None:
+    prefixes = PrefixCache(model)
+    for level, unshared in ((0, 1), (5, 0)):
+        prefix = model.null_prefix(level)
+        cache = slot_of(model, prefix)
+        rest = prefixes.begin(prefix, level, cache, 0, NullKey(0))
+        assert len(rest) == unshared
+        assert cache.lengths[0] == len(prefix) - unshared
+
+
+def test_nothing_is_shared_that_sees_the_words() -> None:
+    def shared(level: int, **changes: object) -> tuple[int, int]:
+        model = random_model(CONFIG.model_copy(update=changes))
+        prefix = model.prefix(IDS, level, prompt=some_codes(20))
+        return prefix.shared, model.null_prefix(level).shared
+
+    assert shared(0, nar_mask="full") == (25, 6)
+    assert shared(1, nar_mask="full") == (0, 0)
+    assert shared(1, nar_mask="causal") == (25, 7)
+    assert shared(0, segments=PUBLIC) == (0, 6)
+    assert shared(1, segments=("lang", "phn", "level", "prom", "resp")) == (0, 7)
+
+
+def part_bytes(config: ModelConfig, positions: int) -> int:
+    return 2 * 4 * config.layers * config.kv_heads * config.head_dim * positions
+
+
+def use(prefixes: PrefixCache, model: Valle, voice: str, level: int = 1) -> int:
+    """Begin a sequence of a voice; return how many parts were read for it."""
+    misses = prefixes.misses
+    prefix = model.prefix(IDS, level, prompt=some_codes(20, seed=len(voice)))
+    prefixes.begin(prefix, level, slot_of(model, prefix), 0, VoiceKey(None, voice, 0))
+    return prefixes.misses - misses
+
+
+def test_the_longest_unused_goes_when_the_memory_is_full(model) -> None:
+    prefixes = PrefixCache(model, max_bytes=2 * part_bytes(model.config, 25))
+    assert [use(prefixes, model, voice) for voice in ("a", "b", "a", "c")] == [1, 1, 0, 1]
+    assert (prefixes.parts, prefixes.bytes) == (2, 2 * part_bytes(model.config, 25))
+    assert [use(prefixes, model, voice) for voice in ("a", "c", "b")] == [0, 0, 1]
+
+
+def test_owners_voices_languages_and_levels_are_apart(model) -> None:
+    prefixes = PrefixCache(model)
+    prefix = model.prefix(IDS, 1, prompt=some_codes(20))
+    keys = [VoiceKey("me", "eve", 0), VoiceKey(None, "eve", 0), VoiceKey(None, "eve", 1)]
+    for key in keys:
+        prefixes.begin(prefix, 1, slot_of(model, prefix), 0, key)
+    assert use(prefixes, model, "eve", level=2) == 1
+    assert prefixes.misses == prefixes.parts == 4
+
+
+def test_a_prefix_without_the_prompt_is_not_taken_for_the_one_with_it(model) -> None:
+    prefixes = PrefixCache(model)
+    for prompt in (some_codes(20), None):
+        prefix = model.prefix(IDS, 0, prompt=prompt)
+        cache = slot_of(model, prefix)
+        prefixes.begin(prefix, 0, cache, 0, EVE)
+        assert cache.lengths[0] == prefix.shared
+    assert prefixes.parts == 2
+
+
+def test_what_is_pinned_stays_as_long_as_anybody_pins_it(model) -> None:
+    prefixes = PrefixCache(model, max_bytes=part_bytes(model.config, 25))
+    pinned = VoiceKey(None, "a", 0)
+    with prefixes.pinned(pinned):
+        with prefixes.pinned(pinned):
+            assert [use(prefixes, model, "a", level) for level in (1, 2)] == [1, 1]
+            assert use(prefixes, model, "b") == 1  # and is dropped at once
+        assert prefixes.parts == 2
+        assert [use(prefixes, model, "a", level) for level in (1, 2)] == [0, 0]
+    assert prefixes.parts == 1
+    assert prefixes.bytes == part_bytes(model.config, 25)
