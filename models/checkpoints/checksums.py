@@ -1,7 +1,7 @@
-"""The hashes of a folder's weights, beside them.
+"""Checksums of a folder's weights, in a file beside them.
 
-Damage that leaves numbers behind is found by nothing else. The file is what `sha256sum` writes, and
-`sha256sum --check SHA256SUMS` reads.
+Without them, corruption that leaves valid numbers would go unnoticed. The format is that of
+`sha256sum`; `sha256sum --check SHA256SUMS` reads it.
 """
 
 import re
@@ -16,7 +16,7 @@ _LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^/\n]+)")
 
 
 def write_sums(files: Sequence[Path]) -> None:
-    """Write down the hashes of files of one folder; those of others that are still there stay."""
+    """Add the hashes of files of one folder to its checksums; drop entries of deleted files."""
     folder = files[0].parent
     kept = {name: digest for name, digest in _read(folder).items() if (folder / name).exists()}
     sums = kept | {file.name: sha256_of([file]) for file in files}
@@ -27,10 +27,10 @@ def write_sums(files: Sequence[Path]) -> None:
 
 
 def check_sums(files: Sequence[Path]) -> None:
-    """Do nothing if files of one folder are those that its hashes tell, or it tells none.
+    """Compare files of one folder with its checksums, if it has any.
 
     Raises:
-        CheckpointError: One is another, or is not told there.
+        CheckpointError: A file differs or is not listed.
     """
     folder = files[0].parent
     if not (folder / SUMS).exists():
@@ -46,10 +46,10 @@ def check_sums(files: Sequence[Path]) -> None:
 
 
 def _read(folder: Path) -> Mapping[str, str]:
-    """Return the hash of each file that is told of.
+    """Return the listed hash of each file name; empty if there is no list.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: The list cannot be read.
     """
     path = folder / SUMS
     if not path.exists():
