@@ -1,4 +1,4 @@
-"""`python -m app` is `valle-serve`."""
+"""Run `valle-serve` as `python -m app`."""
 
 from app.cli import main
 

@@ -1,13 +1,13 @@
-"""How sure of itself a loaded model is, and the thresholds that follow from it.
+"""Measure the entropy of a loaded model's predictions and derive entropix thresholds from it.
 
-Entropix was made for text models: its thresholds mean nothing to another model until they are
-measured. They are read from the entropy H and varentropy V of what the sampler sees of level 0,
-after guidance, bans and penalties, before temperature and filters, at every token of some speech:
+Entropix was designed for text models; its thresholds must be measured for every other model. They
+are percentiles of the entropy H and varentropy V of level 0, after guidance, bans and penalties,
+before temperature and filters, over all tokens of a set of sentences:
 
     low_entropy = P10(H)    helv_entropy = lehv_entropy = hehv_entropy = P90(H)
     low_varentropy = P10(V)    high_varentropy = P90(V)
 
-The preset also names the codec's codes of silence where DRY wants to know them.
+The resulting preset also sets `dry_sequence_breakers` to the codec's codes of silence.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ THRESHOLDS: Mapping[str, tuple[str, int]] = {
     "entropix_low_varentropy": ("varentropy_bits2", LOW),
     "entropix_high_varentropy": ("varentropy_bits2", HIGH),
 }
-"""Knob -> the column of the trace and the percentile that it is set to."""
+"""Knob -> trace column and percentile that give its value."""
 
 ENTROPIES = ("entropy_bits", "varentropy_bits2")
 ATTENTION = (
@@ -49,12 +49,12 @@ ATTENTION = (
 )
 
 Columns: TypeAlias = Mapping[str, NDArray[np.float64]]
-"""Name -> ``[N]``, one value a token."""
+"""Name -> ``[N]``, one value per token."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """What to speak: sentence by sentence, then again with other seeds, ``count`` times."""
+class CalibrationTask:
+    """Which utterances to speak: all sentences in turn, then again with new seeds."""
 
     sentences: Sequence[str]
     count: int
@@ -67,10 +67,10 @@ class Task:
         return SpeechJob("calibrate-base", self.sentences[0], params)
 
     def jobs(self, **knobs: Any) -> Iterator[SpeechJob]:
-        """Yield a traced job an utterance.
+        """Yield one traced job per utterance.
 
         Args:
-            knobs: Set over the preset's.
+            knobs: Override those of the preset.
         """
         for number in range(self.count):
             seed, sentence = divmod(number, len(self.sentences))
@@ -80,14 +80,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured.
+    """The measurements and the preset derived from them.
 
     Attributes:
-        columns: Entropies without entropix; attention and states while it was on.
+        columns: Entropies without entropix; attention statistics with it.
         silent: The codes of level 0 that are silence.
-        knobs: Of the preset that fits.
-        states: Share of the tokens in each state with those knobs.
-        model: Name and hash of the model.
+        knobs: The knobs of the calibrated preset.
+        states: Share of the tokens in each entropix state with those knobs.
+        model: Name and SHA-256 of the model.
     """
 
     columns: Columns
@@ -100,10 +100,10 @@ class Calibration:
     def measure(
         cls,
         synthesizer: Synthesizer,
-        task: Task,
+        task: CalibrationTask,
         on_utterance: Callable[[], object],
     ) -> Self:
-        """Speak everything twice: to measure the entropies, and with entropix as they say.
+        """Speak all sentences without entropix, then with the thresholds derived from that.
 
         Args:
             synthesizer: The loaded model.
@@ -137,7 +137,7 @@ class Calibration:
         return cls({**plain, **attention}, silent, knobs, states, (info.name, info.sha256))
 
     def table(self) -> str:
-        """Return the percentiles, the codes of silence and the shares of the states, for people."""
+        """Return the percentiles, the codes of silence and the shares of the states as text."""
         width = max(map(len, self.columns))
         lines = [" " * width + "".join(f"{f'P{percentile}':>9}" for percentile in PERCENTILES)]
         for name, values in self.columns.items():
@@ -151,8 +151,8 @@ class Calibration:
             f"{len(self.silent)} codes are silence: {', '.join(map(str, self.silent))}.",
         ])
 
-    def preset_file(self, name: str, task: Task) -> dict[str, Any]:
-        """Return what `app.preset_files` reads, with how it came about.
+    def preset_file(self, name: str, task: CalibrationTask) -> dict[str, Any]:
+        """Return the content of a preset file, with its provenance in ``about``.
 
         Args:
             name: Of the preset.
@@ -186,16 +186,16 @@ def _observe(
     names: Sequence[str],
     on_utterance: Callable[[], object],
 ) -> Columns:
-    """Return columns of the traces of all jobs, joined.
+    """Speak jobs and return columns of their traces, concatenated.
 
     Raises:
-        SpeechError: A job cannot be done.
+        SpeechError: A job failed.
     """
     traces: list[TraceColumns] = []
     for job in jobs:
         *_, last = synthesizer.speak(synthesizer.plan(job), queue_s=0.0, on_progress=lambda _: True)
         assert last.result is not None
-        traces += [piece.trace for piece in last.result.utterances if piece.trace]
+        traces += [one.trace for one in last.result.utterances if one.trace]
         on_utterance()
     return {name: np.concatenate([trace[name] for trace in traces]) for name in names}
 
@@ -204,9 +204,9 @@ def read_sentences(path: Path) -> list[str]:
     """Return the sentences of a file with one a line.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The file has none.
     """
     sentences = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
     if not sentences:
-        raise ValueError("there is no sentence in it")
+        raise ValueError("the file has no sentences")
     return sentences

@@ -1,7 +1,7 @@
-"""The command line; each command is a file of `app.commands`, imported when it is asked for.
+"""The command line; each command is a module of `app.commands`, imported when it is run.
 
-Every flag comes from a declaration elsewhere: `serve` has the settings, `speak` the request with
-all its sampling knobs. torch is imported where work begins, so that `--help` is quick.
+Every flag is generated from a declaration elsewhere: those of `serve` from the settings, those of
+`speak` from the request with its knobs. torch is imported lazily, so that `--help` is fast.
 """
 
 import os
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-_ABOUT: Final = "Speech from text, with every knob of the sampler in the request."
+_ABOUT: Final = "Text to speech, with every sampling knob in the request."
 
 
 class Command(NamedTuple):
-    """Where a command is declared, and what it does."""
+    """Module and class of a command, and its description."""
 
     module: str
     name: str
@@ -30,23 +30,27 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "serve": Command("app.commands.serve", "Serve", "Serve speech over HTTP."),
-    "speak": Command("app.commands.speak", "Speak", "Speak a text into a file or a pipe."),
-    "bench": Command("app.commands.bench", "Bench", "Measure how fast this machine speaks."),
+    "serve": Command("app.commands.serve", "Serve", "Run the HTTP server."),
+    "speak": Command(
+        "app.commands.speak", "Speak", "Speak a text to a file, a pipe or the speakers."
+    ),
+    "bench": Command(
+        "app.commands.bench", "Bench", "Measure the speed of this machine or of a server."
+    ),
     "calibrate": Command(
         "app.commands.calibrate",
         "Calibrate",
-        "Measure the model's uncertainty and write a preset that fits it.",
+        "Measure the model's entropy and write a matching entropix preset.",
     ),
     "models": Command(
-        "app.commands.models", "Models", "Look at checkpoints, fetch and convert them."
+        "app.commands.models", "Models", "Inspect, download and convert checkpoints."
     ),
     "voices": Command(
         "app.commands.voices", "VoicesCommand", "Add, list and delete uploaded voices."
     ),
-    "keys": Command("app.commands.keys", "Keys", "Make keys for those who may use a service."),
-    "doctor": Command("app.commands.doctor", "Doctor", "Check that this machine can speak."),
-    "warm": Command("app.commands.warm", "Warm", "Compile what a CPU needs, once, and keep it."),
+    "keys": Command("app.commands.keys", "Keys", "Generate API keys."),
+    "doctor": Command("app.commands.doctor", "Doctor", "Check this machine and say how to fix it."),
+    "warm": Command("app.commands.warm", "Warm", "Compile and cache the CPU kernels."),
 }
 
 
@@ -54,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: None takes the process's own.
+        arguments: None takes those of the process.
 
     Returns:
-        The exit status: 0, 1 if something broke, 2 if the request cannot be met, and what a shell
-        tells of a program that was interrupted, or whose output nobody reads any more.
+        The exit status: 0 on success, 1 on failure, 2 for invalid arguments, 130 after Ctrl-C, 141
+            if the reader of stdout has closed it.
     """
     try:
         try:
@@ -66,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes stdout once more at its end, and would complain.
+        # Python flushes stdout at exit and would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
@@ -81,9 +85,9 @@ def _run(arguments: list[str]) -> int:
 
     if not arguments or arguments[0] not in COMMANDS:
         if arguments and arguments[0].startswith("-"):
-            _overview().parse_args(arguments)  # help and version end here
-        wrong = f"invalid choice: {arguments[0]!r}" if arguments else "a subcommand is required"
-        _complain(f"{wrong}; choose one of {', '.join(COMMANDS)}")
+            _overview().parse_args(arguments)  # exits after --help and --version
+        problem = f"invalid choice: {arguments[0]!r}" if arguments else "a subcommand is required"
+        _print_errors(f"{problem}; choose one of {', '.join(COMMANDS)}")
         return MISUSED
 
     class Program(BaseModel):
@@ -93,25 +97,28 @@ def _run(arguments: list[str]) -> int:
         def cli_cmd(self) -> None:
             CliApp.run_subcommand(self, cli_exit_on_error=False)
 
-    # The parser of all commands together takes a second to make, that of one some milliseconds.
+    # Building the parser of all commands takes a second, that of one some milliseconds.
     module, name, description = COMMANDS[arguments[0]]
     command = getattr(import_module(module), name)
-    subcommand: Any = CliSubCommand  # as of here: what it takes is known at run time
+    subcommand: Any = CliSubCommand  # its parameter is known at run time only
     field = (subcommand[command], Field(description=description))
     program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]
     try:
-        if arguments[0] == "speak" and (told := speak_help(arguments[1:])) is not None:
-            print(told)
+        if (
+            arguments[0] == "speak"
+            and (text := speak_help(arguments[1:], command.__doc__ or "")) is not None
+        ):
+            print(text)
             return 0
         CliApp.run(program, cli_args=arguments, cli_exit_on_error=False)
     except ValidationError as error:
-        _complain(*_sentences(error))
+        _print_errors(*_validation_messages(error))
     except CommandError as error:
         if str(error):
-            _complain(str(error))
+            _print_errors(str(error))
         return error.status
     except (SettingsError, PresetError) as error:
-        _complain(str(error).removeprefix("error parsing CLI: ").strip())
+        _print_errors(str(error).removeprefix("error parsing CLI: ").strip())
     except KeyboardInterrupt:
         return INTERRUPTED
     else:
@@ -120,11 +127,11 @@ def _run(arguments: list[str]) -> int:
 
 
 def _overview() -> ArgumentParser:
-    """Return the parser of what is no command."""
+    """Return the parser of `valle-serve` without a command: help and version."""
     parser = ArgumentParser(
         "valle-serve",
         description=_ABOUT,
-        epilog="`valle-serve COMMAND --help` names the flags of a command.",
+        epilog="`valle-serve COMMAND --help` lists the flags of a command.",
         allow_abbrev=False,
     )
     number = version("valle-serve")
@@ -135,8 +142,8 @@ def _overview() -> ArgumentParser:
     return parser
 
 
-def _sentences(error: "ValidationError") -> list[str]:
-    """Return `field: message` for each problem, without the command's name before the field."""
+def _validation_messages(error: "ValidationError") -> list[str]:
+    """Return `field: message` for each problem, without the name of the command."""
     sentences = []
     for problem in error.errors():
         field = ".".join(map(str, problem["loc"][1:])).replace("_", "-")
@@ -145,6 +152,6 @@ def _sentences(error: "ValidationError") -> list[str]:
     return sentences
 
 
-def _complain(*sentences: str) -> None:
-    for sentence in sentences:
-        print(sentence, file=sys.stderr)
+def _print_errors(*messages: str) -> None:
+    for message in messages:
+        print(message, file=sys.stderr)

@@ -1,10 +1,10 @@
-"""A connection to the server: how long the head of a request may take, and how many there may be.
+"""HTTP connections with limits that uvicorn lacks: time for a request head, and their number.
 
-uvicorn bounds neither: whoever sends a header a byte at a time would keep a connection for ever.
+uvicorn alone would keep a connection for ever whose client sends its headers a byte at a time.
 
-One address may have its share of the connections. What is more than may be is still heard in a
-small room of its own, where the probes alone are answered: a service that is merely full is not to
-be restarted.
+Each address has a share of the connections. Connections beyond the limit are not refused outright:
+for a short time they may ask `/health` and `/ready`, so that an orchestrator does not restart a
+service that is merely full.
 """
 
 import asyncio
@@ -20,161 +20,167 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.api.errors import error_response
-from app.api.gate.askers import network_of
+from app.api.gate.clients import network_of
 from app.api.gate.middleware import PROBES
 from app.engine.serving.shares import share
-from app.websockets import read_little
+from app.websockets import limit_read_size
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 5
 _PROBE_CONNECTIONS = 32
-"""Room for those that are too many; of more than these, the one that came first goes."""
+"""Limit of connections that may only probe; beyond it the oldest is closed."""
 
 _PROBE_TIMEOUT_S = 2.0
 
 
-class Connection(H11Protocol):
-    """Closes a connection whose next request does not come, and bounds those that are too many.
+class BoundedConnection(H11Protocol):
+    """An HTTP/1.1 connection with a timeout for request heads and a limit on their number.
 
-    Between two requests uvicorn's own time of an idle connection holds, until the first byte of
-    the next one. A WebSocket is none of this any more once its handshake is read, but it counts.
+    Between requests uvicorn's own keep-alive timeout applies, until the first byte of the next
+    request. A connection that became a WebSocket has no timeout here, but counts towards the limit.
+
+    Attributes:
+        header_timeout_s: Seconds a client may take to send a request head.
+        max_connections: Limit, including WebSockets.
+        probe_only: Connections beyond the limit, oldest first; shared by all connections of a
+            server.
     """
 
     header_timeout_s: float
     max_connections: int
-    probing: "deque[Connection]"
-    _late: asyncio.TimerHandle | None = None
+    probe_only: "deque[BoundedConnection]"
+    _timeout: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override]  # as in uvicorn
         self, transport: asyncio.Transport
     ) -> None:
-        """Begin to wait for a request; one too many may ask how the service is, and soon."""
+        """Start the timeout for the first request; restrict a connection beyond the limit."""
         super().connection_made(transport)
-        read_little(transport)
+        limit_read_size(transport)
         if self._is_too_many():
-            self._enter_room_of_probes()
-        self._wait()
+            self._restrict_to_probes()
+        self._update_timeout()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent."""
+        """Parse received bytes and restart or stop the timeout."""
         super().data_received(data)
-        self._wait()
+        self._update_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop_waiting()
-        if self in self.probing:
-            self.probing.remove(self)
+        """Cancel the timeout and forget the connection."""
+        self._cancel_timeout()
+        if self in self.probe_only:
+            self.probe_only.remove(self)
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Let a WebSocket take the connection over, if that is not one too many."""
-        if self in self.probing:
+        """Upgrade to a WebSocket, unless the connection is beyond the limit."""
+        if self in self.probe_only:
             self._refuse(self._too_many())
             return
         super().handle_websocket_upgrade(event)
 
     def _is_too_many(self) -> bool:
-        """Tell whether there are too many without those in the room for probes, of all or of its.
+        """Return whether the connection exceeds the limit, or its address's share of it.
 
-        uvicorn's set has WebSockets too, which are protocols of another kind.
+        Probe-only connections do not count. uvicorn's set also holds WebSockets, of another class.
         """
-        others = [one for one in self.connections if one not in self.probing]
+        others = [one for one in self.connections if one not in self.probe_only]
         open_ = [getattr(one, "client", None) for one in others]
         own = sum(_address(client) == _address(self.client) for client in open_)
         return len(open_) > self.max_connections or own > share(self.max_connections)
 
-    def _enter_room_of_probes(self) -> None:
-        room, answer = self.probing, self.app
+    def _restrict_to_probes(self) -> None:
+        waiting, application = self.probe_only, self.app
         self.header_timeout_s = min(self.header_timeout_s, _PROBE_TIMEOUT_S)
 
-        async def probes_alone(scope: Scope, receive: Receive, send: Send) -> None:
-            async def send_last(message: Message) -> None:
+        async def probes_only(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_and_close(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     MutableHeaders(scope=message)["connection"] = "close"
                 await send(message)
 
-            wanted: Any = answer if scope["path"] in PROBES else self._too_many()
-            await wanted(scope, receive, send_last)
+            respond: Any = application if scope["path"] in PROBES else self._too_many()
+            await respond(scope, receive, send_and_close)
 
-        self.app = probes_alone
-        room.append(self)
-        if len(room) > _PROBE_CONNECTIONS:
-            room.popleft()._leave_room_of_probes()
+        self.app = probes_only
+        waiting.append(self)
+        if len(waiting) > _PROBE_CONNECTIONS:
+            waiting.popleft()._refuse_if_idle()
 
-    def _leave_room_of_probes(self) -> None:
+    def _refuse_if_idle(self) -> None:
         if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
             self._refuse(self._too_many())
 
     def _too_many(self) -> Response:
-        """Return what is told on a connection that is one too many."""
-        many = len(self.connections) - len(self.probing)
+        """Return the error response for a connection beyond the limit."""
+        many = len(self.connections) - len(self.probe_only)
         log.warning("refused %s: %d connections are open", self.client, many)
         message = (
-            f"{many} connections are open, and no more may, or no more of yours;"
-            f" come back in {_RETRY_S} s"
+            f"{many} connections are open, which is the limit for all or for your address;"
+            f" retry in {_RETRY_S} s"
         )
         headers = {"Retry-After": str(_RETRY_S)}
         return error_response(503, message, code="too_many_connections", headers=headers)
 
-    def _wait(self) -> None:
-        """Wait for the next request, for so long from its first byte; or no more, if it is here.
+    def _update_timeout(self) -> None:
+        """Start the timeout if the next request head is not complete, else cancel it.
 
-        What is left of a body that was answered before its end counts as its beginning.
+        The unread rest of a body that was answered early counts as the start of the next request.
         """
         answered = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
         if self.conn.their_state is not h11.IDLE and not answered:
-            self._stop_waiting()
-        elif self._late is None:
-            self._late = self.loop.call_later(self.header_timeout_s, self._give_up)
+            self._cancel_timeout()
+        elif self._timeout is None:
+            self._timeout = self.loop.call_later(self.header_timeout_s, self._time_out)
 
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         if self.transport.is_closing():
             return
-        if self in self.probing:
-            self._leave_room_of_probes()
+        if self in self.probe_only:
+            self._refuse_if_idle()
             return
         sent, _ = self.conn.trailing_data
         if self.conn.our_state is not h11.IDLE or not sent:
-            self.transport.close()  # answered; or a browser's spare, which expects no answer
+            self.transport.close()  # answered, or a browser's preconnection
             return
-        log.warning("gave up %s: no whole head of a request", self.client)
+        log.warning("closed %s: timeout while waiting for the request head", self.client)
         message = f"the headers took longer than {self.header_timeout_s:g} s"
         self._refuse(error_response(408, message, code="header_timeout"))
 
-    def _refuse(self, answer: Response) -> None:
-        """Answer what is no whole request, and close."""
+    def _refuse(self, response: Response) -> None:
+        """Send an error response outside the usual request cycle, and close."""
         head = h11.Response(
-            status_code=answer.status_code,
-            headers=[*answer.raw_headers, (b"connection", b"close")],
-            reason=HTTPStatus(answer.status_code).phrase,
+            status_code=response.status_code,
+            headers=[*response.raw_headers, (b"connection", b"close")],
+            reason=HTTPStatus(response.status_code).phrase,
         )
-        for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+        for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
 
-def bounded(header_timeout_s: float, max_connections: int) -> type[Connection]:
-    """Return the protocol that a server makes its connections of.
+def connection_class(header_timeout_s: float, max_connections: int) -> type[BoundedConnection]:
+    """Return a subclass of `BoundedConnection` for a server; the class attributes hold its limits.
 
     Args:
-        header_timeout_s: How long a client may take for the head of a request.
-        max_connections: How many there may be, WebSockets too.
+        header_timeout_s: Seconds a client may take to send a request head.
+        max_connections: Limit, including WebSockets.
     """
     bounds = {
         "header_timeout_s": header_timeout_s,
         "max_connections": max_connections,
-        "probing": deque[Connection](),
+        "probe_only": deque[BoundedConnection](),
     }
-    return type("BoundedConnection", (Connection,), bounds)
+    return type("BoundedConnection", (BoundedConnection,), bounds)
 
 
 def _address(client: tuple[str, int] | None) -> str:
-    """Return whose share a connection takes."""
+    """Return the address, or IPv6 network, whose share a connection counts towards."""
     return network_of(client[0]) if client else ""

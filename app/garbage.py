@@ -1,7 +1,7 @@
-"""What was loaded is left out of the collector's rounds: a full one holds every thread.
+"""Exclude the loaded model from garbage collection, whose full passes stop every thread.
 
-Modules, schemas and the model are some 600,000 objects that stay. To go through them takes a tenth
-of a second or more, in the event loop as likely as anywhere, whenever enough was allocated since.
+Modules, schemas and the model are some 600,000 objects that live for ever. Scanning them takes 0.1
+s or more, in whichever thread triggers the collection, the event loop's included.
 """
 
 import gc
@@ -10,27 +10,27 @@ import time
 
 from app.engine.engine import SpeechEngine
 
-_LOOK_S = 0.1
-_COMING = frozenset({"new", "loading", "warming"})
+_POLL_S = 0.1
+_LOADING = frozenset({"new", "loading", "warming"})
 
 
-def exempt_once_loaded(engine: SpeechEngine) -> threading.Thread:
-    """Exempt all that is there once an engine is ready, from a thread of its own.
+def freeze_when_ready(engine: SpeechEngine) -> threading.Thread:
+    """Call `gc.freeze` in a background thread once an engine is ready.
 
     Args:
-        engine: One that is started, or will be.
+        engine: An engine that has been or will be started.
 
     Returns:
-        The thread, which ends then, or when the engine will never be ready.
+        The thread. It ends then, or when the engine fails to become ready.
     """
 
     def wait() -> None:
-        while engine.status.state in _COMING:
-            time.sleep(_LOOK_S)
+        while engine.status.state in _LOADING:
+            time.sleep(_POLL_S)
         if engine.status.state == "ready":
             gc.collect()
             gc.freeze()
 
-    thread = threading.Thread(target=wait, name="exempt-loaded", daemon=True)
+    thread = threading.Thread(target=wait, name="gc-freeze", daemon=True)
     thread.start()
     return thread

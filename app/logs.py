@@ -1,7 +1,7 @@
-"""The log: where its lines go, what each of them tells, and that nobody can forge one.
+"""Logging: format and destination of log lines, and protection against log injection.
 
-A caller chooses paths, names and texts. None of them may begin a line or move a terminal's cursor:
-what cannot be printed is written as an escape.
+Paths, names and texts in log records come from callers. Characters that are not printable are
+escaped, so that no caller can start a line or move a terminal's cursor.
 """
 
 import logging
@@ -14,44 +14,45 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")
-"""Of the request that is being answered; what the engine's threads write names its job instead."""
+"""Id of the current request. Records of the engine's threads name the job in their message instead.
+"""
 
 LogFormat = Literal["text", "json"]
 
-_WITH_HEADERS = ("websockets", "httpx", "httpx2", "httpcore")
+_LOG_HEADERS = ("websockets", "httpx", "httpx2", "httpcore")
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 def configure(level: str, form: LogFormat) -> None:
-    """Send the whole process's log to the error stream, uvicorn's lines too.
+    """Send the log of the whole process, uvicorn's included, to stderr.
 
     Args:
-        level: Least severity of what is written.
-        form: Of a line.
+        level: Least severity that is written.
+        form: Format of a line.
     """
     logging.basicConfig(level=level.upper(), handlers=[handler(form, sys.stderr)])
-    for name in _WITH_HEADERS:
-        # Under debug they write down every header, and a header may be a key.
+    for name in _LOG_HEADERS:
+        # At level debug they log all headers, API keys included.
         logging.getLogger(name).setLevel(logging.INFO)
 
 
 def handler(form: LogFormat, stream: TextIO) -> logging.Handler:
-    """Return what writes lines of a form."""
-    made = logging.StreamHandler(stream)
-    made.addFilter(_name_request)
-    made.setFormatter(json_lines() if form == "json" else TextLines())
-    return made
+    """Return a handler that writes records to a stream in a format."""
+    stream_handler = logging.StreamHandler(stream)
+    stream_handler.addFilter(_add_request_id)
+    stream_handler.setFormatter(json_lines() if form == "json" else TextLines())
+    return stream_handler
 
 
 class TextLines(logging.Formatter):
-    """A line a record, for people; what belongs to it below is indented."""
+    """One line per record, for people; tracebacks are indented below it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s [%(request_id)s]: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return all that belongs to a record."""
+        """Return the text of a record with its traceback."""
         kept, record.exc_text = record.exc_text, None  # another handler's form of the traceback
         try:
             return super().format(record)
@@ -59,17 +60,17 @@ class TextLines(logging.Formatter):
             record.exc_text = kept
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
+        """Return the line of a record, escaped."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: ExcInfo) -> str:
-        """Return a traceback; its messages may hold what a caller sent."""
+        """Return an indented, escaped traceback; exception messages may quote a caller."""
         lines = super().formatException(ei).split("\n")
         return "\n".join(f"    {printable(line)}" for line in lines)
 
 
 def json_lines() -> logging.Formatter:
-    """Return what makes a JSON object of a record; `extra` fields become fields of it."""
+    """Return a formatter that writes one JSON object per record, with its `extra` fields."""
     return JsonFormatter(
         ["levelname", "name", "request_id", "message"],
         timestamp="time",
@@ -79,7 +80,7 @@ def json_lines() -> logging.Formatter:
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for what is no printable character."""
+    """Return a text with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -87,6 +88,6 @@ def printable(text: str) -> str:
     )
 
 
-def _name_request(record: logging.LogRecord) -> bool:
+def _add_request_id(record: logging.LogRecord) -> bool:
     record.request_id = REQUEST_ID.get()
     return True

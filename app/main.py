@@ -1,6 +1,6 @@
-"""The application: settings and an engine in, something that answers HTTP out.
+"""The application factory: settings to an ASGI application with its engine.
 
-`uvicorn --factory app.main:create_app` works, and so does any host that takes an ASGI factory.
+Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI factories.
 """
 
 from collections.abc import AsyncIterator
@@ -12,23 +12,23 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.document import Service, operation_id
-from app.api.gate.access_log import AccessLog
+from app.api.gate.access_log import AccessLogMiddleware
 from app.api.gate.admission import Admission
-from app.api.gate.bodies import BodyLimits
+from app.api.gate.body_limits import BodyLimitMiddleware
 from app.api.gate.hosts import Hosts
 from app.api.gate.keys import Keyring
-from app.api.gate.middleware import GATE_ANSWERS, SENDS_KEY, Gate
-from app.api.gate.origins import CrossOrigin, Origins
+from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware
+from app.api.gate.origins import CrossOriginMiddleware, Origins
 from app.api.gate.request_id import RequestIdMiddleware
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
 from app.api.live.route import live_router
 from app.api.metrics import metrics_router
+from app.api.render_pool import RenderPool
 from app.api.reports.recent import RecentSpeeches
-from app.api.reports.writing import ReportWriter
+from app.api.reports.writer import ReportWriter
 from app.api.routes import list_router
 from app.api.speech.route import speech_router
-from app.api.speech.workshop import Workshop
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
@@ -43,15 +43,15 @@ from samplers.knobs.presets import Presets
 def load_synthesizer(
     settings: Settings, presets: Presets, sound_start: SoundStart | None = None
 ) -> Synthesizer:
-    """Load the model that the settings name, in the thread that will speak.
+    """Load the model that the settings name.
 
     Args:
         settings: Which model, and how it runs.
         presets: Those that a request may name.
-        sound_start: The process that will make the sound, if it was started before.
+        sound_start: The process that generates the sound, if it was started already.
 
     Raises:
-        CheckpointError: The model is missing, damaged or not what its description says.
+        CheckpointError: The model is missing, damaged or does not match its description.
     """
     return Synthesizer.load(
         settings.model,
@@ -71,19 +71,19 @@ def load_synthesizer(
 
 
 def voice_store(settings: Settings) -> VoiceStore:
-    """Return where uploaded voices lie."""
+    """Return the store of uploaded voices."""
     return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
 
 
 def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> SpeechEngine:
-    """Return an engine that will load the model that the settings name.
+    """Return an engine that loads the settings' model when it is started.
 
     Args:
         settings: Which model, and how it runs.
         sound_start: As for `load_synthesizer`.
 
     Raises:
-        PresetError: The files of presets are not valid.
+        PresetError: A preset file is not valid.
     """
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
@@ -98,61 +98,61 @@ def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> 
 
 
 def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:
-    """Return the application; the engine starts and stops with it.
+    """Return the application; its engine starts and stops with it.
 
     Args:
         settings: None reads the environment.
-        engine: None makes one as the settings say.
+        engine: None creates one from the settings.
 
     Raises:
-        PresetError: The files of presets are not valid.
-        KeyringError: The keys cannot be read, or there are none where they are asked for.
+        PresetError: A preset file is not valid.
+        KeyringError: The API keys cannot be read, or keys are required and there are none.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Loading goes on while /ready already tells what it waits for.
+        # The model loads in the background; until then /ready answers 503.
         engine.start()
         try:
             yield
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
-            app.state.workshop.close()
+            app.state.render_pool.close()
 
     app = Service(
         title="valle-serve",
         version=version("valle-serve"),
-        description="Speech from text, with every knob of the sampler in the request.",
+        description="Text to speech, with every sampling knob in the request.",
         lifespan=lifespan,
         generate_unique_id_function=operation_id,
-        redirect_slashes=False,  # it would redirect to whatever host the client has named
+        redirect_slashes=False,  # the redirect would go to the host that the client sent
     )
     app.state.engine = engine
     app.state.settings = settings
     app.state.live_sessions = Places(settings.max_sessions)
     app.state.uploads = Places(MAX_UPLOADS)
-    app.state.workshop = Workshop()
+    app.state.render_pool = RenderPool()
     app.state.voice_store = voice_store(settings)
     app.state.reports = ReportWriter()
     app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
     keyring = Keyring.of(settings)
-    guard(app, settings, keyring)
+    add_middlewares(app, settings, keyring)
     errors.install(app)
     app.include_router(live_router)  # its path looks like the id of a speech
-    asks = [SENDS_KEY] if keyring else []
+    security = [BEARER_KEY] if keyring else []
     for router in (speech_router, list_router, voices_router):
-        app.include_router(router, responses=GATE_ANSWERS, dependencies=asks)
+        app.include_router(router, responses=GATE_RESPONSES, dependencies=security)
     app.include_router(health_router)
     if settings.metrics != "off":
         app.include_router(metrics_router)
     return app
 
 
-def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
-    """Put before an application's routes what every request passes, the last added first."""
+def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
+    """Add the middlewares that every request passes; the last one added runs first."""
     state = app.state
     state.admission = admission = Admission(
         settings.rate_per_minute, settings.max_concurrent_per_key
@@ -162,13 +162,13 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     metrics.sessions.set_function(lambda: state.live_sessions.taken)
     origins = Origins(settings.origins)
     app.add_middleware(
-        BodyLimits,
+        BodyLimitMiddleware,
         max_body_bytes=settings.max_body_bytes,
         max_upload_bytes=settings.max_upload_bytes,
         timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(
-        Gate,
+        GateMiddleware,
         keyring=keyring,
         hosts=Hosts(settings.host, settings.allowed_hosts),
         origins=origins,
@@ -176,6 +176,6 @@ def guard(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
         open_metrics=settings.metrics == "open",
     )
     if origins.named:
-        app.add_middleware(CrossOrigin, origins=origins)
-    app.add_middleware(AccessLog, metrics=metrics)
+        app.add_middleware(CrossOriginMiddleware, origins=origins)
+    app.add_middleware(AccessLogMiddleware, metrics=metrics)
     app.add_middleware(RequestIdMiddleware)

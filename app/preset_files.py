@@ -1,11 +1,11 @@
-"""Presets that an operator adds: JSON files, read once at start, as strict as a request.
+"""Presets that an operator adds: JSON files, read once at start and validated like a request.
 
     {
      "about": {"anything": "for people"},
      "presets": {"calm": {"temperature": 0.6, "min_p": 0.05}}
     }
 
-They add names and change none: a name that exists already is refused. Loads without torch.
+A file may add presets but not replace any. Loads without torch.
 """
 
 import json
@@ -21,23 +21,23 @@ from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, PRESETS, Presets
 from samplers.knobs.resolve import resolve
 
-# A preset is how to draw, whatever is drawn: these two belong to a request.
+# A preset cannot set these two.
 OF_REQUESTS = ("preset", "seed")
 
 PresetName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
 
 class PresetError(Exception):
-    """A file of presets is not valid; the message names file, preset and knob."""
+    """A preset file is not valid; the message names file, preset and knob."""
 
 
 class PresetFile(BaseModel):
-    """What one file holds."""
+    """Schema of a preset file."""
 
     model_config = ConfigDict(extra="forbid")
 
     about: dict[str, Any] = Field(
-        default_factory=dict, description="How the presets were found; read by people alone."
+        default_factory=dict, description="Provenance of the presets; not interpreted."
     )
     presets: dict[PresetName, dict[str, Any]] = Field(
         min_length=1, description="Name to knobs, as in a request."
@@ -51,14 +51,14 @@ def read_presets(source: str | Path | None) -> Presets:
         source: A JSON file, or a folder whose ``*.json`` are read; None adds nothing.
 
     Raises:
-        PresetError: A file cannot be read, holds what is no preset, or a name that is taken.
+        PresetError: A file cannot be read or is not valid, or a preset exists already.
     """
     found = dict(PRESETS)
     for path in _files(source):
         for name, knobs in _read(path).presets.items():
             if name in {*found, AUTO}:
                 raise PresetError(f"presets: {path}: there is a preset {name!r} already")
-            found[name] = _knobs(knobs, f"presets: {path}: {name}")
+            found[name] = _validated(knobs, f"presets: {path}: {name}")
     return found
 
 
@@ -73,45 +73,45 @@ def _files(source: str | Path | None) -> list[Path]:
     path = Path(source)
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise PresetError(f"presets: {path} holds no *.json")
+        raise PresetError(f"presets: {path} has no *.json files")
     return files
 
 
 def _read(path: Path) -> PresetFile:
-    """Read one file.
+    """Parse one file.
 
     Raises:
-        PresetError: It is not there, or no file of presets.
+        PresetError: It cannot be read or is not valid.
     """
     try:
         return PresetFile.model_validate(
-            json.loads(path.read_text("utf-8"), object_pairs_hook=_distinct), strict=True
+            json.loads(path.read_text("utf-8"), object_pairs_hook=_unique_keys), strict=True
         )
     except OSError as error:
         raise PresetError(f"presets: {path}: {error.strerror}") from error
     except ValidationError as error:
-        raise PresetError(f"presets: {path}: {_first(error)}") from error
-    except ValueError as error:  # no JSON, no UTF-8, a name twice
+        raise PresetError(f"presets: {path}: {_first_problem(error)}") from error
+    except ValueError as error:  # not JSON, not UTF-8, or a key twice
         raise PresetError(f"presets: {path}: {error}") from error
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON, whose names Python would let overwrite each other.
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict; `json` alone would keep the last of equal keys.
 
     Raises:
-        ValueError: A name stands in it twice.
+        ValueError: A key occurs twice.
     """
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
-        raise ValueError(f"{twice[0]!r} stands there twice")
+        raise ValueError(f"key {twice[0]!r} occurs twice")
     return dict(pairs)
 
 
-def _knobs(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the knobs of one preset with the types of the declaration.
+def _validated(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the knobs of one preset with the types of their declaration.
 
     Raises:
-        PresetError: A knob is unknown, out of bounds, in conflict, or not of a preset.
+        PresetError: A knob is unknown, out of bounds, in conflict, or belongs to a request.
     """
     for name in OF_REQUESTS:
         if name in knobs:
@@ -121,12 +121,12 @@ def _knobs(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
         chosen = {name: getattr(params, name) for name in params.model_fields_set}
         resolve(SamplingParams(), chosen)
     except ValidationError as error:
-        raise PresetError(f"{where}.{_first(error)}") from error
+        raise PresetError(f"{where}.{_first_problem(error)}") from error
     except ConflictError as error:
         raise PresetError(f"{where}: {error}") from error
     return chosen
 
 
-def _first(error: ValidationError) -> str:
+def _first_problem(error: ValidationError) -> str:
     problem = error.errors()[0]
     return f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"

@@ -1,8 +1,8 @@
-"""The process that serves an application, and how it ends: what runs comes to its end first.
+"""The server process and its graceful shutdown.
 
-uvicorn alone takes its socket down at once and cuts WebSockets. Here the first signal makes
-`/ready` answer 503 and refuses new work, while the socket still answers; once nothing is in work,
-or the time is over, uvicorn ends as ever. A second signal does not wait.
+uvicorn alone closes its socket at the first signal and cuts WebSockets. Here the first signal makes
+`/ready` answer 503 and refuses new work while the socket stays open; when all work is done, or the
+drain timeout has passed, uvicorn shuts down. A second signal shuts down at once.
 """
 
 import asyncio
@@ -19,40 +19,43 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.gate.admission import Admission
-from app.api.gate.heads import MAX_HEAD_BYTES
-from app.connections import bounded
+from app.api.gate.head_limits import MAX_HEAD_BYTES
+from app.connections import connection_class
 from app.engine.engine import SpeechEngine
-from app.garbage import exempt_once_loaded
+from app.garbage import freeze_when_ready
 from app.settings import Settings
 from app.websockets import BoundedWebSocket
 
 log = logging.getLogger(__name__)
 
 _MOST_HEAD_BYTES = 2 * MAX_HEAD_BYTES
-"""Of a head that comes in parts, which h11 refuses with a plain 400 before it can be told more."""
+"""Size at which h11 refuses a head that arrives in parts, with a plain 400."""
 
-_CUT_AFTER_S = 2  # for what is no work, once that is done
-_TICKS_A_LOOK = 50
-_STUCK = 1  # exit status
-_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
+_CLOSE_TIMEOUT_S = 2  # for idle connections, after the drain
+_TICKS_PER_CHECK = 50
+_EXIT_STUCK = 1
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def serve(app: FastAPI, settings: Settings) -> bool:
-    """Serve an application until a signal, or an engine that cannot go on, ends the process.
+    """Serve an application until a signal or an unrecoverable failure of the engine.
 
     Args:
-        app: As `create_app` makes it.
-        settings: Where to listen, and how long to wait at the end.
+        app: As `create_app` returns it.
+        settings: Address, limits and drain timeout.
 
     Returns:
-        Whether it ended because it was told to; the log says why if not.
+        False if the engine failed, in which case the log says why.
 
     Raises:
-        KeyboardInterrupt: It was told by a Ctrl-C.
+        KeyboardInterrupt: Stopped by Ctrl-C.
     """
-    if settings.host not in _THIS_MACHINE and not settings.asks_for_keys:
-        log.warning("whoever reaches %s may use it: set TTS_API_KEYS_FILE", settings.host)
-    exempt_once_loaded(app.state.engine)
+    if settings.host not in _LOOPBACK and not settings.asks_for_keys:
+        log.warning(
+            "no API key is required of anyone who can reach %s: set TTS_API_KEYS_FILE",
+            settings.host,
+        )
+    freeze_when_ready(app.state.engine)
     admission: Admission = app.state.admission
     engine: SpeechEngine = app.state.engine
     server = DrainingServer(
@@ -61,52 +64,52 @@ def serve(app: FastAPI, settings: Settings) -> bool:
         why_stuck=lambda: _why_stuck(engine),
         port_file=settings.port_file,
     )
-    engine.when_failed(server.give_up)
-    logging.getLogger("uvicorn.error").addFilter(_told_in_a_line)
+    engine.when_failed(server.stop_failed)
+    logging.getLogger("uvicorn.error").addFilter(_shorten_cancelled)
     server.run()
-    return not server.gave_up
+    return not server.failed
 
 
 def _why_stuck(engine: SpeechEngine) -> str | None:
-    """Return why an engine that has not failed is of no use any more; None if it is."""
+    """Return why an engine that has not failed cannot serve any more; None if it can."""
     status = engine.status
     if status.healthy or status.state == "failed":
         return None
-    return f"the engine has not moved for {status.beat_age_s:.0f} s"
+    return f"the engine has made no progress for {status.beat_age_s:.0f} s"
 
 
-def _told_in_a_line(record: logging.LogRecord) -> bool:
-    """Say without a traceback what is no mistake: a request that was cut at the end of a drain."""
+def _shorten_cancelled(record: logging.LogRecord) -> bool:
+    """Replace the traceback of a request that was cancelled after the drain timeout by one line."""
     if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
         record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
-        record.msg, record.args = "a request was cut: the time to drain is over", ()
+        record.msg, record.args = "a request was cancelled: the drain timeout has passed", ()
     return True
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """Return how uvicorn serves an application, as the settings say."""
+    """Return uvicorn's configuration for an application."""
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        log_config=None,  # app.logs has seen to it
-        # Under debug it writes down what a WebSocket carries: keys and texts.
+        log_config=None,  # app.logs configures it
+        # At level debug uvicorn logs WebSocket messages: keys and texts.
         log_level="info" if settings.log_level == "debug" else settings.log_level,
         access_log=False,
         server_header=False,
-        http=bounded(settings.header_timeout_s, settings.max_connections),
+        http=connection_class(settings.header_timeout_s, settings.max_connections),
         ws=BoundedWebSocket,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         ws_max_size=settings.max_body_bytes,
-        timeout_graceful_shutdown=_CUT_AFTER_S,
+        timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
     )
 
 
 class DrainingServer(uvicorn.Server):
-    """Ends at the first signal, but not before what runs is done.
+    """A uvicorn server that waits for running work before it shuts down.
 
     Attributes:
-        gave_up: Whether it ended because the engine could not go on.
+        failed: Whether it stopped because the engine failed.
     """
 
     def __init__(
@@ -116,23 +119,23 @@ class DrainingServer(uvicorn.Server):
         why_stuck: Callable[[], str | None] = lambda: None,
         port_file: str = "",
     ) -> None:
-        """Take an application.
+        """Initialise the server.
 
         Args:
-            config: What is served, and where.
-            drain: Returns once the server may end.
-            why_stuck: Says why the process is of no use any more; None while it is.
-            port_file: Where the port is written to; empty: nowhere.
+            config: Application and address.
+            drain: Returns once the server may shut down.
+            why_stuck: Returns why the process must be restarted; None while it need not be.
+            port_file: File to write the port to; empty: none.
         """
         super().__init__(config)
         self._drain, self._why_stuck, self._port_file = drain, why_stuck, port_file
-        self.gave_up = False
+        self.failed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
-        self._told = False
+        self._signalled = False
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Begin to listen, and tell where."""
+        """Listen, and write the port file."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self._port_file and self.started:
@@ -140,45 +143,45 @@ class DrainingServer(uvicorn.Server):
             try:
                 Path(self._port_file).write_text(f"{port}\n", "ascii")
             except OSError as error:
-                log.warning("the port cannot be told: %s: %s", self._port_file, error.strerror)
+                log.warning("cannot write the port file %s: %s", self._port_file, error.strerror)
 
-    def give_up(self) -> None:
-        """End soon: nobody can be served any more. From any thread."""
-        self.gave_up = True
+    def stop_failed(self) -> None:
+        """Shut down because the engine has failed. Thread-safe."""
+        self.failed = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop ended meanwhile
-                self._loop.call_soon_threadsafe(self._end)
+            with suppress(RuntimeError):  # the loop has been closed
+                self._loop.call_soon_threadsafe(self._stop)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look whether the engine still moves, now and then; uvicorn calls this ten times a second.
+        """Check every 5 s that the engine still works; uvicorn calls this ten times a second.
 
-        A worker that hangs cannot be ended, so the process ends without it.
+        A thread that hangs cannot be stopped, so the process exits without cleaning up.
         """
-        if counter % _TICKS_A_LOOK == 0 and (why := self._why_stuck()) is not None:
-            log.critical("%s: the process ends, so that it may be started again", why)
-            os._exit(_STUCK)
+        if counter % _TICKS_PER_CHECK == 0 and (why := self._why_stuck()) is not None:
+            log.critical("%s: exiting so that the process can be restarted", why)
+            os._exit(_EXIT_STUCK)
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal: drain at the first, end at the next. Runs amid any other code."""
-        if self._told or self._loop is None or not self.started:
+        """Handle a signal, from a signal handler: drain at the first, shut down at the second."""
+        if self._signalled or self._loop is None or not self.started:
             super().handle_exit(sig, frame)
             return
-        self._told = True
-        self._loop.call_soon_threadsafe(self._begin_to_end, signal.Signals(sig))
+        self._signalled = True
+        self._loop.call_soon_threadsafe(self._start_drain, signal.Signals(sig))
 
-    def _begin_to_end(self, sig: signal.Signals) -> None:
+    def _start_drain(self, sig: signal.Signals) -> None:
         assert self._loop is not None
-        self._draining = self._loop.create_task(self._drain_and_end(sig))
+        self._draining = self._loop.create_task(self._drain_and_stop(sig))
 
-    async def _drain_and_end(self, sig: signal.Signals) -> None:
+    async def _drain_and_stop(self, sig: signal.Signals) -> None:
         try:
             await self._drain()
         finally:
             if sig == signal.SIGTERM:
-                self._end()  # in order; uvicorn would raise the signal once more, as if it had died
+                self._stop()  # exit status 0; uvicorn would raise the signal again
             else:
                 super().handle_exit(sig, None)
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         self.should_exit = True

@@ -1,7 +1,7 @@
-"""What an operator sets, from `TTS_*` variables or the flags of `serve`.
+"""The operator's settings, from `TTS_*` variables or the flags of `serve`.
 
-Loads without torch. How speech sounds is no setting: that is `samplers.knobs.params`, per request,
-and the shape of a model is read from its checkpoint.
+Loads without torch. How speech sounds is not a setting but a knob of each request
+(`samplers.knobs.params`), and the shape of a model is read from its checkpoint.
 """
 
 import os
@@ -14,15 +14,15 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
-"""The folder of the voice that comes with the project."""
+"""Folder of the built-in voice."""
 
 _PREFIX = "TTS_"
-_CLOSE = 0.75  # of 1, by difflib, the prefix left out, which all names share
-_OF_TESTS = frozenset({"TTS_GOLDEN"})  # where golden files lie; read by tests alone
+_CLOSE = 0.75  # difflib ratio of the names without their common prefix
+_TEST_VARIABLES = frozenset({"TTS_GOLDEN"})
 
 
 class Settings(BaseSettings):
-    """How this process serves; see each field."""
+    """Settings of a server process."""
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="forbid")
 
@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     port_file: str = Field(
         "",
-        description="File that the port is written to once it is listened on, for probes and for"
+        description="File to write the port to once the server listens, for probes and for"
         " port 0; empty: none.",
     )
     model: str = Field(
@@ -42,61 +42,56 @@ class Settings(BaseSettings):
     cache: str = Field(
         "~/.cache/valle-serve",
         min_length=1,
-        description="Folder of codecs that were downloaded and converted; models lie in the hub's"
+        description="Folder of downloaded and converted codecs; models are in the hub's"
         " own cache, HF_HOME.",
     )
     offline: bool = Field(
-        False, description="Download nothing: a model must be here or in the caches."
+        False, description="Download nothing: models must be local or in the caches."
     )
     voices: str = Field(
         "~/.cache/valle-serve/voices",
         min_length=1,
-        description="Folder of uploaded voices; back it up, nothing brings it back.",
+        description="Folder of uploaded voices; back it up, it cannot be downloaded again.",
     )
     max_voices: int = Field(
-        100, ge=0, description="Voices that may be uploaded with one key; 0 takes no uploads."
+        100, ge=0, description="Uploaded voices per API key; 0 refuses uploads."
     )
     presets: str = Field(
         "",
-        description="JSON file, or folder of such files, with presets beside the built-in ones; "
-        "empty: no others.",
+        description="JSON file, or folder of such files, with further presets; empty: none.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the model runs; auto takes a GPU if there is one."
+        "auto", description="Device of the model; auto is a GPU if there is one."
     )
     weights: Literal["auto", "int8", "float32"] = Field(
         "auto",
-        description="Matrices on a CPU: int8 is faster than float32 on x86 and exact in any batch;"
+        description="Weights on a CPU: int8 is faster than float32 on x86 and exact in any batch;"
         " auto is int8 on x86 processors and float32 on others.",
     )
     decoder: Literal["codec", "vocos"] = Field(
         "codec",
-        description="What makes sound of codes: the codec, or Vocos, for models that use EnCodec.",
+        description="Decoder of codes: the codec's, or Vocos for models that use EnCodec.",
     )
     threads: int = Field(
         1,
         ge=1,
         le=64,
-        description="CPU threads of one step; more than 1 gives up exact repeats with float32"
-        " weights, not with int8.",
+        description="CPU threads of one step; with float32 weights, more than 1 makes repeats"
+        " inexact.",
     )
-    max_text_chars: int = Field(
-        4096, ge=10, description="Longest text of a request, in characters; longer is refused."
-    )
+    max_text_chars: int = Field(4096, ge=10, description="Limit of a request's text in characters.")
     max_audio_s: float = Field(
         1800.0,
         gt=0,
         allow_inf_nan=False,
-        description="Longest speech of a request in seconds, its pauses and a slow speed counted;"
-        " what would last longer is refused.",
+        description="Limit of a request's speech in seconds, including pauses and a slow speed;"
+        " a longer one is refused before any work.",
     )
-    max_body_bytes: int = Field(
-        262_144, ge=1024, description="Largest request body; larger is refused."
-    )
+    max_body_bytes: int = Field(262_144, ge=1024, description="Limit of a request body in bytes.")
     max_upload_bytes: int = Field(
         10_485_760,
         ge=1024,
-        description="Largest request body with a file in it; larger is refused.",
+        description="Limit of an upload's body in bytes.",
     )
     body_timeout_s: float = Field(
         60.0,
@@ -108,124 +103,121 @@ class Settings(BaseSettings):
         10.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds a client may take to send the head of a request, from its first byte"
-        " or the connection's beginning.",
+        description="Seconds a client may take to send a request's head, from its first byte"
+        " or the start of the connection.",
     )
     max_connections: int = Field(
         512,
         ge=1,
-        description="Connections that may be open, WebSockets and idle ones too; one more is"
+        description="Limit of open connections with WebSockets and idle ones; further ones are"
         " refused.",
     )
     voice_process: bool = Field(
         True,
-        description="A process of its own makes the sound, on a CPU: two threads would slow each"
+        description="On a CPU, decode audio in a separate process: two threads would slow each"
         " other down. Takes some 300 MB more.",
     )
     unload_after_s: float = Field(
         0.0,
         ge=0,
         allow_inf_nan=False,
-        description="Seconds without a request after which a GPU's memory is given back, until the"
+        description="Seconds without a request after which a GPU's memory is freed until the"
         " next request; 0: never.",
     )
     slots: int = Field(
         20,
         ge=1,
         le=256,
-        description="Rows that draw together; a request takes one, or two if it is guided, and"
-        " more for best_of and beams. A fifth of them is kept for others than who has the rest.",
+        description="Rows of the decoding batch; a request takes one, or two with guidance, and"
+        " more for best_of and beams. One client may have four fifths of them.",
     )
     check_golden: bool = Field(
         False,
-        description="Speak the model's 20 golden requests at the start, whose codes are stored with"
-        " it, and tell in GET /health whether they are the same here.",
+        description="Speak 20 golden requests at the start, whose codes are stored with the model,"
+        " and report in GET /health whether they are the same.",
     )
-    max_queue: int = Field(
-        16, ge=0, description="Requests that may wait; one more is told to come back later."
-    )
+    max_queue: int = Field(16, ge=0, description="Limit of waiting requests; further ones get 503.")
     keep: int = Field(
         64,
         ge=0,
-        description="Latest responses that GET /v1/audio/speech/{id} tells about; 0 keeps none.",
+        description="Recent responses kept for GET /v1/audio/speech/{id}; 0: none.",
     )
     request_timeout_s: float = Field(
         300.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds a request may take, waiting included; pauses for its reader are not.",
+        description="Limit of a request in seconds, with queueing, without pauses for its client.",
     )
     stall_timeout_s: float = Field(
         30.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds a client may take none of its sound before its request is cancelled.",
+        description="Seconds a client may read nothing before its request is cancelled.",
     )
     idle_timeout_s: float = Field(
         60.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds without a message and without speech that end a WebSocket session.",
+        description="Seconds without messages and speech after which a WebSocket is closed.",
     )
-    max_sessions: int = Field(64, ge=0, description="WebSocket sessions that may be open.")
+    max_sessions: int = Field(64, ge=0, description="Limit of open WebSocket sessions.")
     origins: str = Field(
         "",
-        description="Pages that may use this service beside this host's: https://a.example, or"
-        " several with commas; * is every page.",
+        description="Web origins that may use this service beside its own: https://a.example, or"
+        " several with commas; * is any.",
     )
     allowed_hosts: str = Field(
         "",
-        description="Names that the service may be called by beside localhost, this machine's own"
-        " and any address, where nobody is asked for a key: gpuhost, or several with commas;"
-        " *.a.example is whatever ends so, * is any.",
+        description="Host names allowed without keys, beside localhost, this machine's name"
+        " and addresses: gpuhost, or several with commas;"
+        " *.a.example is any subdomain, * any name.",
     )
     api_keys: SecretStr = Field(
         SecretStr(""),
-        description="Keys that may be used, as name:key or key, several with commas; for the"
-        " environment, not for a command line. With none, nobody is asked for one.",
+        description="API keys as name:key or key, several with commas; for the"
+        " environment, not for a command line. Without keys none is required.",
     )
     api_keys_file: str = Field(
         "",
-        description="File of further keys by their hashes, a line each, as valle-serve keys new"
-        " writes them.",
+        description="File of further keys as hashes, a line each, as valle-serve keys new"
+        " prints them.",
     )
     rate_per_minute: int = Field(
         0,
         ge=0,
-        description="Requests a key may make in a minute, or an address without keys; 0 any.",
+        description="Requests per minute of a key, or of an address without keys; 0: no limit.",
     )
     max_concurrent_per_key: int = Field(
         0,
         ge=0,
-        description="Requests of a key, or of an address without keys, that may be in work at once;"
-        " 0 any.",
+        description="Concurrent requests of a key, or of an address without keys; 0: no limit.",
     )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
-        description="Who may read GET /metrics: whoever has a key, where there are keys; everybody;"
+        description="Who may read GET /metrics: clients with a key, if there are keys; everybody;"
         " nobody.",
     )
     drain_timeout_s: float = Field(
-        30.0, ge=0, allow_inf_nan=False, description="Seconds running requests get at shutdown."
+        30.0, ge=0, allow_inf_nan=False, description="Seconds for running requests at shutdown."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severity of the log lines that are written."
+        "info", description="Least severity that is logged."
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="Form of a log line: for people, or an object for programs."
+        "text", description="Format of log lines: text, or one JSON object per line."
     )
     log_text: bool = Field(
-        False, description="Write what people let be said into the log; else no text is in it."
+        False, description="Log the texts of requests; otherwise no text is logged."
     )
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether keys are configured; then the key file must hold at least one."""
+        """Whether API keys are configured; the key file must then hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
     @model_validator(mode="after")
     def _environment_is_known(self) -> Self:
-        """Refuse a misspelt variable, which pydantic-settings would ignore in silence.
+        """Refuse misspelt variables, which pydantic-settings would ignore.
 
         Raises:
             ValueError: The environment has one.
@@ -237,9 +229,9 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
-    """Return a sentence for each `TTS_*` name that is no setting, with the likeliest one meant."""
+    """Return an error message for each `TTS_*` name that is not a setting."""
     settings = sorted(field.upper() for field in Settings.model_fields)
-    known = {_PREFIX + field for field in settings} | _OF_TESTS
+    known = {_PREFIX + field for field in settings} | _TEST_VARIABLES
     sentences = []
     for name in sorted(names):
         if name.upper().startswith(_PREFIX) and name.upper() not in known:
@@ -248,7 +240,7 @@ def unknown_variables(names: Iterable[str]) -> list[str]:
 
 
 def _hint(name: str, known: Collection[str]) -> str:
-    """Return what may have been meant by an unknown variable; empty if nothing is like it."""
+    """Return a suggestion for an unknown variable; empty if no setting is similar."""
     from samplers.knobs.params import SamplingParams
 
     knob = name.removeprefix(_PREFIX).lower()

@@ -1,9 +1,8 @@
-"""Uploaded voices on disk: a folder an owner, a JSON and a FLAC file a voice.
+"""Uploaded voices on disk: a folder per owner, a JSON and a FLAC file per voice.
 
-The folder is all the state there is, so that a restart forgets nothing and several processes may
-share it. The JSON file makes a voice: it comes last and goes first, each in one step, and whatever
-lies there without one is swept away by the next upload. Names come from outside; one that is not
-plain never reaches the file system.
+The folder is the only state: it survives restarts, and several processes may share it. A voice
+exists while its JSON file does, which is written last and deleted first, atomically; files without
+one are removed by the next upload. Names are validated before they reach the file system.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from models.voices.recording import Recording
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
 
 EVERYBODY = ""
-"""Owner of what was uploaded where no keys are asked for, and of what the operator adds."""
+"""Owner of voices that were uploaded without API keys, or added by the operator."""
 
 _LOCK_TIMEOUT_S = 20.0
 _NAME = re.compile(NAME_PATTERN)
@@ -37,39 +36,39 @@ class NameTaken(Exception):
 
 
 class StoreFull(Exception):
-    """The owner has as many voices as may be."""
+    """The owner has reached the limit of voices."""
 
 
 class CardDamaged(Exception):
-    """There is a voice of that name, but nothing can be read of it."""
+    """The JSON file of a voice cannot be read."""
 
 
 class StoredCard(VoiceCard):
-    """What the JSON file of an uploaded voice says."""
+    """Schema of the JSON file of an uploaded voice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    consent: Literal[True] = Field(description="The speaker agreed, says who uploaded it.")
+    consent: Literal[True] = Field(description="The uploader confirmed the speaker's consent.")
     created_at: int = Field(description="Seconds since 1970.")
     audio_s: float = Field(gt=0, description="Length of the audio.")
     sha256: str = Field(pattern="^[0-9a-f]{64}$", description="Of the FLAC file.")
 
 
 class VoiceStore:
-    """Voices that belong to somebody. Any thread; every method reads or writes files."""
+    """The uploaded voices of all owners. Thread-safe; every method reads or writes files."""
 
     def __init__(self, folder: Path, *, max_voices: int) -> None:
-        """Touch nothing yet.
+        """Initialise without touching the disk.
 
         Args:
-            folder: Made by the first upload.
-            max_voices: Of one owner.
+            folder: Created by the first upload.
+            max_voices: Limit per owner.
         """
         self._folder = folder.expanduser()
         self.max_voices = max_voices
 
     def owners(self) -> list[str]:
-        """Return all who have a folder."""
+        """Return all owners that have a folder."""
         if not self._folder.is_dir():
             return []
         names = sorted(path.name for path in self._folder.iterdir() if path.is_dir())
@@ -77,27 +76,27 @@ class VoiceStore:
         return [EVERYBODY, *owners] if "everybody" in names else owners
 
     def count(self) -> int:
-        """Return how many voices there are, of all owners."""
+        """Return the number of voices of all owners."""
         return sum(1 for _ in self._folder.glob("*/*.json"))
 
     def of(self, owner: str) -> list[Voice]:
-        """Return an owner's voices, by name; those whose cards are damaged are left out."""
-        voices = (self._find_sound(name, owner) for name in self._names_of(owner))
+        """Return an owner's voices by name, without those whose JSON file is damaged."""
+        voices = (self._find_readable(name, owner) for name in self._names_of(owner))
         return [voice for voice in voices if voice is not None]
 
     def damaged(self, owner: str) -> list[str]:
-        """Return the names of an owner's voices whose cards are damaged: they can be deleted."""
+        """Return the names of an owner's damaged voices, which can only be deleted."""
         return [name for name in self._names_of(owner) if self._is_damaged(name, owner)]
 
     def has(self, name: str, owner: str) -> bool:
-        """Tell whether a name is taken, be the voice damaged or not."""
+        """Return whether a name is in use, by a damaged voice too."""
         return bool(_NAME.fullmatch(name)) and (self._folder_of(owner) / f"{name}.json").exists()
 
     def find(self, name: str, owner: str) -> Voice | None:
-        """Return an owner's voice, or None if there is none of that name that can be read.
+        """Return an owner's voice; None if there is none or the folder cannot be read.
 
         Raises:
-            CardDamaged: Its card says nothing that can be understood.
+            CardDamaged: Its JSON file is damaged.
         """
         if not _NAME.fullmatch(name):
             return None
@@ -106,18 +105,18 @@ class VoiceStore:
             card = StoredCard.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as error:  # the built-in voices speak on
-            log.error("uploaded voices cannot be read: %s", error)
+        except OSError as error:  # built-in voices keep working
+            log.error("cannot read uploaded voices: %s", error)
             return None
         except ValidationError as error:
-            log.warning("%s is no voice: %s", path, error.errors()[0]["msg"])
+            log.warning("%s is not a valid voice file: %s", path, error.errors()[0]["msg"])
             raise CardDamaged(name) from error
         return self._voice(name, owner, card)
 
     def _names_of(self, owner: str) -> list[str]:
         return sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
 
-    def _find_sound(self, name: str, owner: str) -> Voice | None:
+    def _find_readable(self, name: str, owner: str) -> Voice | None:
         try:
             return self.find(name, owner)
         except CardDamaged:
@@ -131,7 +130,7 @@ class VoiceStore:
         return False
 
     def opened(self, voice: Voice) -> Voice | None:
-        """Return a voice that stays usable when it is deleted; None if it has been."""
+        """Return a voice with its audio in memory; None if it was deleted meanwhile."""
         assert voice.audio is not None
         try:
             return voice.model_copy(update={"recording": voice.audio.read_bytes()})
@@ -139,22 +138,22 @@ class VoiceStore:
             return None
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
-        """Keep a voice.
+        """Store a voice.
 
         Args:
-            name: Plain, as `NAME_PATTERN` says.
-            owner: Whose it will be.
-            card: What is said of it; consent must have been given.
-            recording: How it sounds.
+            name: Must match `NAME_PATTERN`.
+            owner: The owner.
+            card: Its description; consent must have been given.
+            recording: Its audio.
 
         Raises:
-            ValueError: The name is not plain.
-            NameTaken: The owner has one of that name; whoever comes first keeps it.
-            StoreFull: The owner has as many as may be.
-            OSError: It cannot be written; then nothing is kept.
+            ValueError: The name is not valid.
+            NameTaken: The owner has a voice of that name.
+            StoreFull: The owner has reached the limit.
+            OSError: It cannot be written; nothing is stored.
         """
         if not _NAME.fullmatch(name):
-            raise ValueError("a voice's name has lower-case letters, digits, _ and - only")
+            raise ValueError("a voice's name may have lower-case letters, digits, _ and - only")
         content = recording.flac()
         stored = StoredCard(
             **card.model_dump(),
@@ -177,7 +176,7 @@ class VoiceStore:
         return voice
 
     def remove(self, name: str, owner: str) -> bool:
-        """Delete a voice and its audio; return whether there was one.
+        """Delete a voice and its audio; return whether it existed.
 
         Raises:
             OSError: It cannot be deleted.
@@ -205,20 +204,20 @@ class VoiceStore:
         )
 
     def _folder_of(self, owner: str) -> Path:
-        """Return where an owner's voices lie.
+        """Return the folder of an owner.
 
         Raises:
-            ValueError: It is no name of an owner.
+            ValueError: The name of the owner is not valid.
         """
         if owner == EVERYBODY:
             return self._folder / "everybody"
         if not _OWNER.fullmatch(owner):
-            raise ValueError("an owner has letters, digits, _ and - only")
+            raise ValueError("an owner's name may have letters, digits, _ and - only")
         return self._folder / f"owner-{owner}"
 
     @contextmanager
     def _locked(self, owner: str) -> Iterator[Path]:
-        """Let one thread of one process change an owner's folder at a time; make the folder."""
+        """Create an owner's folder and lock it against other threads and processes."""
         folder = self._folder_of(owner)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):
@@ -226,14 +225,14 @@ class VoiceStore:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what an upload left that was cut off."""
+    """Remove files of uploads that were interrupted."""
     for path in [*folder.glob("*.flac"), *folder.glob("*.partial")]:
         if not (folder / f"{path.name.partition('.')[0]}.json").exists():
             path.unlink()
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         file.write(content)

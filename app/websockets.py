@@ -1,7 +1,7 @@
-"""A WebSocket whose client must read: what is answered to pings and messages does not pile up.
+"""A WebSocket protocol that stops reading from a client that does not read.
 
-uvicorn waits for the client where the application sends, but answers a ping at once and goes on
-reading: whoever sends pings and reads nothing fills the server's memory with pongs.
+uvicorn applies backpressure to what the application sends, but answers pings at once and keeps
+reading: a client that sends pings and reads nothing would fill memory with pongs.
 """
 
 import asyncio
@@ -10,27 +10,27 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 READ_BYTES = 8192
-"""What is taken from a connection at a time: thousands of frames would hold up all others."""
+"""Size of one read; a larger one may hold thousands of frames and block the event loop."""
 
 
-def read_little(transport: asyncio.BaseTransport) -> None:
-    """Let a transport read little at a time; those of asyncio's selectors take 256 KiB."""
+def limit_read_size(transport: asyncio.BaseTransport) -> None:
+    """Limit the size of a transport's reads; those of asyncio's selector loop are 256 KiB."""
     if hasattr(transport, "max_size"):
         transport.max_size = READ_BYTES
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """Reads nothing from a client that takes nothing, and lets go of it for good."""
+    """A WebSocket with backpressure on reading, which drops clients that do not respond."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to read."""
+        """Limit the size of reads."""
         super().connection_made(transport)
-        read_little(transport)
+        limit_read_size(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; of a handshake that is refused, send why and close, as uvicorn does not.
+        """Parse received bytes; if the handshake is invalid, send the error and close.
 
-        The library has bounds of its own for the lines of a head.
+        uvicorn does neither. The library limits the length of header lines itself.
         """
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
@@ -38,18 +38,18 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Read no more, for the client does not."""
+        """Stop reading while the client does not read."""
         super().pause_writing()
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read on, unless the application has messages to see to."""
+        """Resume reading, unless messages for the application are queued."""
         super().resume_writing()
         if not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return what came, and read on once all of it is taken and the client reads, too."""
+        """Return the next event; resume reading once the queue is empty and the client reads."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -58,6 +58,6 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         return message
 
     def keepalive_timeout(self) -> None:
-        """Drop a client that answers no ping: what it does not take would never be sent."""
+        """Drop a client that does not answer pings, without waiting for unsent data."""
         super().keepalive_timeout()
         self.transport.abort()

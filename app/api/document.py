@@ -1,9 +1,7 @@
-"""The OpenAPI document: names of operations for clients made from it, and exact numbers.
+"""The OpenAPI document, with stable operation ids and exact integer bounds.
 
-FastAPI passes every bound through a float.
-
-A float cannot hold the greatest seed, 2^63 - 1, and clients that are made from the document read
-`0.0` as a bound of an integer.
+FastAPI converts every bound to a float, which cannot hold the greatest seed, 2^63 - 1, and shows
+the bound 0 of an integer as `0.0` to client generators.
 """
 
 import asyncio
@@ -20,41 +18,41 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multip
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return what a client that is made from the document calls an operation.
+    """Return the operation id of a route: the name of its function, which is unique and stable.
 
-    It is the function's name, which is unique and stays (`tests/app/api/test_document.py`), while
-    FastAPI's would also have the path and the method in it.
+    FastAPI's own ids would include path and method. `tests/app/api/test_document.py` holds the
+    names.
     """
     return route.name
 
 
 class Service(FastAPI):
-    """An application that describes itself exactly."""
+    """A FastAPI application with an exact OpenAPI document, which is built in a thread."""
 
     _json: bytes | None = None
 
     def setup(self) -> None:
-        """Add the routes of the document and its pages; the document's own is made in a thread."""
+        """Add the documentation routes."""
         if self.openapi_url:
             self.add_route(self.openapi_url, self._document, include_in_schema=False)
         super().setup()
 
     async def _document(self, _: Request) -> Response:
-        """Give the document: it takes a tenth of a second to make, so not on the event loop."""
+        """Return the document as JSON. Building it takes 0.1 s, too long for the event loop."""
         if self._json is None:
             self._json = await asyncio.to_thread(lambda: json.dumps(self.openapi()).encode())
         return Response(self._json, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document, made at the first call."""
+        """Return the document, built at the first call."""
         if self.openapi_schema is None:
-            shown = _with(super().openapi(), _sources())
-            self.openapi_schema = _whole(shown)
+            shown = _with_integers(super().openapi(), _sources())
+            self.openapi_schema = _with_integer_bounds(shown)
         return self.openapi_schema
 
 
 def _sources() -> dict[str, Any]:
-    """Return what FastAPI was given for the parts that have bounds beyond a float."""
+    """Return the schemas that were passed to FastAPI for parts with integers beyond a float."""
     paths = {
         route.path: {method.lower(): route.openapi_extra for method in route.methods or ()}
         for route in speech_router.routes
@@ -64,22 +62,22 @@ def _sources() -> dict[str, Any]:
     return {"paths": paths, "components": {"schemas": schemas}}
 
 
-def _with(shown: Any, source: Any) -> Any:
-    """Return a part of the document with the integers of what it was made from."""
+def _with_integers(shown: Any, source: Any) -> Any:
+    """Return a part of the document with the exact integers of its source."""
     if isinstance(shown, dict) and isinstance(source, dict):
-        return {name: _with(inner, source.get(name)) for name, inner in shown.items()}
+        return {name: _with_integers(inner, source.get(name)) for name, inner in shown.items()}
     if isinstance(shown, list) and isinstance(source, list) and len(shown) == len(source):
-        return [_with(*pair) for pair in zip(shown, source, strict=True)]
+        return [_with_integers(*pair) for pair in zip(shown, source, strict=True)]
     return source if isinstance(shown, float) and isinstance(source, int) else shown
 
 
-def _whole(shown: Any) -> Any:
-    """Return a part of the document in which a bound of an integer is an integer."""
+def _with_integer_bounds(shown: Any) -> Any:
+    """Return a part of the document in which bounds of integers are integers."""
     if isinstance(shown, list):
-        return [_whole(inner) for inner in shown]
+        return [_with_integer_bounds(inner) for inner in shown]
     if not isinstance(shown, dict):
         return shown
-    parts = {name: _whole(inner) for name, inner in shown.items()}
+    parts = {name: _with_integer_bounds(inner) for name, inner in shown.items()}
     if shown.get("type") == "integer":
         for name in _BOUNDS:
             if isinstance(bound := parts.get(name), float) and bound.is_integer():

@@ -1,12 +1,12 @@
-"""Every failure to one body: `{"error": {"message", "type", "param", "code"}}`.
+"""Exceptions to HTTP: every failure has the body `{"error": {"message", "type", "param", "code"}}`.
 
-The only place where exceptions become HTTP.
+The only module that maps exceptions to HTTP statuses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import count
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from app.api.gate.admission import TooManyRequests
 from app.api.schemas import ErrorBody, ErrorDetail, SpeechRequest
 from app.engine.errors import (
     DeadlineExceeded,
@@ -30,6 +29,13 @@ from app.engine.errors import (
     UnknownVoice,
     VoiceExists,
 )
+
+
+class TooManyRequests(Unavailable):
+    """A client exceeds its rate limit or its limit of concurrent requests."""
+
+    code: ClassVar[str] = "rate_limit_exceeded"
+
 
 STATUS: Mapping[type[SpeechError], int] = {
     InvalidRequest: 422,
@@ -53,16 +59,16 @@ _CODES = {
     415: "unsupported_media_type",
 }
 CLIENT_CLOSED = 499
-"""For the access log; nobody reads it. nginx's word for a client that left."""
+"""Status in the access log when the client has left; nginx's convention. It is never sent."""
 
 _SHOWN_CHARS = 100
-_CLOSE = 0.75  # of 1, by difflib: a slip of the keys, not another word that shares some letters
+_CLOSE = 0.75  # difflib ratio of a typing error; less is another word
 _SHOWN_PROBLEMS = 8
 _PROBLEM_CHARS = 400
 _MOST_PROBLEMS = 1000
 _MESSAGE_CHARS = 2000
 _GUESSED = 4
-"""How many misspelt fields are told what they may mean: to find that takes a millisecond each."""
+"""Number of unknown fields for which a similar name is suggested; a search takes a millisecond."""
 
 
 def error_response(
@@ -73,7 +79,7 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """Return the one error body."""
+    """Return an error response with the standard body."""
     detail = error_detail(status, message, param=param, code=code)
     return JSONResponse(ErrorBody(error=detail).model_dump(), status, headers=dict(headers or {}))
 
@@ -81,11 +87,11 @@ def error_response(
 def error_detail(
     status: int, message: str, *, param: str | None = None, code: str | None = None
 ) -> ErrorDetail:
-    """Return what went wrong, in the one shape.
+    """Return the content of an error body.
 
     Args:
-        status: As HTTP has it, sent or not; it tells whose fault it is.
-        message: For people.
+        status: HTTP status, sent or not; below 500 the error is the client's.
+        message: For people; shortened if too long.
         param: The field at fault.
         code: For programs.
     """
@@ -101,7 +107,7 @@ def error_detail(
 
 
 def speech_error_detail(error: SpeechError) -> ErrorDetail:
-    """Return what went wrong in the engine."""
+    """Return the error body's content for an error of the engine."""
     return error_detail(
         speech_error_status(error), error.message, param=error.param, code=error.code
     )
@@ -113,7 +119,7 @@ def speech_error_status(error: SpeechError) -> int:
 
 
 def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetail:
-    """Return what is wrong with something that pydantic refused."""
+    """Return the error body's content for pydantic's problems; the message has the first 8."""
     first = problems[0]
     guesses = count()
     sentences = [
@@ -126,18 +132,18 @@ def validation_error_detail(problems: Sequence[Mapping[str, Any]]) -> ErrorDetai
 
 
 def problems_of(error: ValidationError) -> list[dict[str, Any]]:
-    """Return what pydantic found, without what was sent: it may be large.
+    """Return pydantic's problems without the values that were sent, which may be large.
 
     Raises:
-        InvalidRequest: It is too much to be told one by one; that would take as long.
+        InvalidRequest: There are too many to list, which would block the event loop.
     """
     if (count := error.error_count()) > _MOST_PROBLEMS:
-        raise InvalidRequest(f"{count} of its values are wrong, too many to name")
+        raise InvalidRequest(f"{count} values are invalid, too many to list")
     return [*map(dict, error.errors(include_url=False, include_context=False, include_input=False))]
 
 
 def install(app: FastAPI) -> None:
-    """Make an application answer every failure with the one body."""
+    """Register the exception handlers of an application."""
     app.add_exception_handler(SpeechError, _speech_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -150,7 +156,7 @@ async def _speech_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def speech_error_response(error: SpeechError) -> JSONResponse:
-    """Return the one error body for an error of the engine."""
+    """Return the error response for an error of the engine."""
     headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Unavailable) else None
     body = ErrorBody(error=speech_error_detail(error)).model_dump()
     return JSONResponse(body, speech_error_status(error), headers=headers)
@@ -162,7 +168,7 @@ async def _validation_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _client_left(_: Request, error: Exception) -> Response:
-    """Answer nobody: it left before its body was read, which is no mistake of ours."""
+    """Return a response that nobody receives: the client left before its body was read."""
     assert isinstance(error, ClientDisconnect)
     return Response(status_code=CLIENT_CLOSED)
 
@@ -177,19 +183,19 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _field(problem: Mapping[str, Any]) -> str:
-    """Return the dotted name of the field at fault; empty is the whole body."""
+    """Return the dotted name of the field at fault; empty for the whole body."""
     place: Sequence[str | int] = problem["loc"]
-    if len(place) > 1 and place[0] in {"query", "path"}:  # where FastAPI found it
+    if len(place) > 1 and place[0] in {"query", "path"}:  # prefix that FastAPI adds
         place = place[1:]
     return _shown(".".join(map(str, place)))
 
 
 def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
-    """Return what is wrong with one field.
+    """Return the message for one field.
 
     Args:
-        problem: As pydantic tells it.
-        guesses: Counts those that are told what they may mean.
+        problem: As pydantic reports it.
+        guesses: Counts the unknown fields for which a name was suggested.
     """
     field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
@@ -202,5 +208,5 @@ def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
 
 
 def _shown(text: str, most: int = _SHOWN_CHARS) -> str:
-    """Return what may have come from a caller, shortened."""
+    """Return a text, which may come from a client, cut to a maximum length."""
     return text if len(text) <= most else text[:most] + "..."

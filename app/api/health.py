@@ -1,19 +1,68 @@
-"""How the service is, for whoever restarts it or sends it requests. Nothing here blocks."""
+"""Probes: `/health` for restarts, `/ready` for routing. They never block."""
+
+from typing import Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 
-from app.api.answers import NOT_READY, error_answers
-from app.api.routes import EngineDep
-from app.api.schemas import Health, Ready
+from app.api.dependencies import EngineDep
+from app.api.responses import NOT_READY, error_responses
 from app.engine.interface import GoldenResult
+
+
+class Health(BaseModel):
+    """State of the engine."""
+
+    status: Literal["ok"] = "ok"
+    state: str = Field(description="loading, warming, ready, draining or stopped.")
+    model: str | None = Field(description="The loaded model's name.")
+    device: str | None = Field(description="Device that it runs on.")
+    weights: str | None = Field(description="Type of its weights: int8 or float32.")
+    decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
+    queued: int = Field(description="Requests in the queue.")
+    running: int = Field(description="Requests in progress.")
+    slots: int = Field(description="Rows of the decoding batch.")
+    used_slots: int = Field(description="Rows in use.")
+    deterministic: bool | None = Field(
+        description="Whether a request had the same codes in a batch as alone, as tested when the"
+        " model was loaded; null before."
+    )
+    streams: int | None = Field(
+        description="Number of concurrent streams that this machine sustains in real time, as"
+        " measured at the start and since; further requests wait. Null before."
+    )
+    first_audio_s: float | None = Field(
+        description="Forecast of the seconds to the first audio of a request sent now; null while"
+        " none is accepted."
+    )
+    golden: str | None = Field(
+        description="Golden requests with the same codes as stored with the model, as in 20/20;"
+        " null if TTS_CHECK_GOLDEN is off or the model has none."
+    )
+    batching: str | None = Field(
+        description="How rows of level 0 are computed on a CPU so that their results do not depend"
+        " on the batch: in integers, padded to 4 rows, ..., row by row; empty on a GPU."
+    )
+    heartbeat_age_s: float = Field(description="Seconds since the engine last made progress.")
+
+
+class Ready(BaseModel):
+    """The service accepts requests."""
+
+    status: Literal["ready"] = "ready"
+    model: str
+
 
 health_router = APIRouter(tags=["health"])
 
 
 @health_router.head("/health", include_in_schema=False)
-@health_router.get("/health", responses=error_answers(_503="Restart me; the message says why."))
+@health_router.get(
+    "/health",
+    responses=error_responses(_503="The process must be restarted; the message says why."),
+)
 async def get_health(engine: EngineDep) -> Health:
-    """Tell whether the process is alive; 503 if a restart is the only help."""
+    """Return the engine's state; 503 if the process must be restarted."""
     engine.check_healthy()
     status = engine.status
     info = engine.info if status.state == "ready" else None
@@ -31,19 +80,20 @@ async def get_health(engine: EngineDep) -> Health:
         batching=info.batching if info else None,
         streams=status.streams,
         first_audio_s=round(engine.first_audio_s(), 3) if info else None,
-        golden=_told(status.golden),
+        golden=_golden_summary(status.golden),
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
 
 
-def _told(golden: GoldenResult | None) -> str | None:
+def _golden_summary(golden: GoldenResult | None) -> str | None:
+    """Return the share of golden requests with the stored codes, as in 20/20."""
     return f"{golden.spoken - golden.different}/{golden.spoken}" if golden else None
 
 
 @health_router.head("/ready", include_in_schema=False)
 @health_router.get("/ready", responses=NOT_READY)
 async def get_ready(request: Request, engine: EngineDep) -> Ready:
-    """Tell whether requests are taken; 503 with what it waits for."""
+    """Return 200 if requests are accepted, else 503 with the reason."""
     request.app.state.admission.check_open()
     engine.check_ready()
     return Ready(model=engine.info.name)

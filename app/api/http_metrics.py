@@ -1,4 +1,4 @@
-"""What the wire counts, beside what the engine does; and all of it as Prometheus reads it."""
+"""Prometheus metrics of the HTTP layer; those of the engine are in `app.engine.serving.metrics`."""
 
 import platform
 from importlib.metadata import version
@@ -8,55 +8,57 @@ from prometheus_client.process_collector import ProcessCollector
 
 _LATENCIES_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "WS"})
-_NO_ROUTE = "none"  # unknown, or refused before anybody asked where it leads
+_NO_ROUTE = "none"  # unknown path, or refused before routing
 _OTHER = "other"
 
 
 class HttpMetrics:
-    """Counters of one application; its labels are few, whatever callers send.
+    """Metrics of one application. Their labels are bounded, whatever clients send.
 
     Attributes:
-        registry: Where they are, with those of the process.
-        requests: Requests that are over, by ``method``, ``route`` (a template) and ``status``.
-        seconds: How long requests took to the last byte, by ``route``; WebSockets are left out.
-        sessions: WebSocket sessions that are open.
-        working: Pieces of work that were let in and are not over.
-        voices: Voices that were uploaded, of all owners; set by whoever reads them.
+        registry: Their registry, with the metrics of the process.
+        requests: Completed requests by ``method``, ``route`` (path template) and ``status``.
+        seconds: Duration of requests to the last byte, by ``route``; without WebSockets.
+        sessions: Open WebSocket sessions.
+        working: Speeches and uploads in progress.
+        voices: Uploaded voices of all owners; set when the metrics are read.
     """
 
     def __init__(self) -> None:
-        """Begin with zeros, in a registry of their own."""
+        """Create the metrics in a registry of their own."""
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "tts_http_requests",
-            "Requests that are over.",
+            "Completed HTTP requests and WebSocket sessions.",
             ["method", "route", "status"],
             registry=registry,
         )
         self.seconds = Histogram(
             "tts_http_request_seconds",
-            "Request to last byte.",
+            "Seconds from an HTTP request to the last byte of its response.",
             ["route"],
             buckets=_LATENCIES_S,
             registry=registry,
         )
         self.sessions = Gauge("tts_live_sessions", "Open WebSocket sessions.", registry=registry)
-        self.working = Gauge("tts_http_working", "Work that is not over.", registry=registry)
+        self.working = Gauge(
+            "tts_http_working", "Speeches and uploads in progress.", registry=registry
+        )
         self.voices = Gauge(
             "tts_uploaded_voices", "Uploaded voices, of all owners.", registry=registry
         )
-        build = Info("tts_build", "What runs here.", registry=registry)
+        build = Info("tts_build", "Versions of the service and of Python.", registry=registry)
         build.info({"version": version("valle-serve"), "python": platform.python_version()})
         ProcessCollector(registry=registry)
 
     def count(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request that is over.
+        """Count a completed request.
 
         Args:
-            method: Of HTTP, or WS.
-            route: The template of its path, where it came to one.
-            status: As it was sent.
-            seconds: To the last byte.
+            method: HTTP method, or WS.
+            route: Path template of its route; None if it reached none.
+            status: HTTP status.
+            seconds: Duration to the last byte.
         """
         route = route or _NO_ROUTE
         self.requests.labels(method if method in _METHODS else _OTHER, route, str(status)).inc()

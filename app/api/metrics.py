@@ -1,4 +1,4 @@
-"""What is counted, as Prometheus reads it."""
+"""The route `/metrics`."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ metrics_router = APIRouter(tags=["health"])
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
 )
 async def get_metrics(request: Request) -> Response:
-    """Tell what was counted since the start: the engine's work, requests, voices, the process."""
+    """Return all metrics in Prometheus' text format or OpenMetrics."""
     state = request.app.state
     state.http_metrics.voices.set(await asyncio.to_thread(state.voice_store.count))
     both = CollectorRegistry()
@@ -21,8 +21,8 @@ async def get_metrics(request: Request) -> Response:
     both.register(state.http_metrics.registry)
     try:
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        told = encode(both)
-    except (TypeError, ValueError):  # it asks for a version that is none
+        content = encode(both)
+    except (TypeError, ValueError):  # the Accept header names an unknown version
         encode, media_type = choose_encoder("")
-        told = encode(both)
-    return Response(told, media_type=media_type)
+        content = encode(both)
+    return Response(content, media_type=media_type)

@@ -1,4 +1,4 @@
-"""`null` in a request is the default: clients write it for what they do not set."""
+"""`null` in a request body means the field's default, as many clients send it for unset fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,14 +8,14 @@ from pydantic_core import from_json, to_json
 
 
 def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]) -> Any:
-    """Return JSON in which no field with a default is null.
+    """Return JSON without the fields that are null and have a default.
 
-    Not a validator of the model: one that comes before its fields makes Python of the JSON, and
-    strictly read, a list of Python is no tuple, while a list of JSON is.
+    This is not a validator of the model: a "before" validator would turn JSON into Python objects,
+    and pydantic's strict mode takes a JSON list for a tuple but not a Python list.
 
     Args:
-        raw: What was sent; what is no JSON is returned as it is.
-        kinds: What it will be read as, or that by the value of `type`.
+        raw: The body; returned unchanged if it is not JSON.
+        kinds: The model it will be validated as, or models by the value of `type`.
     """
     if "null" not in raw if isinstance(raw, str) else b"null" not in raw:
         return raw

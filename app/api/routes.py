@@ -1,12 +1,13 @@
-"""What can be asked for: voices and models. Nothing here blocks."""
+"""Routes that list voices and models. They never block."""
 
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Path, Request
 
-from app.api.answers import NOT_READY, error_answers
+from app.api.dependencies import EngineDep
 from app.api.model_names import model_item, model_items
+from app.api.responses import NOT_READY, error_responses
 from app.api.schemas import (
     AudioModelItem,
     AudioModelList,
@@ -15,15 +16,7 @@ from app.api.schemas import (
     VoiceItem,
     VoiceList,
 )
-from app.engine.engine import SpeechEngine
 
-
-def _engine(request: Request) -> SpeechEngine:
-    engine: SpeechEngine = request.app.state.engine
-    return engine
-
-
-EngineDep = Annotated[SpeechEngine, Depends(_engine)]
 ModelName = Annotated[str, Path(alias="id", description="A model's id.")]
 
 list_router = APIRouter(tags=["speech"])
@@ -31,10 +24,10 @@ list_router = APIRouter(tags=["speech"])
 
 @list_router.get("/v1/audio/voices", responses=NOT_READY)
 async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
-    """List the voices: built-in, uploaded for everybody or with this key; and OpenAI's names."""
+    """List the voices: built-in, uploaded for everybody or with this key, and OpenAI's names."""
     owner: str = getattr(request.state, "owner", "")
-    heard = {voice.name: voice for voice in await asyncio.to_thread(engine.voices.of, owner)}
-    named = heard | engine.voices.aliases
+    voices = {voice.name: voice for voice in await asyncio.to_thread(engine.voices.of, owner)}
+    named = voices | engine.voices.aliases
     damaged = await asyncio.to_thread(engine.voices.damaged, owner)
     items = [
         VoiceItem(
@@ -51,12 +44,12 @@ async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
 
 
 def _damaged(name: str) -> VoiceItem:
-    """Describe an upload of which nothing can be read."""
+    """Return the description of an upload that cannot be read."""
     return VoiceItem(
         id=name,
         name=name,
         language="",
-        description="Nothing can be read of it; delete it and upload it again.",
+        description="Damaged; delete it and upload it again.",
         alias_of=None,
         damaged=True,
     )
@@ -64,19 +57,21 @@ def _damaged(name: str) -> VoiceItem:
 
 @list_router.get("/v1/models", responses=NOT_READY)
 async def list_models(engine: EngineDep) -> ModelList:
-    """List the models: the one that is loaded, and OpenAI's names for it."""
+    """List the loaded model under its own name and OpenAI's."""
     return ModelList(data=model_items(engine.info.name))
 
 
 @list_router.get("/v1/audio/models", responses=NOT_READY)
 async def list_audio_models(engine: EngineDep) -> AudioModelList:
-    """List the same, as Open WebUI asks for them."""
+    """List the same in the form that Open WebUI expects."""
     return AudioModelList(
         models=[AudioModelItem(id=item.id) for item in model_items(engine.info.name)]
     )
 
 
-@list_router.get("/v1/models/{id:path}", responses=NOT_READY | error_answers(_404="No such model."))
+@list_router.get(
+    "/v1/models/{id:path}", responses=NOT_READY | error_responses(_404="No such model.")
+)
 async def get_model(name: ModelName, engine: EngineDep) -> ModelItem:
     """Describe a model."""
     return model_item(name, engine.info.name)

@@ -1,7 +1,4 @@
-"""Voices of one's own: uploaded, looked at, deleted.
-
-Files are read and written in other threads, never on the event loop.
-"""
+"""Routes for uploaded voices: create, describe, delete. Files are read and written in threads."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,9 +8,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
-from app.api.answers import NOT_READY, error_answers
-from app.api.gate.askers import asker
-from app.api.routes import EngineDep
+from app.api.dependencies import EngineDep
+from app.api.gate.clients import client_of
+from app.api.responses import NOT_READY, error_responses
 from app.api.voice_form import form_schema, read_voice_form
 from app.engine.errors import EngineBusy
 from app.engine.serving.shares import Places
@@ -21,38 +18,38 @@ from app.engine.voices import Voices
 from models.voices.voice import Voice, VoiceCard
 
 MAX_UPLOADS = 5
-"""Uploads that may be read at once: each is held in memory, and unpacked. One asker may have 4."""
+"""Uploads that may be read at once, as each is unpacked in memory. One client may have 4."""
 
 _RETRY_AFTER_S = 2
 
 
 class VoiceDetail(BaseModel):
-    """All that is known of a voice."""
+    """All metadata of a voice."""
 
     object: Literal["audio.voice"] = "audio.voice"
-    id: str = Field(description="What `voice` takes.")
-    name: str = Field(description="For people.")
+    id: str = Field(description="Value for `voice`.")
+    name: str = Field(description="Display name.")
     created_at: int = Field(description="Seconds since 1970; 0 if it came with the model.")
     language: str
     description: str
-    transcript: str | None = Field(description="What its audio says, if that was told.")
-    audio_s: float | None = Field(description="Seconds that are kept; null if not recorded.")
+    transcript: str | None = Field(description="Transcript of its audio, if it was sent.")
+    audio_s: float | None = Field(description="Seconds of stored audio; null if unknown.")
     prompt_s: float = Field(
-        description="Seconds of it that the loaded model hears; where 0, it cannot speak as an"
-        " uploaded voice."
+        description="Seconds of it that the loaded model uses; 0 if the model cannot use uploaded"
+        " voices."
     )
     kind: Literal["builtin", "shared", "own"] = Field(
-        description="Whether it came with the model, is everybody's, or belongs to this key."
+        description="Whether it belongs to the model, to everybody, or to this key."
     )
 
     @classmethod
     def of(cls, voice: Voice, owner: str, prompt_s: float) -> "VoiceDetail":
-        """Describe a voice to somebody.
+        """Describe a voice.
 
         Args:
-            voice: One that they can see.
-            owner: Who asks.
-            prompt_s: What the loaded model hears at most.
+            voice: A voice that the caller may use.
+            owner: The caller.
+            prompt_s: Longest prompt of the loaded model in seconds.
         """
         return cls(
             id=voice.name,
@@ -68,7 +65,7 @@ class VoiceDetail(BaseModel):
 
 
 class VoiceDeleted(BaseModel):
-    """A voice is gone, with its audio."""
+    """A voice was deleted with its audio."""
 
     object: Literal["audio.voice"] = "audio.voice"
     id: str
@@ -83,7 +80,7 @@ _UPLOAD = {
         "content": {"multipart/form-data": {"schema": form_schema()}},
     }
 }
-_NOT_FOUND = error_answers(_404="No such voice of this key.")
+_NOT_FOUND = error_responses(_404="No such voice of this key.")
 
 voices_router = APIRouter(tags=["voices"])
 
@@ -91,23 +88,23 @@ voices_router = APIRouter(tags=["voices"])
 @voices_router.post(
     "/v1/audio/voices",
     openapi_extra=_UPLOAD,
-    responses=error_answers(
-        _403="No more voices are taken.",
-        _409="The name is not free.",
+    responses=error_responses(
+        _403="The limit of voices is reached.",
+        _409="A voice of that name exists.",
         _413="The upload is too large.",
-        _415="The body is no form.",
-        _422="A field is wrong, or the audio cannot be a voice; `param` names it.",
+        _415="The body is not a form.",
+        _422="A field or the recording is invalid; `param` names it.",
     )
     | NOT_READY,
 )
 async def create_voice(request: Request, engine: EngineDep) -> VoiceDetail:
-    """Keep a voice: a recording that the model will imitate."""
+    """Upload a voice: a recording for the model to imitate."""
     voices, owner = engine.voices, _owner(request)
-    with _place(request):
+    with _upload_place(request):
         max_bytes: int = request.app.state.settings.max_upload_bytes
         form, content = await read_voice_form(request, max_bytes)
-        said = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
-        card = VoiceCard(language=form.language or voices.default.language, **said)
+        fields = form.model_dump(include=set(VoiceCard.model_fields), exclude={"language"})
+        card = VoiceCard(language=form.language or voices.default.language, **fields)
         voice = await asyncio.to_thread(voices.add, form.name, card, content, owner)
     return VoiceDetail.of(voice, owner, voices.prompt_s)
 
@@ -122,27 +119,29 @@ async def get_voice(request: Request, name: VoiceName, engine: EngineDep) -> Voi
 
 @voices_router.delete(
     "/v1/audio/voices/{id}",
-    responses=_NOT_FOUND | error_answers(_403="It is not yours to delete.") | NOT_READY,
+    responses=_NOT_FOUND
+    | error_responses(_403="The voice does not belong to this key.")
+    | NOT_READY,
 )
 async def delete_voice(request: Request, name: VoiceName, engine: EngineDep) -> VoiceDeleted:
-    """Delete a voice that this key uploaded; what is being spoken with it goes on."""
+    """Delete a voice that this key uploaded; speeches in progress are not affected."""
     voices: Voices = engine.voices
     await asyncio.to_thread(voices.remove, name, _owner(request))
     return VoiceDeleted(id=name)
 
 
 @contextmanager
-def _place(request: Request) -> Iterator[None]:
-    """Hold a place of those for uploads.
+def _upload_place(request: Request) -> Iterator[None]:
+    """Occupy one of the places for uploads.
 
     Raises:
-        EngineBusy: There is none, or none of who asks.
+        EngineBusy: All of them, or all of this client's, are in use.
     """
     places: Places = request.app.state.uploads
-    who = asker(request)
-    if not places.free(who):
-        raise EngineBusy("other voices are being uploaded", retry_after_s=_RETRY_AFTER_S)
-    with places.held(who):
+    client = client_of(request)
+    if not places.free(client):
+        raise EngineBusy("too many uploads at once", retry_after_s=_RETRY_AFTER_S)
+    with places.held(client):
         yield
 
 

@@ -1,4 +1,4 @@
-"""How a speech is delivered: how loud and how fast. Codes and words are settled before."""
+"""Tempo and loudness of a speech, whole or incrementally. Neither changes its codes."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -6,21 +6,23 @@ from typing import Protocol
 
 import numpy as np
 
-from app.audio.loudness import Leveller, Limiter, amplified, gain_db
+from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
 from app.audio.tempo import Tempo
 from app.engine.job import Samples
 
 
-class _Stage(Protocol):
+class _AudioFilter(Protocol):
+    """Processes samples incrementally; output may lag behind input."""
+
     def push(self, samples: Samples) -> Samples: ...
 
     def close(self) -> Samples: ...
 
 
 class Delivery:
-    """Shapes samples as they come; those of plain speed and no wanted loudness stay as they are.
+    """Applies speed and loudness incrementally; by default samples are unchanged.
 
-    For one thread at a time; it takes milliseconds, so not the event loop's.
+    Not thread-safe. Takes milliseconds, so do not call it on the event loop.
     """
 
     def __init__(
@@ -31,15 +33,15 @@ class Delivery:
         loudness_lufs: float | None,
         likely_lufs: float | None = None,
     ) -> None:
-        """Begin before the first sample.
+        """Initialise the filters.
 
         Args:
-            sample_rate_hz: Samples in a second.
-            speed: 1 is as it was spoken.
-            loudness_lufs: None is as it was spoken.
-            likely_lufs: How loud it will likely be spoken; None where nobody knows.
+            sample_rate_hz: Sample rate.
+            speed: Playback speed; 1 is unchanged.
+            loudness_lufs: Target loudness; None is unchanged.
+            likely_lufs: Expected loudness of the samples; None if unknown.
         """
-        self._stages: list[_Stage] = []
+        self._stages: list[_AudioFilter] = []
         if speed != 1:
             self._stages.append(Tempo(speed, sample_rate_hz))
         if loudness_lufs is not None:
@@ -48,59 +50,59 @@ class Delivery:
 
     @property
     def plain(self) -> bool:
-        """Whether samples stay as they are, which takes no time."""
+        """Whether samples pass unchanged, which takes no time."""
         return not self._stages
 
     def push(self, samples: Samples) -> Samples:
-        """Take samples ``[n]`` and return those ``[m]`` that are certain."""
+        """Filter samples ``[n]`` and return those ``[m]`` that are complete."""
         for stage in self._stages:
             samples = stage.push(samples)
         return samples
 
     def close(self) -> Samples:
-        """Return the rest ``[m]``; nothing may be pushed after."""
+        """Return the remaining samples ``[m]``; nothing may be pushed after."""
         samples = np.zeros(0, np.float32)
         for stage in self._stages:
             samples = _last(stage, samples)
         return samples
 
 
-def delivered(
+def deliver(
     samples: Samples, sample_rate_hz: int, *, speed: float, loudness_lufs: float | None
 ) -> Samples:
-    """Return a whole speech ``[N]`` as it is delivered: under one gain, for all of it is known.
+    """Return a whole speech ``[N]`` at a speed and loudness, with one gain measured on all of it.
 
     Args:
-        samples: As they were spoken.
-        sample_rate_hz: Samples in a second.
-        speed: 1 is as it was spoken.
-        loudness_lufs: None is as it was spoken.
+        samples: The speech.
+        sample_rate_hz: Sample rate.
+        speed: Playback speed; 1 is unchanged.
+        loudness_lufs: Target loudness; None is unchanged.
     """
     if speed == 1 and loudness_lufs is None:
         return samples
-    steps = delivered_in_steps(
+    steps = deliver_in_steps(
         iter([samples]), sample_rate_hz, speed=speed, loudness_lufs=loudness_lufs
     )
     return np.concatenate(list(steps))
 
 
-def delivered_in_steps(
+def deliver_in_steps(
     portions: Iterator[Samples],
     sample_rate_hz: int,
     *,
     speed: float,
     loudness_lufs: float | None,
 ) -> Iterator[Samples]:
-    """Yield a whole speech as it is delivered, a portion at a time, often an empty one.
+    """Yield a whole speech at a speed and loudness, a portion at a time, often an empty one.
 
     Args:
-        portions: As they were spoken; the next is asked for once the one before is done with.
-        sample_rate_hz: Samples in a second.
-        speed: 1 is as it was spoken.
-        loudness_lufs: None is as it was spoken.
+        portions: The speech, ``[n]`` each; consumed one by one, so that each step is short.
+        sample_rate_hz: Sample rate.
+        speed: Playback speed; 1 is unchanged.
+        loudness_lufs: Target loudness; None is unchanged.
     """
     if speed != 1:
-        portions = _through(Tempo(speed, sample_rate_hz), portions)
+        portions = _filtered(Tempo(speed, sample_rate_hz), portions)
     if loudness_lufs is None:
         yield from portions
         return
@@ -110,16 +112,17 @@ def delivered_in_steps(
         yield portion[:0]
     nothing = np.zeros(0, np.float32)
     gain = gain_db(np.concatenate([nothing, *held]), sample_rate_hz, loudness_lufs) or 0.0
-    louder = (amplified(held.popleft(), gain) for _ in range(len(held)))
-    yield from _through(Limiter(sample_rate_hz), louder)
+    scaled = (apply_gain(held.popleft(), gain) for _ in range(len(held)))
+    yield from _filtered(Limiter(sample_rate_hz), scaled)
 
 
-def _through(stage: _Stage, portions: Iterator[Samples]) -> Iterator[Samples]:
+def _filtered(stage: _AudioFilter, portions: Iterator[Samples]) -> Iterator[Samples]:
+    """Yield the output of a filter for each portion, then its remaining samples."""
     for portion in portions:
         yield stage.push(portion)
     yield stage.close()
 
 
-def _last(stage: _Stage, samples: Samples) -> Samples:
-    """Return what a stage makes of samples and of all that it still holds."""
+def _last(stage: _AudioFilter, samples: Samples) -> Samples:
+    """Push samples through a filter and close it; return all its output."""
     return np.concatenate([stage.push(samples), stage.close()])

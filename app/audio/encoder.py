@@ -1,4 +1,4 @@
-"""Samples to the bytes of one compressed file, by libav."""
+"""Compressed audio files, by libav."""
 
 from fractions import Fraction
 from io import BytesIO
@@ -12,15 +12,16 @@ from app.audio.wav import int16
 from app.engine.job import Samples
 
 
-class Coding(NamedTuple):
-    """What libav makes a file with.
+class EncoderSettings(NamedTuple):
+    """Settings of libav for a format.
 
     Args:
-        muxer: Its name for the container.
-        codec: Its name for what is inside.
-        bit_rate: Bits a second; None where the codec is lossless.
-        least: Samples a file has at least, silence being added. Of none, libav writes no file; and
-            AAC in ADTS has no head, so that a reader knows it by three frames in a row.
+        muxer: libav's name of the container.
+        codec: libav's name of the codec.
+        bit_rate: Bits per second; None for a lossless codec.
+        least: Least number of samples in a file; shorter ones are padded with silence. libav writes
+            no file without samples, and a reader recognises headerless AAC in ADTS by three frames
+            in a row.
     """
 
     muxer: str
@@ -29,8 +30,8 @@ class Coding(NamedTuple):
     least: int = 1
 
 
-# Opus goes into Ogg: a page holds 20 ms, so that little waits for its page to be full. Its encoder
-# takes our 24 kHz as they are; its positions count at 48 kHz, as the format has it.
+# Ogg pages of 20 ms, so that Opus is streamed with little delay. The encoder
+# takes 24 kHz directly; positions count at 48 kHz, as the format demands.
 _MUXER_OPTIONS: Final = {
     "flac": {"metadata_header_padding": "0"},
     "mp3": {"id3v2_version": "0"},
@@ -38,8 +39,8 @@ _MUXER_OPTIONS: Final = {
 }
 
 
-class _Pipe:
-    """A file that cannot seek, so that what is written once stays as it is."""
+class _WriteBuffer:
+    """A file object without seek, so that written bytes are final."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -49,53 +50,53 @@ class _Pipe:
         return len(part)
 
     def take(self) -> bytes:
-        """Return what was written since the last call."""
+        """Return the bytes written since the last call."""
         taken = bytes(self._written)
         self._written.clear()
         return taken
 
 
-class Encoder:
-    """Writes one file. For one thread at a time; it takes milliseconds, so not the event loop's."""
+class LibavEncoder:
+    """Encodes one audio file. Not thread-safe; too slow for the event loop."""
 
-    def __init__(self, coding: Coding, sample_rate_hz: int, *, whole: bool) -> None:
-        """Begin a file.
+    def __init__(self, settings: EncoderSettings, sample_rate_hz: int, *, whole: bool) -> None:
+        """Open a file.
 
         Args:
-            coding: What it is to be.
-            sample_rate_hz: Of what is pushed; mono.
-            whole: Whether its head may tell what only its end knows. All bytes then come from
-                `close`: the length of FLAC, and what of MP3 is padding at either end.
+            settings: Container and codec.
+            sample_rate_hz: Sample rate; mono.
+            whole: Whether `close` returns all bytes, so that the header can hold what is known at
+                the end: the length of FLAC, the padding of MP3.
         """
-        self._file = BytesIO() if whole else _Pipe()
+        self._file = BytesIO() if whole else _WriteBuffer()
         options = {"fflags": "+bitexact", "flush_packets": "1"}
-        options |= _MUXER_OPTIONS.get(coding.muxer, {})
-        if coding.muxer == "mp3" and not whole:
-            options["write_xing"] = "0"  # that frame would tell the length
-        self._muxer = av.open(self._file, "w", format=coding.muxer, container_options=options)
-        stream = self._muxer.add_stream(coding.codec, rate=sample_rate_hz)
+        options |= _MUXER_OPTIONS.get(settings.muxer, {})
+        if settings.muxer == "mp3" and not whole:
+            options["write_xing"] = "0"  # that frame holds the length
+        self._muxer = av.open(self._file, "w", format=settings.muxer, container_options=options)
+        stream = self._muxer.add_stream(settings.codec, rate=sample_rate_hz)
         assert isinstance(stream, AudioStream)
         stream.codec_context.layout = "mono"
-        if coding.bit_rate is not None:
-            stream.codec_context.bit_rate = coding.bit_rate
-        self._coding, self._stream = coding, stream
+        if settings.bit_rate is not None:
+            stream.codec_context.bit_rate = settings.bit_rate
+        self._settings, self._stream = settings, stream
         self._rate_hz, self._samples = sample_rate_hz, 0
 
     def push(self, samples: Samples) -> bytes:
-        """Take samples ``[N]`` and return what is written by now."""
+        """Encode samples ``[N]`` and return the bytes that are complete."""
         if len(samples):
             frame = av.AudioFrame.from_ndarray(int16(samples)[None], format="s16", layout="mono")
             frame.sample_rate = self._rate_hz
             frame.pts, frame.time_base = self._samples, Fraction(1, self._rate_hz)
             self._samples += len(samples)
             self._muxer.mux(self._stream.encode(frame))
-        return self._file.take() if isinstance(self._file, _Pipe) else b""
+        return self._file.take() if isinstance(self._file, _WriteBuffer) else b""
 
     def close(self) -> bytes:
-        """End the file and return the rest of it."""
-        lacking = self._coding.least - self._samples
-        filled = self.push(np.zeros(max(lacking, 0), np.float32))
+        """Finish the file and return the remaining bytes."""
+        missing = self._settings.least - self._samples
+        padded = self.push(np.zeros(max(missing, 0), np.float32))
         self._muxer.mux(self._stream.encode(None))
         self._muxer.close()
-        ended = self._file.take() if isinstance(self._file, _Pipe) else self._file.getvalue()
-        return filled + ended
+        rest = self._file.take() if isinstance(self._file, _WriteBuffer) else self._file.getvalue()
+        return padded + rest

@@ -1,4 +1,4 @@
-"""Filters of libav over mono sound that comes in pieces."""
+"""libav audio filters, applied incrementally to mono samples."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,29 +11,29 @@ from app.engine.job import Samples
 
 
 class FilterGraph:
-    """Filters one after the other. What comes out lags behind what goes in."""
+    """A chain of libav filters. Output lags behind input."""
 
     def __init__(self, filters: Sequence[tuple[str, str]], sample_rate_hz: int) -> None:
-        """Begin before the first sample.
+        """Build the graph.
 
         Args:
-            filters: The name of each, and its arguments as libav writes them.
-            sample_rate_hz: Of what goes in and comes out.
+            filters: Name and arguments of each filter, in libav's syntax.
+            sample_rate_hz: Sample rate of input and output.
         """
         self._graph = Graph()
-        self._graph.threads = 1  # 0 starts one a core, for filters that have no use for them
+        self._graph.threads = 1  # 0 would start one per core, which these filters do not use
         self._rate_hz, self._samples = sample_rate_hz, 0
         self._tick = Fraction(1, sample_rate_hz)
         source = self._graph.add_abuffer(
             format="flt", sample_rate=sample_rate_hz, layout="mono", time_base=self._tick
         )
-        places = [source, *(self._graph.add(name, arguments) for name, arguments in filters)]
-        places.append(self._graph.add("aformat", "sample_fmts=flt:channel_layouts=mono"))
-        places.append(self._graph.add("abuffersink"))
-        self._graph.link_nodes(*places).configure()
+        nodes = [source, *(self._graph.add(name, arguments) for name, arguments in filters)]
+        nodes.append(self._graph.add("aformat", "sample_fmts=flt:channel_layouts=mono"))
+        nodes.append(self._graph.add("abuffersink"))
+        self._graph.link_nodes(*nodes).configure()
 
     def push(self, samples: Samples) -> Samples:
-        """Take samples ``[n]`` and return those ``[m]`` that are certain."""
+        """Filter samples ``[n]`` and return those ``[m]`` that are complete."""
         if len(samples):
             flat = np.ascontiguousarray(samples, np.float32)[None]
             frame = av.AudioFrame.from_ndarray(flat, format="flt", layout="mono")
@@ -41,14 +41,14 @@ class FilterGraph:
             frame.pts, frame.time_base = self._samples, self._tick
             self._samples += len(samples)
             self._graph.push(frame)
-        return self._ready()
+        return self._pull()
 
     def close(self) -> Samples:
-        """Return the rest ``[m]``; nothing may be pushed after."""
+        """Return the remaining samples ``[m]``; nothing may be pushed after."""
         self._graph.push(None)
-        return self._ready()
+        return self._pull()
 
-    def _ready(self) -> Samples:
+    def _pull(self) -> Samples:
         parts = [np.zeros(0, np.float32)]
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The six formats of sound, by the names that OpenAI's clients send. Loads nothing."""
+"""The six audio formats by OpenAI's names. Imports nothing heavy."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -15,4 +15,4 @@ MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
 }
 
 STREAMED: Final[frozenset[AudioFormat]] = frozenset({"mp3", "opus", "aac", "pcm"})
-"""Streamed unless told not to: their heads have no length to tell, as those of wav and flac do."""
+"""Formats that are streamed by default: their headers have no field for the length."""

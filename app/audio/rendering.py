@@ -1,24 +1,25 @@
-"""A speech as its listener asked for it: samples in, the bytes of one file out."""
+"""Render a speech as requested: samples to the bytes of one audio file."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from app.audio.containers import open_container
-from app.audio.delivery import Delivery, delivered_in_steps
+from app.audio.delivery import Delivery, deliver_in_steps
 from app.audio.formats import AudioFormat
 from app.engine.job import Samples
 
 PORTION_S: Final = 2.0
-"""Seconds that are rendered at a time: some milliseconds, or tens of them at a quarter's speed."""
+"""Seconds of sound rendered in one step: milliseconds of work, tens of them at a quarter's speed.
+"""
 
 
 class OutputOptions(NamedTuple):
-    """What is asked of the sound; none of it changes a code.
+    """Format, speed and loudness of the audio; none of them changes a code.
 
     Args:
-        form: Its container.
-        speed: 1 is as it was spoken.
-        loudness_lufs: None is as it was spoken.
+        form: Format of the file.
+        speed: Playback speed; 1 is unchanged.
+        loudness_lufs: Target loudness; None is unchanged.
     """
 
     form: AudioFormat
@@ -27,43 +28,43 @@ class OutputOptions(NamedTuple):
 
     @property
     def instant(self) -> bool:
-        """Whether rendering a chunk takes no time worth a thread."""
+        """Whether rendering a chunk is too fast to be worth a thread."""
         return self.form in {"wav", "pcm"} and self.speed == 1 and self.loudness_lufs is None
 
 
-class Rendering:
-    """One file, written while its speech is made. For one thread at a time."""
+class StreamRenderer:
+    """Writes one audio file incrementally. Not thread-safe."""
 
     def __init__(
-        self, manner: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
+        self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
-        """Begin before the first sample.
+        """Open a file.
 
         Args:
-            manner: What is asked for.
-            sample_rate_hz: Samples in a second.
-            likely_lufs: How loud it will likely be spoken; None where nobody knows.
+            output: What is requested.
+            sample_rate_hz: Sample rate.
+            likely_lufs: Expected loudness of the samples; None if unknown.
         """
         self._delivery = Delivery(
             sample_rate_hz,
-            speed=manner.speed,
-            loudness_lufs=manner.loudness_lufs,
+            speed=output.speed,
+            loudness_lufs=output.loudness_lufs,
             likely_lufs=likely_lufs,
         )
-        self._container = open_container(manner.form, sample_rate_hz)
+        self._container = open_container(output.form, sample_rate_hz)
         self._rate_hz, self._samples = sample_rate_hz, 0
 
     @property
     def audio_s(self) -> float:
-        """Seconds of sound that it holds by now."""
+        """Seconds of sound written so far."""
         return self._samples / self._rate_hz
 
     def push(self, samples: Samples) -> bytes:
-        """Take samples ``[N]`` as they were spoken and return the bytes that are certain."""
+        """Render samples ``[N]`` and return the bytes that are complete."""
         return self._written(self._delivery.push(samples))
 
     def close(self) -> bytes:
-        """Return the rest of the bytes; nothing may be pushed after."""
+        """Return the remaining bytes; nothing may be pushed after."""
         return self._written(self._delivery.close()) + self._container.close()
 
     def _written(self, samples: Samples) -> bytes:
@@ -71,27 +72,27 @@ class Rendering:
         return self._container.push(samples)
 
 
-def rendered_in_steps(
-    chunks: Iterable[Samples], sample_rate_hz: int, manner: OutputOptions
+def render_in_steps(
+    chunks: Iterable[Samples], sample_rate_hz: int, output: OutputOptions
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield a whole speech as a file, step by step: its next bytes, and how many samples they hold.
+    """Render a whole speech step by step; yield the next bytes and the number of samples in them.
 
     Args:
-        chunks: As they were spoken, ``[N]`` each; asked for one after the other.
-        sample_rate_hz: Samples in a second.
-        manner: What is asked for.
+        chunks: The speech, ``[N]`` each; consumed one by one.
+        sample_rate_hz: Sample rate.
+        output: What is requested.
     """
-    portions = (part for chunk in chunks for part in in_portions(chunk, sample_rate_hz))
-    container = open_container(manner.form, sample_rate_hz, whole=True)
-    for shaped in delivered_in_steps(
-        portions, sample_rate_hz, speed=manner.speed, loudness_lufs=manner.loudness_lufs
+    portions = (part for chunk in chunks for part in split_portions(chunk, sample_rate_hz))
+    container = open_container(output.form, sample_rate_hz, whole=True)
+    for shaped in deliver_in_steps(
+        portions, sample_rate_hz, speed=output.speed, loudness_lufs=output.loudness_lufs
     ):
         yield container.push(shaped), len(shaped)
     yield container.close(), 0
 
 
-def in_portions(samples: Samples, sample_rate_hz: int) -> Iterator[Samples]:
-    """Yield samples ``[N]`` in portions that are rendered in a short time; at least one."""
+def split_portions(samples: Samples, sample_rate_hz: int) -> Iterator[Samples]:
+    """Yield samples ``[N]`` in portions of at most `PORTION_S`; at least one."""
     most = round(PORTION_S * sample_rate_hz)
     for start in range(0, max(1, len(samples)), most):
         yield samples[start : start + most]

@@ -1,4 +1,4 @@
-"""Samples to containers."""
+"""16 bit PCM and WAV."""
 
 import struct
 from typing import Final
@@ -15,21 +15,21 @@ _HEAD_BYTES: Final = 44
 
 
 def pcm(samples: Samples) -> bytes:
-    """Return samples ``[N]`` in [-1, 1] as little-endian int16; what lies outside is clipped."""
+    """Return samples ``[N]`` in [-1, 1] as little-endian int16, clipped."""
     return int16(samples).astype("<i2").tobytes()
 
 
 def wav_header(sample_rate_hz: int, data_bytes: int | None = None) -> bytes:
-    """Return the head of a mono WAV of 16 bits; `pcm` follows.
+    """Return the header of a mono 16 bit WAV file, which `pcm` follows.
 
     Args:
-        sample_rate_hz: Samples in a second.
-        data_bytes: Of what follows. None where that is not known yet: both lengths are then
-            0xFFFFFFFF, which players take for "until the stream ends".
+        sample_rate_hz: Sample rate.
+        data_bytes: Number of bytes that follow. None if unknown: both length fields are then
+            0xFFFFFFFF, which players read as "until the stream ends".
     """
     data = _UNKNOWN if data_bytes is None else data_bytes
-    whole = _UNKNOWN if data_bytes is None else data_bytes + _HEAD_BYTES - 8
-    form = struct.pack("<4sI4s", b"RIFF", whole, b"WAVE")
+    riff_bytes = _UNKNOWN if data_bytes is None else data_bytes + _HEAD_BYTES - 8
+    form = struct.pack("<4sI4s", b"RIFF", riff_bytes, b"WAVE")
     rate_bytes = sample_rate_hz * _SAMPLE_BYTES
     bits = 8 * _SAMPLE_BYTES
     shape = struct.pack(
@@ -39,15 +39,15 @@ def wav_header(sample_rate_hz: int, data_bytes: int | None = None) -> bytes:
 
 
 class WavFile:
-    """A WAV file of 16 bits, mono, whose head tells its length; whole once it is closed."""
+    """A mono 16 bit WAV file with its length in the header; all bytes come from `close`."""
 
     def __init__(self, sample_rate_hz: int) -> None:
-        """Begin with no sound."""
+        """Open an empty file."""
         self._rate_hz = sample_rate_hz
         self._parts: list[bytes] = []
 
     def push(self, samples: Samples) -> bytes:
-        """Take samples ``[N]`` in [-1, 1], clipped outside; nothing is given before the end."""
+        """Append samples ``[N]`` in [-1, 1], clipped; return no bytes."""
         self._parts.append(pcm(samples))
         return b""
 
@@ -58,6 +58,6 @@ class WavFile:
 
 
 def int16(samples: Samples) -> NDArray[np.int16]:
-    """Round samples ``[N]`` to 16 bits: the same for all that is sent, streamed or whole."""
+    """Round samples ``[N]`` in [-1, 1] to 16 bits, clipped; used for all output."""
     rounded = np.rint(samples * _FULL_SCALE).clip(-_FULL_SCALE, _FULL_SCALE - 1)
     return np.asarray(rounded, np.int16)

@@ -1,4 +1,4 @@
-"""`valle-serve bench`: how fast this machine, or a running server, speaks."""
+"""`valle-serve bench`: measure the speed of this machine or of a running server."""
 
 import asyncio
 import json
@@ -15,53 +15,53 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AliasChoices, BaseModel, Field, PositiveInt, SecretStr
 
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import check_folder, write_whole
+from app.commands.output import check_folder, write_file
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.commands.listeners import Listen, Load
+    from app.commands.listeners import Listen, LoadResult
 
     Speaker = tuple[dict[str, Any], Listen]
-    """What speaks, in words, and how it is listened to."""
+    """A description of the speech source, and how to request speech from it."""
 
 _BYTES_A_SAMPLE = 2
 
 
 class Bench(BaseModel):
-    """Let listeners ask for sentences, each again as soon as it was served, and take the time.
+    """Measure throughput and latency with listeners that each request one sentence after the other.
 
-    Other work on the machine makes the figures worse; so does this command, by some percent, where
-    the server runs beside it.
+    Other work on the machine distorts the figures; so does this command, by some percent, if it
+    runs on the server's machine.
     """
 
     at_once: list[PositiveInt] = Field(
-        [1, 4], description="How many listeners at once; the flag may be repeated."
+        [1, 4], description="Concurrent listeners; the flag may be repeated."
     )
-    requests: PositiveInt = Field(8, description="Sentences for each listener.")
+    requests: PositiveInt = Field(8, description="Requests of each listener.")
     url: str | None = Field(
-        None, description="A running server, like http://127.0.0.1:8000; none speaks in process."
+        None, description="A running server, for example http://127.0.0.1:8000; default in process."
     )
-    key: SecretStr | None = Field(None, description="Key of the server, if it asks for one.")
-    model: str | None = Field(None, description="Model in process; none is what TTS_MODEL names.")
+    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
+    model: str | None = Field(None, description="Model in process; default that of TTS_MODEL.")
     out: Path | None = Field(
         None,
         validation_alias=AliasChoices("o", "out"),
-        description="JSON file for the figures, with what they were measured on.",
+        description="JSON file for the figures and a description of the machine.",
     )
 
     def cli_cmd(self) -> None:
         """Measure, print a table and write the figures.
 
         Raises:
-            CommandError: What was asked for cannot be measured.
-            CommandFailed: Nothing was spoken.
+            CommandError: The flags or the model are invalid, or the server does not answer.
+            CommandFailed: All requests failed.
         """
         if self.out is not None:
             check_folder(self.out, "out")
         if self.url is not None and self.model is not None:
-            raise CommandError("model: a running server has its own; leave out --model or --url")
+            raise CommandError("model: the server has its own model; leave out --model or --url")
         if self.url is None and self.key is not None:
-            raise CommandError("key: nobody asks for one in process; leave it out or add --url")
+            raise CommandError("key: only a server takes a key; leave it out or add --url")
         logging.basicConfig(level=logging.CRITICAL)
         about, loads = asyncio.run(self._measure())
         print(", ".join(f"{name} {fact}" for name, fact in about.items()))
@@ -70,28 +70,28 @@ class Bench(BaseModel):
             print(f"failed: {error}")
         if self.out is not None:
             figures = {**about, "loads": [asdict(load) for load in loads]}
-            write_whole(self.out, (json.dumps(figures, indent=1) + "\n").encode(), "out")
+            write_file(self.out, (json.dumps(figures, indent=1) + "\n").encode(), "out")
         if all(load.failed == load.requests for load in loads):
-            raise CommandFailed("bench: nothing was spoken")
+            raise CommandFailed("bench: all requests failed")
 
-    async def _measure(self) -> "tuple[dict[str, Any], list[Load]]":
-        """Return what is measured, and its figures."""
+    async def _measure(self) -> "tuple[dict[str, Any], list[LoadResult]]":
+        """Return a description of what was measured, and the figures of each load."""
         from app.calibration import SENTENCES, read_sentences
-        from app.commands.listeners import hear, load
+        from app.commands.listeners import listen_once, run_load
 
         loads = []
         async with self._speaker() as (about, listen):
             sentences = read_sentences(SENTENCES)
-            await hear(listen, sentences[0], seed=0)  # the first of all pays for what others find
+            await listen_once(listen, sentences[0], seed=0)  # warms up caches
             for at_once in self.at_once:
-                loads.append(await load(listen, sentences, at_once, self.requests))
+                loads.append(await run_load(listen, sentences, at_once, self.requests))
         return about, loads
 
     def _speaker(self) -> "AbstractAsyncContextManager[Speaker]":
         if self.url is not None:
             return _server(self.url, self.key)
         settings = Settings() if self.model is None else Settings(model=self.model)
-        # Whoever waits is measured, and nobody is refused.
+        # Every listener may wait in the queue; none is refused.
         return _in_process(settings.model_copy(update={"max_queue": max(self.at_once)}))
 
 
@@ -99,7 +99,7 @@ class Bench(BaseModel):
 async def _in_process(
     settings: Settings,
 ) -> "AsyncGenerator[Speaker, None]":
-    """Give an engine of this process.
+    """Enter an engine in this process.
 
     Raises:
         CommandError: The model cannot be loaded.
@@ -126,10 +126,10 @@ async def _in_process(
 
 @asynccontextmanager
 async def _server(url: str, key: SecretStr | None) -> "AsyncGenerator[Speaker, None]":
-    """Give a client of a running server.
+    """Enter a client of a running server.
 
     Raises:
-        CommandError: It does not answer, or not to us.
+        CommandError: The server does not answer or refuses the key.
     """
     import httpx2
 
@@ -162,7 +162,7 @@ async def _server(url: str, key: SecretStr | None) -> "AsyncGenerator[Speaker, N
 
 
 def _machine() -> dict[str, Any]:
-    """Return what speaks here; with the load, as figures of a busy machine mean little."""
+    """Return versions and hardware, and the load average, as other work distorts the figures."""
     import torch
 
     return {
@@ -174,18 +174,18 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _table(loads: "Sequence[Load]") -> str:
-    """Return the figures as people read them."""
+def _table(loads: "Sequence[LoadResult]") -> str:
+    """Return the figures as a text table."""
     rows = [("at once", "failed", "sound s/s", "RTF p50", "p95", "first ms p50", "p95", "gaps")]
     for load in loads:
         rows.append((
             f"{load.at_once}",
             f"{load.failed} of {load.requests}",
             f"{load.audio_s_a_second:.2f}",
-            _shown(load.real_time_factor_p50, 2),
-            _shown(load.real_time_factor_p95, 2),
-            _shown(load.first_audio_p50_ms, 0),
-            _shown(load.first_audio_p95_ms, 0),
+            _rounded(load.real_time_factor_p50, 2),
+            _rounded(load.real_time_factor_p95, 2),
+            _rounded(load.first_audio_p50_ms, 0),
+            _rounded(load.first_audio_p95_ms, 0),
             f"{load.with_gaps}",
         ))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -195,5 +195,5 @@ def _table(loads: "Sequence[Load]") -> str:
     )
 
 
-def _shown(figure: float | None, digits: int) -> str:
+def _rounded(figure: float | None, digits: int) -> str:
     return "-" if figure is None else f"{figure:.{digits}f}"

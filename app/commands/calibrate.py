@@ -1,4 +1,4 @@
-"""`valle-serve calibrate`: measure the model's uncertainty, and write a preset that fits it."""
+"""`valle-serve calibrate`: measure the model's entropy and write a matching entropix preset."""
 
 import json
 from pathlib import Path
@@ -8,49 +8,49 @@ from pydantic import AliasChoices, BaseModel, Field
 from tqdm import tqdm
 
 from app.commands.errors import CommandError
-from app.commands.output import check_folder, write_whole
+from app.commands.output import check_folder, write_file
 from app.engine.errors import SpeechError
 from app.preset_files import PresetName, read_presets
 from app.settings import Settings
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
-    from app.calibration import Calibration, Task
+    from app.calibration import Calibration, CalibrationTask
 
 
 class Calibrate(BaseModel):
-    """Speak sentences, print how sure the model is of its codes, and write a preset of entropix."""
+    """Speak sentences, print the entropy of the predictions, and write an entropix preset."""
 
-    model: str | None = Field(None, description="Model folder; none is what TTS_MODEL names.")
+    model: str | None = Field(None, description="Model folder; default that of TTS_MODEL.")
     sentences: Path | None = Field(
-        None, description="Text file, one sentence a line; none is a list of 40 plain ones."
+        None, description="Text file, one sentence a line; default a built-in list of 40."
     )
     count: int = Field(
-        200, ge=1, description="Utterances; past the last sentence they start again, reseeded."
+        200, ge=1, description="Number of utterances; sentences repeat with other seeds."
     )
-    preset: str = Field("auto", description="What to draw with, and what the new preset is over.")
+    preset: str = Field("auto", description="Preset to measure with and to extend.")
     name: PresetName = Field("calibrated", description="Name of the preset to write.")
     output: Path | None = Field(
         None,
         validation_alias=AliasChoices("o", "output"),
-        description="The preset file to write; none only prints.",
+        description="The preset file to write; by default figures are only printed.",
     )
 
     def cli_cmd(self) -> None:
-        """Measure, print and write.
+        """Measure, print the figures and write the preset.
 
         Raises:
-            CommandError: A file, the model or the preset is wrong.
+            CommandError: A file, the model or the preset is invalid.
         """
-        from app.calibration import Task
+        from app.calibration import CalibrationTask
 
         if self.output is not None:
             check_folder(self.output, "output")
         settings = Settings() if self.model is None else Settings(model=self.model)
         presets = read_presets(settings.presets or None)
         if self.name in presets:
-            raise CommandError(f"name: there is a preset {self.name!r} already")
-        task = Task(_sentences(self.sentences), self.count, self.preset)
+            raise CommandError(f"name: preset {self.name!r} exists already")
+        task = CalibrationTask(_sentences(self.sentences), self.count, self.preset)
         try:
             calibration = _measure(settings, task, presets)
         except SpeechError as error:
@@ -58,8 +58,8 @@ class Calibrate(BaseModel):
         print(calibration.table())
         if self.output is not None:
             content = json.dumps(calibration.preset_file(self.name, task), indent=1) + "\n"
-            write_whole(self.output, content.encode(), "output")
-            print(f"wrote preset {self.name}; serve it with TTS_PRESETS={self.output}")
+            write_file(self.output, content.encode(), "output")
+            print(f"wrote preset {self.name}; load it with TTS_PRESETS={self.output}")
 
 
 def _sentences(path: Path | None) -> list[str]:
@@ -78,8 +78,8 @@ def _sentences(path: Path | None) -> list[str]:
         raise CommandError(f"sentences: {path}: {error}") from error
 
 
-def _measure(settings: Settings, task: "Task", presets: Presets) -> "Calibration":
-    """Load the model and measure, with a bar on the terminal.
+def _measure(settings: Settings, task: "CalibrationTask", presets: Presets) -> "Calibration":
+    """Load the model and measure, with a progress bar.
 
     Raises:
         CommandError: The model cannot be loaded.

@@ -1,7 +1,7 @@
-"""`valle-serve doctor`: whether this machine can speak, and what to do if not."""
+"""`valle-serve doctor`: check this machine, and say how to fix what fails."""
 
 from app.commands.checks import device, host, speech
-from app.commands.errors import CommandFailed, Doubt
+from app.commands.errors import CheckWarning, CommandFailed
 from app.settings import Settings
 
 _CHECKS = {
@@ -21,14 +21,13 @@ _CHECKS = {
 
 
 class Doctor(Settings):
-    """Check that this machine can speak, and say what to do if not.
+    """Check that this machine can run the service, and say how to fix what fails.
 
-    A line a check: `ok`; `warn`, for what works but not as well as it could; `FAIL`, for what stops
-    the service.
+    One line per check: `ok`; `warn` for what works but not well; `FAIL` for what stops the service.
     """
 
     def cli_cmd(self) -> None:
-        """Print one line a check.
+        """Run all checks and print one line for each.
 
         Raises:
             CommandFailed: A check failed.
@@ -37,8 +36,8 @@ class Doctor(Settings):
         for name, check in _CHECKS.items():
             try:
                 print(f"ok    {name}: {check(self)}", flush=True)
-            except Doubt as doubt:
-                print(f"warn  {name}: {doubt}", flush=True)
+            except CheckWarning as warning:
+                print(f"warn  {name}: {warning}", flush=True)
             except Exception as error:
                 failed += 1
                 print(f"FAIL  {name}: {error or type(error).__name__}", flush=True)

@@ -1,23 +1,23 @@
-"""How a command says that it cannot go on."""
+"""Exceptions that end a command, with their exit statuses."""
 
 FAILED = 1
-"""Exit status: something broke."""
+"""Exit status of a failure."""
 
 MISUSED = 2
-"""Exit status: what was asked for cannot be done."""
+"""Exit status for invalid arguments."""
 
 
 class CommandError(Exception):
-    """Ends the command; the message is one line, `field: what is wrong`."""
+    """Invalid arguments; the message is one line, `field: what is wrong`."""
 
     status = MISUSED
 
 
 class CommandFailed(CommandError):
-    """The same, where nothing is wrong with what was asked for."""
+    """A failure with valid arguments."""
 
     status = FAILED
 
 
-class Doubt(CommandError):
-    """What works, but not as well as it could; only `doctor` has doubts."""
+class CheckWarning(CommandError):
+    """Raised by a check of `doctor` for what works but not well."""

@@ -1,4 +1,4 @@
-"""`valle-serve keys`: keys for those who may use a service."""
+"""`valle-serve keys`: generate API keys."""
 
 from pydantic import BaseModel, Field
 from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
@@ -7,27 +7,27 @@ from app.api.gate.keys import NAME, hashed, new_key
 
 
 class New(BaseModel):
-    """Make a key. It is shown this once: a service keeps no more than the line for its file."""
+    """Generate an API key. It is shown only once: the service stores its hash."""
 
     name: CliPositionalArg[str] = Field(
         pattern=f"^{NAME}$",
-        description="Whose it is: up to 32 of a-z 0-9 _ -. A name may have several keys.",
+        description="Owner of the key: up to 32 of a-z 0-9 _ -. An owner may have several keys.",
     )
 
     def cli_cmd(self) -> None:
-        """Print the key, and the line that lets it in."""
+        """Print the key and its line for the key file."""
         key = new_key()
         print(f"key   {key}")
         print(f"line  {self.name}:{hashed(key)}")
 
 
 class Keys(BaseModel):
-    """Make keys for those who may use a service."""
+    """Generate API keys."""
 
     new: CliSubCommand[New] = Field(
-        description="Make a key and the line of TTS_API_KEYS_FILE that lets it in."
+        description="Generate a key and its line for TTS_API_KEYS_FILE."
     )
 
     def cli_cmd(self) -> None:
-        """Run the command that was chosen."""
+        """Run the subcommand."""
         CliApp.run_subcommand(self, cli_exit_on_error=False)

@@ -1,4 +1,4 @@
-"""Listeners who ask for sentences and note what they hear, and when."""
+"""Listeners that request sentences and record when audio arrives."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -8,22 +8,22 @@ from time import perf_counter
 from app.commands.errors import CommandError
 from app.engine.errors import SpeechError
 
-_GAP_S = 0.001  # a shorter wait is the clock's
+_GAP_S = 0.001  # shorter gaps are timer jitter
 
 Listen = Callable[[str, int], AsyncGenerator[float, None]]
-"""Yields the seconds of sound of each chunk of a text, spoken with a seed, as it comes."""
+"""Yields the seconds of audio in each chunk as it arrives, for a text and a seed."""
 
 
 @dataclass
-class Heard:
-    """What one listener heard, who plays from the first chunk on.
+class ListenerResult:
+    """One request of a listener who starts playback at the first chunk.
 
     Attributes:
-        error: Why it broke off; None where it came to its end.
+        error: Error message; None if the speech completed.
         first_s: Seconds to the first chunk.
-        wall_s: Seconds to the last.
-        audio_s: Seconds of sound.
-        underrun_s: Seconds for which there was nothing to play amid the sound.
+        wall_s: Seconds to the last chunk.
+        audio_s: Seconds of audio.
+        underrun_s: Seconds without audio to play after the first chunk.
     """
 
     error: str | None = None
@@ -34,8 +34,8 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Load:
-    """The figures of so many listeners at once."""
+class LoadResult:
+    """Figures for a number of concurrent listeners."""
 
     at_once: int
     requests: int
@@ -49,51 +49,53 @@ class Load:
     errors: tuple[str, ...] = field(default=(), repr=False)
 
 
-async def load(listen: Listen, sentences: Sequence[str], at_once: int, requests: int) -> Load:
-    """Let so many listeners ask for so many sentences each."""
-    heard: list[Heard] = []
+async def run_load(
+    listen: Listen, sentences: Sequence[str], at_once: int, requests: int
+) -> LoadResult:
+    """Run concurrent listeners with a number of requests each, and return the figures."""
+    results: list[ListenerResult] = []
 
     async def client(number: int) -> None:
         for turn in range(requests):
             seed = number * requests + turn
-            heard.append(await hear(listen, sentences[seed % len(sentences)], seed))
+            results.append(await listen_once(listen, sentences[seed % len(sentences)], seed))
 
     began_s = perf_counter()
     await asyncio.gather(*(client(number) for number in range(at_once)))
-    return _figures(heard, at_once, perf_counter() - began_s)
+    return _figures(results, at_once, perf_counter() - began_s)
 
 
-async def hear(listen: Listen, text: str, seed: int) -> Heard:
-    """Listen to a sentence."""
-    heard, began_s, lasts_until_s = Heard(), perf_counter(), 0.0
+async def listen_once(listen: Listen, text: str, seed: int) -> ListenerResult:
+    """Request a sentence and record its timing."""
+    result, began_s, lasts_until_s = ListenerResult(), perf_counter(), 0.0
     try:
         async for audio_s in listen(text, seed):
             now_s = perf_counter() - began_s
-            if not heard.audio_s:
-                heard.first_s = lasts_until_s = now_s
-            heard.underrun_s += max(0.0, now_s - lasts_until_s)
+            if not result.audio_s:
+                result.first_s = lasts_until_s = now_s
+            result.underrun_s += max(0.0, now_s - lasts_until_s)
             lasts_until_s = max(lasts_until_s, now_s) + audio_s
-            heard.audio_s += audio_s
-            heard.wall_s = now_s
+            result.audio_s += audio_s
+            result.wall_s = now_s
     except (SpeechError, CommandError, OSError) as error:
-        heard.error = str(error) or type(error).__name__
-    return heard
+        result.error = str(error) or type(error).__name__
+    return result
 
 
-def _figures(heard: Sequence[Heard], at_once: int, wall_s: float) -> Load:
-    """Sum up what was heard."""
+def _figures(results: Sequence[ListenerResult], at_once: int, wall_s: float) -> LoadResult:
+    """Aggregate the results of all requests."""
     import numpy as np
 
-    good = [one for one in heard if one.error is None and one.audio_s]
-    errors = tuple(one.error or "no sound" for one in heard if one not in good)
+    good = [one for one in results if one.error is None and one.audio_s]
+    errors = tuple(one.error or "no sound" for one in results if one not in good)
     if not good:
-        return Load(at_once, len(heard), len(heard), errors=errors)
+        return LoadResult(at_once, len(results), len(results), errors=errors)
     factors = np.percentile([one.wall_s / one.audio_s for one in good], [50, 95]).tolist()
     first_ms = np.percentile([1000 * one.first_s for one in good], [50, 95]).tolist()
-    return Load(
+    return LoadResult(
         at_once,
-        requests=len(heard),
-        failed=len(heard) - len(good),
+        requests=len(results),
+        failed=len(results) - len(good),
         audio_s_a_second=sum(one.audio_s for one in good) / wall_s,
         real_time_factor_p50=factors[0],
         real_time_factor_p95=factors[1],

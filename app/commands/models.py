@@ -1,4 +1,4 @@
-"""`valle-serve models`: look at checkpoints, fetch and convert them, find how they were trained."""
+"""`valle-serve models`: inspect, download, convert checkpoints; find how they were trained."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from models.checkpoints.published.load import Switches
 
 DEFAULT = "ecker/vall-e"
-_NAMED = "A folder, a published file, ecker/vall-e, or owner/name@COMMIT:path/of/file."
+_MODEL = "A folder, a published file, ecker/vall-e, or owner/name@COMMIT:path/of/file."
 
 
 class Inspect(BaseModel):
-    """Tell what a model is, from the headers of its files alone."""
+    """Describe a model from the headers of its files."""
 
-    model: CliPositionalArg[str] = Field(description=_NAMED)
+    model: CliPositionalArg[str] = Field(description=_MODEL)
 
     def cli_cmd(self) -> None:
-        """Print a line a fact.
+        """Print one fact per line.
 
         Raises:
-            CommandError: It is not here, or no model.
+            CommandError: The model is missing or invalid.
         """
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.hub import find
@@ -44,7 +44,7 @@ class Inspect(BaseModel):
                     facts |= {
                         "here": f"no: `valle-serve models download {self.model}`",
                         "bytes": f"{wanted.size_bytes:,}" if wanted.size_bytes else "unknown",
-                        "licence": wanted.licence or "not told: see its page",
+                        "licence": wanted.licence or "unknown: see its page",
                     }
         except CheckpointError as error:
             raise CommandError(f"model: {error}") from error
@@ -53,15 +53,15 @@ class Inspect(BaseModel):
 
 
 class Download(BaseModel):
-    """Fetch a model of the hub into its cache, and the codec that goes with it into TTS_CACHE."""
+    """Download a model into the hub's cache, and its codec into TTS_CACHE."""
 
-    model: CliPositionalArg[str] = Field(DEFAULT, description=_NAMED)
+    model: CliPositionalArg[str] = Field(DEFAULT, description=_MODEL)
 
     def cli_cmd(self) -> None:
-        """Fetch what is missing and print where it lies.
+        """Download what is missing and print the paths.
 
         Raises:
-            CommandError: It is not to be had.
+            CommandError: The download failed.
         """
         from models.checkpoints.encodec import official_file
         from models.checkpoints.files import CheckpointError
@@ -80,32 +80,32 @@ class Download(BaseModel):
 
 
 class Convert(BaseModel):
-    """Write a published model as a folder of our own, its switches and LoRAs settled."""
+    """Convert a published model to a folder of our format, with its switches and LoRAs applied."""
 
-    source: CliPositionalArg[str] = Field(description=_NAMED)
+    source: CliPositionalArg[str] = Field(description=_MODEL)
     target: CliPositionalArg[Path] = Field(description="The folder to write.")
     code_sums: Literal["inclusive", "exclusive", "none"] | None = Field(
-        None, description="Which levels below a level are summed for it; none given: its era's."
+        None, description="Which lower levels are summed for a level; default by the model's era."
     )
     nar_mask: Literal["causal", "full"] | None = Field(
-        None, description="Who sees whom in NAR passes; none given: as the file says."
+        None, description="Attention mask of NAR passes; default as in the file."
     )
     language_segment: bool | None = Field(
-        None, description="Whether it reads the language; none given: as the file says."
+        None, description="Whether the input has a language; default as in the file."
     )
     lora: list[Path] = Field([], description="LoRA files to merge; the flag may be repeated.")
 
     def cli_cmd(self) -> None:
-        """Convert and say what came of it.
+        """Convert and print a summary.
 
         Raises:
-            CommandError: The source is not sound or the target cannot be written.
+            CommandError: The source is invalid or the target cannot be written.
         """
         from models.checkpoints.convert import convert
         from models.checkpoints.files import CheckpointError
 
         try:
-            found = convert(_here(self.source), self.target, self._switches(), self.lora)
+            found = convert(_local_path(self.source), self.target, self._switches(), self.lora)
         except CheckpointError as error:
             raise CommandError(f"convert: {error}") from error
         print(f"{self.target}: from {found}")
@@ -117,19 +117,19 @@ class Convert(BaseModel):
 
 
 class Eras(BaseModel):
-    """Find the switches that a published model was trained with, the likeliest first."""
+    """Find the switches that a published model was trained with, likeliest first."""
 
-    model: CliPositionalArg[str] = Field(description=_NAMED)
+    model: CliPositionalArg[str] = Field(description=_MODEL)
     codes: list[Path] = Field(
         min_length=1,
-        description="Speech with its phonemes, .enc or .json; the flag may be repeated.",
+        description="Codes with their phonemes, .enc or .json; the flag may be repeated.",
     )
 
     def cli_cmd(self) -> None:
         """Print the loss of every combination.
 
         Raises:
-            CommandError: The model or a file is not sound.
+            CommandError: The model or a file is invalid.
         """
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.published.eras import eras
@@ -138,36 +138,36 @@ class Eras(BaseModel):
         from models.text import FrontEnd
 
         try:
-            path = _here(self.model)
+            path = _local_path(self.model)
             config = inspect_public(path).config
             encode = FrontEnd(config).encode
             losses = eras(path, [read_pair(file, config, encode) for file in self.codes])
-        except ValueError as error:  # CheckpointError, or a vocabulary that is none
+        except ValueError as error:  # CheckpointError, or an invalid vocabulary
             place = "model" if isinstance(error, CheckpointError) else "codes"
             raise CommandError(f"{place}: {error}") from error
-        print("nats a code, level 0 and the finer levels; the switches:")
+        print("nats per code, level 0 and the finer levels; the switches:")
         for loss in losses:
             print(loss)
 
 
 class Models(BaseModel):
-    """Look at checkpoints, fetch and convert them, find how they were trained."""
+    """Inspect, download and convert checkpoints, and find how they were trained."""
 
-    inspect: CliSubCommand[Inspect] = Field(description="Tell what a model is.")
-    download: CliSubCommand[Download] = Field(description="Fetch a model of the hub.")
-    convert: CliSubCommand[Convert] = Field(description="Write a published model as a folder.")
+    inspect: CliSubCommand[Inspect] = Field(description="Describe a model.")
+    download: CliSubCommand[Download] = Field(description="Download a model.")
+    convert: CliSubCommand[Convert] = Field(description="Convert a published model to a folder.")
     eras: CliSubCommand[Eras] = Field(description="Find how a published model was trained.")
 
     def cli_cmd(self) -> None:
-        """Run the command that was chosen."""
+        """Run the subcommand."""
         CliApp.run_subcommand(self, cli_exit_on_error=False)
 
 
-def _here(name: str) -> Path:
-    """Return the local path of a model, fetched if need be.
+def _local_path(name: str) -> Path:
+    """Return the local path of a model, downloaded if necessary.
 
     Raises:
-        CheckpointError: It is not to be had.
+        CheckpointError: It does not exist or cannot be downloaded.
     """
     from models.checkpoints.hub import locate
 

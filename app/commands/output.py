@@ -1,4 +1,4 @@
-"""Files that a command writes."""
+"""What a command writes: files, and its messages to the user."""
 
 import sys
 from pathlib import Path
@@ -7,25 +7,29 @@ from app.commands.errors import CommandError
 
 
 def check_folder(out: Path, field: str) -> None:
-    """Find out before the work whether there is a folder to write into.
-
-    Raises:
-        CommandError: There is none.
-    """
-    if not out.parent.is_dir():
-        raise CommandError(f"{field}: {out.parent} is no folder")
-
-
-def write_whole(out: Path, content: bytes, field: str) -> None:
-    """Write a file, whole or not at all.
+    """Check that the folder of a file to be written exists.
 
     Args:
         out: The file.
-        content: What it will hold.
-        field: Of the command line, for the message.
+        field: The flag that named it, for the error message.
 
     Raises:
-        CommandError: It cannot be written.
+        CommandError: The folder does not exist.
+    """
+    if not out.parent.is_dir():
+        raise CommandError(f"{field}: {out.parent} is not a folder")
+
+
+def write_file(out: Path, content: bytes, field: str) -> None:
+    """Write a file atomically.
+
+    Args:
+        out: The file.
+        content: Its content.
+        field: The flag that named it, for the error message.
+
+    Raises:
+        CommandError: The file cannot be written.
     """
     partial = out.with_name(out.name + ".partial")
     try:
@@ -35,6 +39,6 @@ def write_whole(out: Path, content: bytes, field: str) -> None:
         raise CommandError(f"{field}: {out}: {error.strerror}") from error
 
 
-def say(sentence: str) -> None:
-    """Tell whoever runs a command something; what is meant for programs goes to stdout."""
+def print_status(sentence: str) -> None:
+    """Print a message to the user on stderr; stdout is for data."""
     print(sentence, file=sys.stderr)

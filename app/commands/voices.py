@@ -1,7 +1,7 @@
-"""`valle-serve voices`: the folder of uploaded voices, from the operator's side.
+"""`valle-serve voices`: manage the folder of uploaded voices.
 
-Works on the files that TTS_VOICES names; a running service sees every change at once. What is added
-here is everybody's, unless it is given to the owner of a key.
+Works on the files in TTS_VOICES; a running service sees changes at once. A voice that is added here
+belongs to everybody, unless an owner is named.
 """
 
 from datetime import UTC, datetime
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
     from app.voice_store import VoiceStore
     from models.voices.recording import Recording
 
-_OWNER = Field("", description="Whose it is, the name of a key; none is everybody's.")
+_OWNER = Field("", description="Owner, as named for an API key; default everybody.")
 
 
 class Add(BaseModel):
-    """Add a voice, for everybody who uses the service."""
+    """Add a voice, by default for everybody."""
 
     name: CliPositionalArg[str] = Field(
-        description="What requests will call it: lower-case letters, digits, _ and -."
+        description="Id of the voice: lower-case letters, digits, _ and -."
     )
     file: CliPositionalArg[Path] = Field(
-        description="WAV, FLAC, MP3 or OGG of 1 to 30 s of speech."
+        description="WAV, FLAC, MP3 or OGG with 1 to 30 s of speech."
     )
     consent: CliImplicitFlag[bool] = Field(
-        False, description="The speaker agreed that speech is made in this voice."
+        False, description="Confirm that the speaker consents to speech in this voice."
     )
     language: str = Field("en", description="Language of the speaker.")
-    transcript: str | None = Field(None, max_length=1000, description="What the audio says.")
-    title: str = Field("", max_length=100, description="How people call it.")
-    description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
+    transcript: str | None = Field(None, max_length=1000, description="Transcript of the audio.")
+    title: str = Field("", max_length=100, description="Display name.")
+    description: str = Field("", max_length=1000, description="Description of the voice.")
     owner: str = _OWNER
 
     def cli_cmd(self) -> None:
-        """Check the recording, keep it and say so.
+        """Validate the recording and store the voice.
 
         Raises:
-            CommandError: It cannot be a voice, or the name is not free.
+            CommandError: The recording is invalid or the name is in use.
         """
         from app.voice_store import NameTaken, StoreFull
         from models.voices.voice import VoiceCard
 
         if not self.consent:
-            raise CommandError("consent: give --consent to say that the speaker agreed")
+            raise CommandError("consent: give --consent to confirm that the speaker consents")
         settings = Settings()
         _check_name(self.name, settings)
         store, recording = _store(settings), _recording(self.file)
@@ -57,9 +57,9 @@ class Add(BaseModel):
         try:
             voice = store.add(self.name, self.owner, card, recording)
         except NameTaken as error:
-            raise CommandError(f"name: there is a voice {self.name} already") from error
+            raise CommandError(f"name: voice {self.name} exists already") from error
         except StoreFull as error:
-            raise CommandError(f"owner: {store.max_voices} voices, TTS_MAX_VOICES") from error
+            raise CommandError(f"owner: TTS_MAX_VOICES, {store.max_voices}, is reached") from error
         except OSError as error:
             raise CommandError(f"voices: {settings.voices}: {error.strerror}") from error
         except ValueError as error:
@@ -68,10 +68,10 @@ class Add(BaseModel):
 
 
 class List(BaseModel):
-    """List the uploaded voices, everybody's and those of every key."""
+    """List the uploaded voices of all owners."""
 
     def cli_cmd(self) -> None:
-        """Print a line a voice."""
+        """Print one line per voice."""
         settings = Settings()
         store = _store(settings)
         voices = [voice for owner in store.owners() for voice in store.of(owner)]
@@ -91,16 +91,16 @@ class List(BaseModel):
 
 
 class Remove(BaseModel):
-    """Delete an uploaded voice and its audio; what is being spoken with it goes on."""
+    """Delete an uploaded voice and its audio; speeches in progress are not affected."""
 
-    name: CliPositionalArg[str] = Field(description="Of the voice.")
+    name: CliPositionalArg[str] = Field(description="Id of the voice.")
     owner: str = _OWNER
 
     def cli_cmd(self) -> None:
-        """Delete it and say so.
+        """Delete the voice.
 
         Raises:
-            CommandError: There is none, or it cannot be deleted.
+            CommandError: It does not exist or cannot be deleted.
         """
         settings = Settings()
         try:
@@ -110,20 +110,20 @@ class Remove(BaseModel):
         except ValueError as error:
             raise CommandError(f"owner: {error}") from error
         if not removed:
-            whose = self.owner or "everybody"
-            raise CommandError(f"name: {whose} has no uploaded voice {self.name!r}")
+            owner = self.owner or "everybody"
+            raise CommandError(f"name: {owner} has no uploaded voice {self.name!r}")
         print(f"{self.name}: deleted")
 
 
 class VoicesCommand(BaseModel):
-    """Add, list and delete uploaded voices, in the folder that TTS_VOICES names."""
+    """Add, list and delete uploaded voices in the folder that TTS_VOICES names."""
 
-    add: CliSubCommand[Add] = Field(description="Add a voice for everybody.")
+    add: CliSubCommand[Add] = Field(description="Add a voice.")
     list: CliSubCommand[List] = Field(description="List the uploaded voices.")
     remove: CliSubCommand[Remove] = Field(description="Delete a voice and its audio.")
 
     def cli_cmd(self) -> None:
-        """Run the command that was chosen."""
+        """Run the subcommand."""
         CliApp.run_subcommand(self, cli_exit_on_error=False)
 
 
@@ -151,10 +151,10 @@ def _check_name(name: str, settings: Settings) -> None:
 
 
 def _recording(file: Path) -> "Recording":
-    """Read what will be a voice.
+    """Read and validate a recording.
 
     Raises:
-        CommandError: It cannot be read, or cannot be one.
+        CommandError: It cannot be read or is invalid.
     """
     from models.voices.recording import RecordingError, read_recording
 

@@ -1,4 +1,4 @@
-"""`valle-serve warm`: compile what a CPU needs, so that the first start is as quick as any."""
+"""`valle-serve warm`: compile the CPU kernels before the first start."""
 
 import logging
 
@@ -7,13 +7,13 @@ from app.settings import Settings
 
 
 class Warm(Settings):
-    """Compile what a CPU needs, once, and keep it: the first start is then as quick as any.
+    """Compile and cache the CPU kernels, so that the first start is fast.
 
-    The machine code is for the processor that this runs on; another one compiles anew.
+    The machine code is specific to this kind of processor; another one compiles again.
     """
 
     def cli_cmd(self) -> None:
-        """Load the model as `serve` would, let it say a few words, and tell what was compiled.
+        """Load the model as `serve` does, speak a few words, and print what was compiled.
 
         Raises:
             CommandError: The model cannot be loaded.
@@ -24,7 +24,7 @@ class Warm(Settings):
         from models.checkpoints import CheckpointError
         from models.int8.first_start import compilations
 
-        # One process alone, as what is compiled for the one is kept for the other.
+        # One process is enough: the sound process uses the same cache.
         settings = self.model_copy(update={"device": "cpu", "voice_process": False})
         try:
             synthesizer = load_synthesizer(settings, read_presets(self.presets or None))
@@ -32,4 +32,4 @@ class Warm(Settings):
             raise CommandError(f"model: {error}") from error
         synthesizer.check_deterministic()
         synthesizer.close()
-        print(f"{compilations()} functions were compiled, all others were there")
+        print(f"{compilations()} functions were compiled, all others were cached")

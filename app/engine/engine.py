@@ -176,7 +176,7 @@ class SpeechEngine:
             EngineBusy: The queue is full, or the asker's share of it.
         """
         ticket = self._admit(job_id, asker)
-        self._queue.line_up(ticket, Replay(result))
+        self._queue.enqueue(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
     def first_audio_s(self, speech_s: float = USUAL_S) -> float:
@@ -260,7 +260,7 @@ class SpeechEngine:
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """End a job that nobody reads: at once if it waits, at its next frame if it runs."""
         ticket.abandon(reason)
-        if self._queue.leave(ticket):
+        if self._queue.remove(ticket):
             self._outcomes.ended(ticket, reason)
 
     def _wake(self) -> None:

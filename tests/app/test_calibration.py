@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.calibration import PERCENTILES, SENTENCES, THRESHOLDS, Task, read_sentences
+from app.calibration import PERCENTILES, SENTENCES, THRESHOLDS, CalibrationTask, read_sentences
 from app.cli import main
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
@@ -98,7 +98,7 @@ def test_it_speaks_by_name_and_cannot_be_written_over_itself(
 
 
 def test_past_the_last_sentence_it_begins_again_with_another_seed() -> None:
-    task = Task(["One.", "Two."], 5, "auto")
+    task = CalibrationTask(["One.", "Two."], 5, "auto")
     jobs = [(job.text, job.params.seed) for job in task.jobs()]
     assert jobs == [("One.", 0), ("Two.", 0), ("One.", 1), ("Two.", 1), ("One.", 2)]
 

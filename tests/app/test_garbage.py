@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from app.garbage import exempt_once_loaded
+from app.garbage import freeze_when_ready
 from tests.fakes import fake_engine
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ async def test_what_is_loaded_is_exempt() -> None:
     try:
         async with fake_engine() as engine:
             await engine.wait_ready()
-            exempt_once_loaded(engine).join(20)
+            freeze_when_ready(engine).join(20)
             assert gc.get_freeze_count() > before + 1000
     finally:
         gc.unfreeze()
@@ -23,7 +23,7 @@ async def test_what_is_loaded_is_exempt() -> None:
 
 async def test_an_engine_that_stops_ends_the_wait() -> None:
     engine = fake_engine()
-    thread = exempt_once_loaded(engine)
+    thread = freeze_when_ready(engine)
     engine.start()
     await engine.wait_ready()
     await engine.stop()

@@ -13,7 +13,7 @@ import uvicorn
 from packaging.requirements import Requirement
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from app.connections import Connection
+from app.connections import BoundedConnection
 from app.server import DrainingServer
 from tests.conftest import ROOT
 
@@ -24,7 +24,7 @@ def parameters(method: object) -> list[str]:
 
 
 def test_what_is_overridden_exists_with_the_same_arguments() -> None:
-    for ours, theirs in ((Connection, H11Protocol), (DrainingServer, uvicorn.Server)):
+    for ours, theirs in ((BoundedConnection, H11Protocol), (DrainingServer, uvicorn.Server)):
         inherited = {
             name for name in vars(ours) if name in vars(theirs) and callable(vars(theirs)[name])
         }
@@ -39,7 +39,7 @@ def test_a_connection_has_what_ours_reads() -> None:
     async def app(scope: object, receive: object, send: object) -> None: ...
 
     async def made() -> H11Protocol:
-        config = uvicorn.Config(app, http=Connection)
+        config = uvicorn.Config(app, http=BoundedConnection)
         config.load()
         state = uvicorn.server.ServerState()
         made: Any = config.http_protocol_class
@@ -47,7 +47,7 @@ def test_a_connection_has_what_ours_reads() -> None:
         return connection
 
     connection = asyncio.run(made())
-    assert isinstance(connection, Connection)
+    assert isinstance(connection, BoundedConnection)
     for name in ("conn", "connections", "client", "transport", "loop"):
         assert hasattr(connection, name), name
 

@@ -1,4 +1,4 @@
-"""What is known of every request once it is over: a line in the log, and what is counted."""
+"""One log line and metrics for every completed request."""
 
 import logging
 from time import perf_counter
@@ -12,44 +12,44 @@ from app.api.http_metrics import HttpMetrics
 log = logging.getLogger(__name__)
 
 _LONGEST_PATH = 200
-_ASKED_BY_MACHINES = frozenset({"/health", "/ready", "/metrics"})
-"""Some times a minute, for ever: lines at info would drown all others. Their failures are told."""
+_POLLED = frozenset({"/health", "/ready", "/metrics"})
+"""Polled routes: logged at level debug unless they fail."""
 
-_FAILED = 400
-_SWITCHED = 101  # a WebSocket that was opened
-_BROKEN = 500
+_FIRST_ERROR = 400
+_SWITCHING_PROTOCOLS = 101
+_SERVER_ERROR = 500
 
 
-class AccessLog:
-    """Writes a line and counts, once a request is over."""
+class AccessLogMiddleware:
+    """ASGI middleware that logs and counts each request when it ends."""
 
     def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
-        """Stand before an application.
+        """Wrap an application.
 
         Args:
-            app: What is behind.
-            metrics: Where it is counted.
+            app: The application.
+            metrics: Where requests are counted.
         """
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle a request."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send)
+        monitor = _ResponseMonitor(send)
         began_s = perf_counter()
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, monitor.send)
         except Exception:
-            answer.status = answer.status or _BROKEN
+            monitor.status = monitor.status or _SERVER_ERROR
             raise
         finally:
-            self._account(scope, answer, perf_counter() - began_s)
+            self._log(scope, monitor, perf_counter() - began_s)
 
-    def _account(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+    def _log(self, scope: Scope, monitor: "_ResponseMonitor", seconds: float) -> None:
         connection = HTTPConnection(scope)
-        status = answer.status or CLIENT_CLOSED
+        status = monitor.status or CLIENT_CLOSED
         method = scope.get("method", "WS")
         path, milliseconds = scope["path"][:_LONGEST_PATH], round(1000 * seconds, 1)
         who = {
@@ -59,27 +59,27 @@ class AccessLog:
         }
         route = getattr(scope.get("route"), "path", None)
         self._metrics.count(method, route, status, seconds)
-        quiet = route in _ASKED_BY_MACHINES and status < _FAILED
+        quiet = route in _POLLED and status < _FIRST_ERROR
         known = "".join(f", {name} {value}" for name, value in who.items() if value)
-        cut = "" if answer.whole else " and cut"
+        cut = "" if monitor.whole else " and cut"
         log.log(
             logging.DEBUG if quiet else logging.INFO,
             "%s %s %d in %.1f ms, %d bytes%s%s",
-            *(method, path, status, milliseconds, answer.bytes, cut, known),
+            *(method, path, status, milliseconds, monitor.bytes, cut, known),
             extra={
                 "method": method,
                 "path": path,
                 "status": status,
                 "ms": milliseconds,
-                "bytes": answer.bytes,
-                "whole": answer.whole,
+                "bytes": monitor.bytes,
+                "whole": monitor.whole,
                 **who,
             },
         )
 
 
-class _Answer:
-    """What went out: its status, how many bytes of body, and whether to its end."""
+class _ResponseMonitor:
+    """Records status, size and completeness of a response while it is sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -88,7 +88,7 @@ class _Answer:
         self.whole = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on."""
+        """Forward a message."""
         await self._send(message)
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
@@ -97,6 +97,6 @@ class _Answer:
                 self.bytes += len(message.get("body", b""))
                 self.whole = not message.get("more_body", False)
             case "websocket.accept":
-                self.status, self.whole = _SWITCHED, True  # how it ends, its messages tell
+                self.status, self.whole = _SWITCHING_PROTOCOLS, True
             case "websocket.send":
                 self.bytes += len(message.get("bytes") or message.get("text") or "")

@@ -1,6 +1,6 @@
-"""Who may begin something now: how often, how much at once, and nobody once the service closes.
+"""Admission control: rate limit and concurrency limit per client, and none once the service drains.
 
-Touched on the event loop alone.
+Use it from the event loop only.
 """
 
 import asyncio
@@ -9,36 +9,30 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from limits import RateLimitItemPerMinute
 from limits.aio.storage import MemoryStorage
 from limits.aio.strategies import MovingWindowRateLimiter
 
-from app.engine.errors import EngineNotReady, Unavailable
+from app.api.errors import TooManyRequests
+from app.engine.errors import EngineNotReady
 
 _POLL_S = 0.02
 _WORK_RETRY_S = 1
 
 
-class TooManyRequests(Unavailable):
-    """Somebody asks more often, or for more at once, than the operator allows one."""
-
-    code: ClassVar[str] = "rate_limit_exceeded"
-
-
 class Admission:
-    """Counts what everybody asks for and has in work.
+    """Counts requests and work in progress of each client.
 
-    *Who* is an owner of keys, or an address where nobody is asked for one.
+    A *client* is an owner of API keys, or an address if no keys are required.
     """
 
     def __init__(self, rate_per_minute: int = 0, max_concurrent: int = 0) -> None:
-        """Begin with nothing counted.
+        """Initialise the limits.
 
         Args:
-            rate_per_minute: Requests that one may make in any 60 s; 0 is any number.
-            max_concurrent: Pieces of work that one may have at once; 0 is any number.
+            rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
+            max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
         """
         self._rate = RateLimitItemPerMinute(rate_per_minute) if rate_per_minute else None
         self._max_concurrent = max_concurrent
@@ -48,57 +42,57 @@ class Admission:
 
     @property
     def working(self) -> int:
-        """How many pieces of work there are, of all."""
+        """Number of speeches and uploads in progress, of all clients."""
         return self._working.total()
 
-    async def count(self, who: str) -> None:
-        """Count a request.
+    async def count(self, client: str) -> None:
+        """Count a request towards the rate limit.
 
         Raises:
-            TooManyRequests: It is one too many.
+            TooManyRequests: The limit is exceeded.
         """
-        if self._rate is None or await self._window.hit(self._rate, who):
+        if self._rate is None or await self._window.hit(self._rate, client):
             return
-        window = await self._window.get_window_stats(self._rate, who)
+        window = await self._window.get_window_stats(self._rate, client)
         wait_s = max(1, math.ceil(window.reset_time - time.time()))
         raise TooManyRequests(
-            f"{self._rate.amount} requests a minute are allowed; come back in {wait_s} s",
+            f"the limit is {self._rate.amount} requests a minute; retry in {wait_s} s",
             retry_after_s=wait_s,
         )
 
     @contextmanager
-    def work(self, who: str) -> Iterator[None]:
-        """Be at work.
+    def work(self, client: str) -> Iterator[None]:
+        """Count work in progress until the context ends.
 
         Raises:
-            TooManyRequests: As much as may be is in work already.
-            EngineNotReady: The service is closing.
+            TooManyRequests: The client's concurrency limit is reached.
+            EngineNotReady: The service is shutting down.
         """
         self.check_open()
-        if self._max_concurrent and self._working[who] >= self._max_concurrent:
+        if self._max_concurrent and self._working[client] >= self._max_concurrent:
             raise TooManyRequests(
-                f"{self._max_concurrent} requests may be in work at once; wait for one of them",
+                f"the limit is {self._max_concurrent} requests at once; wait for one of them",
                 retry_after_s=_WORK_RETRY_S,
             )
-        self._working[who] += 1
+        self._working[client] += 1
         try:
             yield
         finally:
-            self._working[who] -= 1
-            if not self._working[who]:
-                del self._working[who]
+            self._working[client] -= 1
+            if not self._working[client]:
+                del self._working[client]
 
     def check_open(self) -> None:
-        """Do nothing if work may begin.
+        """Check that work may begin.
 
         Raises:
-            EngineNotReady: The service is closing.
+            EngineNotReady: The service is shutting down.
         """
         if self._closed:
             raise EngineNotReady("not ready: it is shutting down", retry_after_s=5)
 
     async def close(self, timeout_s: float) -> None:
-        """Let no more work begin, and wait until all of it is done or the time is over."""
+        """Refuse new work, and wait until all work is done or the timeout has passed."""
         self._closed = True
         ends_s = time.monotonic() + timeout_s
         while self.working and time.monotonic() < ends_s:

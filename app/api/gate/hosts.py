@@ -1,9 +1,9 @@
-"""By which names the service may be called where no key is asked for.
+"""Allowed values of `Host`, a protection against DNS rebinding where no API key is required.
 
-A page of elsewhere can have its own name resolve to an address of this machine or of its network
-(DNS rebinding). To the browser the page and the service are then one origin, and the name in `Host`
-is all that tells them apart. It cannot do that with an address, which is resolved by nobody, nor
-with `localhost`, which browsers resolve themselves. Where keys are asked for the page has none.
+A foreign web page can have its own host name resolve to this machine. To the browser the page and
+the service are then one origin, and only `Host` tells them apart. Addresses and `localhost` are
+always allowed: neither can be made to resolve elsewhere. Where keys are required such a page has
+none, and any host is allowed.
 """
 
 import re
@@ -22,22 +22,26 @@ _SHOWN_CHARS = 100
 
 
 class Hosts:
-    """The names that may be used: loopback's, this machine's, and those that the operator lists."""
+    """The allowed host names: loopback's, this machine's, and those that the operator lists."""
 
     def __init__(self, listening: str, listed: str) -> None:
-        """Take them.
+        """Collect the names.
 
         Args:
-            listening: The name or address that the service listens to.
-            listed: More, with commas; `*.a.example` is whatever ends so, `*` is any.
+            listening: Name or address that the server listens to.
+            listed: Further names, comma-separated; `*.a.example` is any subdomain, `*` any name.
         """
-        more = filter(None, map(_plain, listed.split(",")))
-        self._names = _LOOPBACK | {_plain(listening), _plain(socket.gethostname()), *more}
+        listed_names = filter(None, map(_normalised, listed.split(",")))
+        self._names = _LOOPBACK | {
+            _normalised(listening),
+            _normalised(socket.gethostname()),
+            *listed_names,
+        }
 
     def allow(self, connection: HTTPConnection) -> bool:
-        """Tell whether a request calls the service by a name that it has, or by an address.
+        """Return whether a request's `Host` is an allowed name or an address.
 
-        Without any name it is no browser's, which always send one.
+        A request without it is allowed: browsers always send one.
         """
         sent = connection.headers.getlist("host")
         return len(sent) <= 1 and (not any(sent) or self._known(sent[0].lower()))
@@ -48,21 +52,21 @@ class Hosts:
         parts = _HOST.fullmatch(sent)
         if parts is None:
             return False
-        name = parts["v6"] or _plain(parts["name"])
+        name = parts["v6"] or _normalised(parts["name"])
         return _is_address(name) or any(fnmatchcase(name, known) for known in self._names)
 
 
 def unknown_host(connection: HTTPConnection) -> Response:
-    """Return what is told to somebody who calls the service by a name that is not its own."""
+    """Return the error response for a host name that is not allowed."""
     message = (
-        f"this service has no name {connection.headers.get('host', '')[:_SHOWN_CHARS]!r}; whoever"
-        " runs it can list names in TTS_ALLOWED_HOSTS, or ask for keys"
+        f"the host name {connection.headers.get('host', '')[:_SHOWN_CHARS]!r} is not allowed; the"
+        " operator can list names in TTS_ALLOWED_HOSTS, or require API keys"
     )
     return error_response(403, message, param="host", code="host")
 
 
-def _plain(name: str) -> str:
-    """Return a name as it is compared: the dot at the end of a whole name says nothing."""
+def _normalised(name: str) -> str:
+    """Return a host name in lower case without the trailing dot of a full name."""
     return name.strip().lower().rstrip(".")
 
 

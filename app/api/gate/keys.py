@@ -1,8 +1,7 @@
-"""Who may use the service: keys, known by their hashes alone.
+"""API keys, stored as hashes only.
 
-A key is 256 bits of chance, or as an operator chose it and at least 16 characters. So its SHA-256
-cannot be turned back by trying keys, and needs no salt and no slow hash, which exist for passwords
-that people think up.
+A key is 256 random bits, or chosen by the operator with at least 16 characters. SHA-256 is
+therefore enough: salts and slow hashes protect passwords, which can be guessed.
 """
 
 import hashlib
@@ -17,33 +16,33 @@ from starlette.requests import HTTPConnection
 from app.settings import Settings
 
 SUBPROTOCOL = "valle.key."
-"""What a key has before it where a browser sends it as a subprotocol: a page can set no header."""
+"""Prefix of a key sent as WebSocket subprotocol by browsers, which cannot set headers."""
 
 NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
-"""Pattern of an owner's name: also a name of a folder, on any file system."""
+"""Pattern of an owner's name, which is also a folder name on any file system."""
 
-_KEY = r"[A-Za-z0-9._~-]{16,256}"  # what a header and a subprotocol can hold both
+_KEY = r"[A-Za-z0-9._~-]{16,256}"  # valid in a header and in a subprotocol
 _HASH = r"[0-9a-f]{64}"
 
 
 class KeyringError(ValueError):
-    """Keys that cannot be used; the message tells no key."""
+    """The configured keys are invalid; the message contains no key."""
 
 
 class Keyring:
-    """The keys that may be used, each with the name of its owner. Empty: nobody is asked for one.
+    """The valid keys with their owners. An empty keyring requires no key.
 
-    An owner may have several keys, so that a new one can be given out before the old one goes.
+    An owner may have several keys, so that keys can be replaced without interruption.
     """
 
     def __init__(self, hashed: Iterable[tuple[str, str]] = ()) -> None:
-        """Take the keys.
+        """Store the keys.
 
         Args:
-            hashed: Owner and SHA-256 as hexadecimal digits of each.
+            hashed: Owner and SHA-256 in hexadecimal of each key.
 
         Raises:
-            KeyringError: One of them belongs to two.
+            KeyringError: A key has two owners.
         """
         self._owners: dict[str, str] = {}
         for owner, digest in hashed:
@@ -52,11 +51,11 @@ class Keyring:
 
     @classmethod
     def of(cls, settings: Settings) -> "Keyring":
-        """Return the keys of the environment and of the file that the settings name.
+        """Return the keys of the environment and of the key file.
 
         Raises:
-            KeyringError: They cannot be read; or keys are asked for, and there are none, so that
-                nobody could come in, and an empty keyring would let everybody in.
+            KeyringError: They cannot be read; or keys are configured but there are none, as an
+                empty keyring would let everybody in.
         """
         plain = settings.api_keys.get_secret_value()
         ring = cls([*_of_environment(plain), *_of_file(settings.api_keys_file)])
@@ -68,7 +67,7 @@ class Keyring:
         return bool(self._owners)
 
     def owner(self, key: str) -> str | None:
-        """Return whose a key is; None is nobody's. Takes as long for any key."""
+        """Return the owner of a key, or None. Runs in constant time for a keyring."""
         digest, found = hashed(key), None
         for known, owner in self._owners.items():
             if hmac.compare_digest(known, digest):
@@ -77,27 +76,27 @@ class Keyring:
 
 
 def _no_key(settings: Settings) -> str:
-    """Return what to do where keys are asked for and there are none."""
+    """Return the error message for a configuration of keys that has none."""
     if path := settings.api_keys_file:
         return (
-            f"api_keys_file: {path} holds no key; `valle-serve keys new NAME` writes a line for it."
-            " Leave the setting out to ask nobody for a key"
+            f"api_keys_file: {path} has no key; `valle-serve keys new NAME` prints a line for it."
+            " Unset the setting to require no key"
         )
-    return "api_keys: there is no key in it; leave the setting out to ask nobody for one"
+    return "api_keys: it has no key; unset the setting to require none"
 
 
 def new_key() -> str:
-    """Return a key that nobody has."""
+    """Return a new random key."""
     return "vs-" + secrets.token_urlsafe(32)
 
 
 def hashed(key: str) -> str:
-    """Return the SHA-256 of a key as hexadecimal digits."""
+    """Return the SHA-256 of a key in hexadecimal."""
     return hashlib.sha256(key.encode(errors="replace")).hexdigest()
 
 
 def sent_key(connection: HTTPConnection) -> str | None:
-    """Return the key that a client sent: as a bearer, or for a WebSocket as a subprotocol."""
+    """Return the key of a request: its bearer token, or a WebSocket's subprotocol; None without."""
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return key.strip()
@@ -111,13 +110,13 @@ def _of_environment(plain: str) -> Iterator[tuple[str, str]]:
     """Yield owner and hash of each `name:key` or `key`.
 
     Raises:
-        KeyringError: One is neither.
+        KeyringError: An entry is malformed.
     """
     for number, entry in enumerate(filter(None, map(str.strip, plain.split(","))), 1):
         match = re.fullmatch(rf"(?:({NAME}):)?({_KEY})", entry)
         if match is None:
             raise KeyringError(
-                f"api_keys: entry {number} is no name:key or key; a key has 16 to 256 of"
+                f"api_keys: entry {number} is not name:key or key; a key has 16 to 256 of"
                 " A-Z a-z 0-9 . _ ~ -, a name up to 32 of a-z 0-9 _ -"
             )
         digest = hashed(match[2])
@@ -125,17 +124,17 @@ def _of_environment(plain: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_file(path: str) -> Iterator[tuple[str, str]]:
-    """Yield owner and hash of each line `name:sha256`; blank lines and those with # are none.
+    """Yield owner and hash of each line `name:sha256`, ignoring blank lines and comments.
 
     Raises:
-        KeyringError: It cannot be read.
+        KeyringError: The file cannot be read or a line is malformed.
     """
     if not path:
         return
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyringError(f"api_keys_file: {path}: {why}") from error
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
@@ -143,7 +142,7 @@ def _of_file(path: str) -> Iterator[tuple[str, str]]:
         match = re.fullmatch(rf"({NAME}):({_HASH})", line)
         if match is None:
             raise KeyringError(
-                f"api_keys_file: {path}: line {number} is no name:sha256;"
-                " `valle-serve keys new NAME` writes one"
+                f"api_keys_file: {path}: line {number} is not name:sha256;"
+                " `valle-serve keys new NAME` prints one"
             )
         yield match[1], match[2]

@@ -1,6 +1,6 @@
-"""The door: by a known name, from an allowed page, with a key, not too often; HTTP and WebSockets.
+"""The access middleware for HTTP and WebSockets: head, origin, host, API key, rate limit.
 
-What is not named here needs a key, so that a route which is added later is not open by accident.
+Every path that is not listed here requires a key, so a new route is never open by accident.
 """
 
 from contextlib import ExitStack
@@ -11,42 +11,42 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.answers import error_answers
 from app.api.errors import error_response, speech_error_response
 from app.api.gate.admission import Admission
-from app.api.gate.askers import asker
-from app.api.gate.heads import head_refusal
+from app.api.gate.clients import client_of
+from app.api.gate.head_limits import head_refusal
 from app.api.gate.hosts import Hosts, unknown_host
 from app.api.gate.keys import Keyring, sent_key
 from app.api.gate.origins import Origins, foreign_origin
 from app.api.gate.request_id import HEADER
+from app.api.responses import error_responses
 from app.engine.errors import SpeechError
 
 PROBES = frozenset({"/health", "/ready"})
-"""Read by machines that have no key, and never counted."""
+"""Paths that need no key and count towards no limit."""
 
 _DOCUMENTS = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
 _METRICS = "/metrics"
 
-GATE_ANSWERS = error_answers(
-    _400="The head tells two lengths of the body.",
-    _401="No key, or one that is not known here.",
-    _403="A page of another origin asks, or the service is called by a name that is not its own.",
-    _408="The body came too slowly.",
-    _422="A header is wrong; `param` names it.",
-    _429="Too often, or too much at once; come back in Retry-After seconds.",
-    _431="The head is too large.",
+GATE_RESPONSES = error_responses(
+    _400="The head declares two lengths of the body.",
+    _401="No API key, or an unknown one.",
+    _403="The origin or the host name is not allowed.",
+    _408="The body was sent too slowly.",
+    _422="A header is invalid; `param` names it.",
+    _429="Too many requests, in total or at once; retry in Retry-After seconds.",
+    _431="The request line and headers are too large.",
 )
-"""What any route but the probes may answer besides its own."""
+"""Responses of the middlewares, for every route but the probes."""
 
-SENDS_KEY = Security(
-    HTTPBearer(auto_error=False, description="A key, where the service asks for one.")
+BEARER_KEY = Security(
+    HTTPBearer(auto_error=False, description="API key, if the service requires one.")
 )
-"""Says in the OpenAPI document how a key is sent; the gate has read it by then."""
+"""Documents the key in OpenAPI; the middleware has checked it already."""
 
 
-class Gate:
-    """Lets in who may come in, and names them in `request.state.owner`."""
+class GateMiddleware:
+    """ASGI middleware that refuses requests or sets `request.state.owner`."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Gate:
         admission: Admission,
         open_metrics: bool = False,
     ) -> None:
-        """Stand before an application.
+        """Wrap an application.
 
         Args:
-            app: What is behind.
-            keyring: The keys that may be used.
-            hosts: The names that it may be called by where there are none.
-            origins: The pages that may use it.
-            admission: Who may do how much.
+            app: The application.
+            keyring: The valid keys.
+            hosts: The allowed host names; checked if there are no keys.
+            origins: The allowed web pages.
+            admission: The limits of each client.
             open_metrics: Whether `/metrics` needs no key.
         """
         self._app = app
@@ -74,7 +74,7 @@ class Gate:
         self._open = PROBES | _DOCUMENTS | ({_METRICS} if open_metrics else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Handle a request: forward or refuse it."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
@@ -84,9 +84,12 @@ class Gate:
             await (refusal or self._app)(scope, receive, send)
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
-        """Return why somebody may not come in; who may and works is at work in ``work``."""
-        if (bad := head_refusal(connection.scope)) is not None:
-            return bad
+        """Return the error response for a request that is refused, or None.
+
+        Work that is admitted is counted in ``work`` until that closes.
+        """
+        if (refusal := head_refusal(connection.scope)) is not None:
+            return refusal
         if not self._origins.allow(connection):
             return foreign_origin()
         if connection.state.client_id is None:
@@ -104,27 +107,27 @@ class Gate:
                 return _unknown(key)
             connection.state.owner = owner
         try:
-            who = asker(connection)
-            await self._admission.count(who)
-            if _works(connection.scope):
-                work.enter_context(self._admission.work(who))
+            client = client_of(connection)
+            await self._admission.count(client)
+            if _is_work(connection.scope):
+                work.enter_context(self._admission.work(client))
         except SpeechError as error:
             return speech_error_response(error)
         return None
 
 
-def _works(scope: Scope) -> bool:
-    """Tell whether a request makes something; in a WebSocket, its responses do."""
+def _is_work(scope: Scope) -> bool:
+    """Return whether a request generates speech or uploads; in a WebSocket its responses do."""
     path: str = scope["path"]
     return scope["type"] == "http" and (scope["method"] == "POST" or path.endswith("/audio"))
 
 
 def _unknown(key: str | None) -> Response:
-    """Return what somebody without a key that is known here is told."""
+    """Return the error response for a missing or unknown key."""
     message = (
-        "send a key, with the header authorization: Bearer KEY"
+        "an API key is required: send the header authorization: Bearer KEY"
         if key is None
-        else "this key is not known here"
+        else "unknown API key"
     )
     headers = {"WWW-Authenticate": "Bearer" if key is None else 'Bearer error="invalid_token"'}
     return error_response(401, message, code="invalid_api_key", headers=headers)

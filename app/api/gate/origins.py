@@ -1,7 +1,7 @@
-"""Which web pages may use the service: those of this very host, and those that the operator names.
+"""Allowed web origins: the service's own, and those that the operator lists.
 
-Browsers say where a page is from, and only they. Without this, any page that somebody opens could
-speak, listen and upload voices with the service on that person's own machine.
+Browsers send the origin of a page. Without this check any page that somebody opens could use a
+service on that person's machine.
 """
 
 from starlette.datastructures import Headers
@@ -40,16 +40,16 @@ _EXPOSED = (
 
 
 class Origins:
-    """The pages that the operator names."""
+    """The web origins that the operator allows."""
 
     def __init__(self, listed: str) -> None:
-        """Take them as the setting has them: with commas, * for every page."""
+        """Parse the setting: origins separated by commas, or `*`."""
         self.named = frozenset(filter(None, map(str.strip, listed.split(","))))
 
     def allow(self, connection: HTTPConnection) -> bool:
-        """Tell whether a request may come from where it comes from; no browser, no origin.
+        """Return whether a request's origin is allowed; requests without one are.
 
-        An origin that hides where it is from, `null`, is nobody's.
+        The origin `null` is never the service's own.
         """
         sent = connection.headers.getlist("origin")
         if not sent or "*" in self.named or set(sent) <= self.named:
@@ -59,8 +59,8 @@ class Origins:
         return len(sent) == 1 and scheme in _SCHEMES and bool(host) and host == own
 
 
-class CrossOrigin(CORSMiddleware):
-    """Lets named pages read answers and their headers; refuses others in the one shape."""
+class CrossOriginMiddleware(CORSMiddleware):
+    """CORS for the allowed origins, with the standard error body for refused preflight requests."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class CrossOrigin(CORSMiddleware):
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Answer a browser that asks before the request itself."""
+        """Answer a preflight request."""
         answer = super().preflight_response(request_headers)
         if answer.status_code == 200:
             return answer
@@ -80,5 +80,5 @@ class CrossOrigin(CORSMiddleware):
 
 
 def foreign_origin() -> Response:
-    """Return what a page of elsewhere is told."""
+    """Return the error response for an origin that is not allowed."""
     return error_response(403, "this origin is not allowed", param="origin", code="origin")

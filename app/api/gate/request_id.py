@@ -1,4 +1,4 @@
-"""A name for every request, on every answer and in the log; and the last net for our mistakes."""
+"""Request ids, and a handler of last resort for unexpected exceptions."""
 
 import logging
 import re
@@ -12,8 +12,8 @@ from app.logs import REQUEST_ID
 
 HEADER = "x-request-id"
 
-_THEIRS = r"(?:[A-Za-z0-9._:/+=@-]{1,200})?"
-_OPENINGS = frozenset({
+_CLIENT_ID = r"(?:[A-Za-z0-9._:/+=@-]{1,200})?"
+_START_MESSAGES = frozenset({
     "http.response.start",
     "websocket.accept",
     "websocket.http.response.start",
@@ -23,31 +23,31 @@ log = logging.getLogger(__name__)
 
 
 class RequestIdMiddleware:
-    """Names each request in `request.state.id`; an exception nobody caught becomes a 500.
+    """Sets `request.state.id` and `x-request-id`; turns uncaught exceptions into a 500.
 
-    The name is ours alone: a caller's could be anybody's, and a speech is fetched by its id. One
-    that a caller or a proxy sends stands beside ours in the log: `request.state.client_id` is it,
-    empty where there is none, None where it is no name.
+    Ids are generated here, as a speech is fetched by its id and a client could choose that of
+    another. An id that a client or proxy sends goes to the log and to `request.state.client_id`:
+    empty if there is none, None if it is invalid.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle a request."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
         request_id = uuid4().hex
-        theirs = Headers(scope=scope).get(HEADER, "")
-        client_id = theirs if re.fullmatch(_THEIRS, theirs) else None
+        sent_id = Headers(scope=scope).get(HEADER, "")
+        client_id = sent_id if re.fullmatch(_CLIENT_ID, sent_id) else None
         scope.setdefault("state", {}).update(id=request_id, owner="", client_id=client_id)
         REQUEST_ID.set(request_id)
         started = False
 
-        async def send_named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal started
-            if message["type"] in _OPENINGS:
+            if message["type"] in _START_MESSAGES:
                 started = True
                 message["headers"] = [
                     *message.get("headers", ()),
@@ -56,10 +56,10 @@ class RequestIdMiddleware:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_named)
+            await self._app(scope, receive, send_with_id)
         except Exception:
-            log.exception("request %s broke", request_id)
+            log.exception("request %s failed", request_id)
             if started:
                 raise
-            answer = error_response(500, "this is our mistake; the log says more", code="internal")
-            await answer(scope, receive, send_named)
+            answer = error_response(500, "internal error; the log has the details", code="internal")
+            await answer(scope, receive, send_with_id)

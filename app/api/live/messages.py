@@ -1,7 +1,7 @@
-"""What goes over the WebSocket as JSON: protocol `valle.speech.v1`. Loads without torch.
+"""Messages of the WebSocket protocol `valle.speech.v1`. Loads without torch.
 
-`docs/streaming.md` tells the order. Sound goes as binary frames between `response.started` and
-`response.done`. Nothing that a client sends is ignored: what is not understood is refused.
+`docs/streaming.md` describes their order. Audio is sent as binary frames between `response.started`
+and `response.done`. Unknown messages and fields are refused, never ignored.
 """
 
 from typing import Annotated, Final, Literal
@@ -13,7 +13,7 @@ from app.api.schemas import ErrorDetail, SpeechOptions, Usage
 from app.engine.job import FinishReason, Timings
 
 PROTOCOL: Final = "valle.speech.v1"
-"""The subprotocol that a client offers."""
+"""The WebSocket subprotocol."""
 
 
 class _FromClient(BaseModel):
@@ -21,13 +21,13 @@ class _FromClient(BaseModel):
 
 
 class ResponseCreate(SpeechOptions):
-    """Begin a response: how to speak. The text follows."""
+    """Start a response; its text follows."""
 
     model_config = ConfigDict(title="ResponseCreate")
 
     type: Literal["response.create"]
     response_format: Literal["pcm"] = Field(
-        "pcm", description="16 bits, little-endian, mono; the rate is in `session.created`."
+        "pcm", description="16 bit, little-endian, mono; the rate is in `session.created`."
     )
 
 
@@ -36,26 +36,26 @@ class _Numbered(_FromClient):
 
 
 class InputTextAppend(_Numbered):
-    """More text."""
+    """Append text."""
 
     type: Literal["input_text.append"]
     text: str
 
 
 class InputTextFlush(_Numbered):
-    """Speak what is there, as if a sentence ended."""
+    """Speak the text so far, as if a sentence ended."""
 
     type: Literal["input_text.flush"]
 
 
 class InputTextEnd(_Numbered):
-    """The text is whole."""
+    """End the text."""
 
     type: Literal["input_text.end"]
 
 
 class ResponseCancel(_FromClient):
-    """Stop speaking at once."""
+    """Cancel the response."""
 
     type: Literal["response.cancel"]
 
@@ -68,11 +68,11 @@ CLIENT_MESSAGE: Final[TypeAdapter[ClientMessage]] = TypeAdapter(
 CLIENT_MESSAGE_TYPES: Final = tuple(
     sorted(CLIENT_MESSAGE.json_schema()["discriminator"]["mapping"])
 )
-"""What the `type` of a message may be."""
+"""Values of `type` that clients may send."""
 
 
-class AudioFormat(BaseModel):
-    """What the binary frames hold."""
+class FrameFormat(BaseModel):
+    """Format of the binary frames."""
 
     encoding: Literal["pcm_s16le"] = "pcm_s16le"
     sample_rate_hz: int
@@ -80,33 +80,33 @@ class AudioFormat(BaseModel):
 
 
 class SessionLimits(BaseModel):
-    """What ends or refuses what."""
+    """Limits of a session."""
 
-    max_text_chars: int = Field(description="Of the text of one response.")
-    max_message_bytes: int = Field(description="Of one message.")
-    idle_timeout_s: float = Field(description="Without a message and without speech.")
-    stall_timeout_s: float = Field(description="Without the client reading.")
+    max_text_chars: int = Field(description="Length of the text of one response.")
+    max_message_bytes: int = Field(description="Size of one message.")
+    idle_timeout_s: float = Field(description="Seconds without messages and without speech.")
+    stall_timeout_s: float = Field(description="Seconds without the client reading.")
 
 
 class SessionCreated(BaseModel):
-    """The first message."""
+    """The first message of a session."""
 
     type: Literal["session.created"] = "session.created"
     protocol: Literal["valle.speech.v1"] = PROTOCOL
     model: str
-    audio: AudioFormat
+    audio: FrameFormat
     limits: SessionLimits
 
 
 class ResponseCreated(BaseModel):
-    """A response begins; its text may come."""
+    """The response is open for text."""
 
     type: Literal["response.created"] = "response.created"
-    response_id: str = Field(description="For GET /v1/audio/speech/{id}, once it is done.")
+    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}, once it is done.")
 
 
 class InputTextAck(BaseModel):
-    """A message of the text was taken."""
+    """A text message was accepted."""
 
     type: Literal["input_text.ack"] = "input_text.ack"
     response_id: str
@@ -114,7 +114,7 @@ class InputTextAck(BaseModel):
 
 
 class ResponseStarted(BaseModel):
-    """Sound follows."""
+    """Audio follows."""
 
     type: Literal["response.started"] = "response.started"
     response_id: str
@@ -125,34 +125,34 @@ class ResponseStarted(BaseModel):
 
 
 class ResponseTrace(UtteranceReport):
-    """How an utterance was made, after its sound; only where `trace` was asked for."""
+    """The trace of an utterance, after its audio; only if `trace` was requested."""
 
     type: Literal["response.trace"] = "response.trace"
     response_id: str
-    utterance: int = Field(description="Its number in the response, from 0.")
+    utterance: int = Field(description="Number of the utterance in the response, from 0.")
 
 
 class ResponseDone(BaseModel):
-    """The response is over; no sound of it follows. Every `response.created` has one."""
+    """The response has ended and no more audio follows. Each `response.created` has exactly one."""
 
     type: Literal["response.done"] = "response.done"
     response_id: str
     finish_reason: FinishReason
-    seed: int | None = Field(description="Null where it ended before it started.")
-    codes_sha256: str | None = Field(description="Null where it did not come to its end.")
-    audio_s: float = Field(description="Seconds of sound that were sent.")
-    audio_bytes: int = Field(description="Bytes of sound that were sent.")
+    seed: int | None = Field(description="Null if it ended before it started.")
+    codes_sha256: str | None = Field(description="Null if it did not complete.")
+    audio_s: float = Field(description="Seconds of audio sent.")
+    audio_bytes: int = Field(description="Bytes of audio sent.")
     first_audio_s: float | None = Field(
-        description="Seconds from the first text that was taken to the first sound that was sent."
+        description="Seconds from the first text accepted to the first audio sent."
     )
     timings: Timings | None
     usage: Usage
 
 
 class ErrorMessage(BaseModel):
-    """Something was refused or broke; where a response did, its `response.done` follows."""
+    """A message was refused or a response failed; a failed response's `response.done` follows."""
 
     type: Literal["error"] = "error"
     response_id: str | None = None
-    sequence: int | None = Field(None, description="Of the message that was refused.")
+    sequence: int | None = Field(None, description="Sequence of the message that was refused.")
     error: ErrorDetail

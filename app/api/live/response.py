@@ -1,4 +1,4 @@
-"""One response of a live session: its text comes in, its sound goes out."""
+"""One response of a live session: text is appended while audio is sent."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from app.api.live.messages import (
 )
 from app.api.live.socket import ClientGone, LiveSocket
 from app.api.output import output_of
+from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
-from app.api.reports.writing import ReportWriter, blank_report, utterance_pieces
+from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
 from app.api.schemas import Usage
-from app.api.speech.workshop import Workshop
-from app.audio import wav as audio
 from app.audio.delivery import Delivery
-from app.audio.rendering import in_portions
+from app.audio.rendering import split_portions
+from app.audio.wav import pcm
 from app.engine.continued import GrowingSpeech
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.interface import Plan
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 
 class LiveResponse:
-    """A speech that is sent as it is made. It ends with one `response.done`, whatever happens.
+    """Sends a speech while it is generated, and always exactly one `response.done`.
 
     Attributes:
-        speaking: Done when nothing is left to send; raises ClientGone.
-        ending: Whether `response.done` is sent, or about to be.
-        active_s: When it last took text to speak or sent sound, by the monotonic clock.
+        speaking: Task that sends the audio; raises ClientGone.
+        ending: Whether `response.done` was sent or is about to be.
+        active_s: Monotonic time at which text was last accepted or audio last sent.
     """
 
     def __init__(
@@ -55,25 +55,25 @@ class LiveResponse:
         *,
         sample_rate_hz: int,
         voices: Voices,
-        workshop: Workshop,
-        who: str,
+        render_pool: RenderPool,
+        client: str,
     ) -> None:
-        """Begin; `close` must be called.
+        """Start sending. The caller must call `close`.
 
         Args:
-            socket: Where it is sent.
-            job: What was asked for, without its text.
+            socket: Where messages and audio are sent.
+            job: The request, without its text.
             speech: The speech of ``job``.
-            recent: Where what becomes of it is kept.
+            recent: Store of results.
             reports: Writes traces.
-            sample_rate_hz: Of its sound.
-            voices: Those of the model.
-            workshop: Where its sound is shaped.
-            who: Whose it is.
+            sample_rate_hz: Sample rate.
+            voices: The model's voices.
+            render_pool: Threads for tempo and loudness.
+            client: Whose queue of ``render_pool`` is used.
         """
         self._rate_hz, self._voices = sample_rate_hz, voices
-        self._workshop, self._who = workshop, who
-        self._delivery: Delivery | None = None  # until it is known who speaks
+        self._render_pool, self._client = render_pool, client
+        self._delivery: Delivery | None = None  # until the voice is known
         self._socket, self._job, self._speech, self._recent = socket, job, speech, recent
         self._reports = reports
         self._sequence = self._utterances = self._audio_bytes = 0
@@ -86,20 +86,20 @@ class LiveResponse:
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The response id."""
         return self._job.id
 
     @property
     def waits_for_text(self) -> bool:
-        """Whether it has nothing to say until more text comes."""
+        """Whether all text so far has been spoken."""
         return self._speech.waits_for_text
 
     async def take(self, message: InputText) -> None:
-        """Take a message of the text and acknowledge it.
+        """Accept a text message and acknowledge it.
 
         Raises:
-            InvalidRequest: It is not the next one, or the text is too long or has ended.
-            ClientGone: The client cannot be told.
+            InvalidRequest: It is out of sequence, the text is too long, or the text has ended.
+            ClientGone: The client has disconnected or does not read.
         """
         if message.sequence != self._sequence:
             raise InvalidRequest(
@@ -118,20 +118,20 @@ class LiveResponse:
         await self._socket.message(InputTextAck(response_id=self.id, sequence=message.sequence))
 
     async def cancel(self) -> None:
-        """Stop speaking and say so; not where it is `ending` anyway.
+        """Stop and send `response.done`, unless that is being sent already.
 
         Raises:
-            ClientGone: The client cannot be told.
+            ClientGone: The client has disconnected or does not read.
         """
         await self._stop()
         await self._end(None)
 
     async def close(self) -> None:
-        """Stop speaking to a client that has left."""
+        """Stop, for a client that has disconnected; store the result."""
         await self._stop()
         if not self.ending:
             self.ending = True
-            self._recent.keep(self._told(), self._failure(None))
+            self._recent.keep(self._job_with_text(), self._failure(None))
 
     async def _stop(self) -> None:
         self.speaking.cancel()
@@ -139,36 +139,36 @@ class LiveResponse:
         await self._speech.aclose()
 
     async def _speak(self) -> None:
-        """Send the sound, and at last what became of it.
+        """Send the audio, then `response.done`.
 
         Raises:
-            ClientGone: The client cannot be told.
+            ClientGone: The client has disconnected or does not read.
         """
-        broken: SpeechError | None = None
+        error: SpeechError | None = None
         try:
             async for chunk in self._speech:
                 await self._send(chunk)
             if self._delivery is not None:
-                await self._send_sound(self._delivery, self._delivery.close)
-        except SpeechError as error:
-            broken = error
+                await self._send_audio(self._delivery, self._delivery.close)
+        except SpeechError as raised:
+            error = raised
         except ClientGone:
             raise
         except Exception:
-            log.exception("response %s broke", self.id)
-            broken = GenerationFailed("the speech could not be made; the log says more")
-        await self._end(broken, self._speech.result if broken is None else None)
+            log.exception("response %s failed", self.id)
+            error = GenerationFailed("the speech could not be generated; the log has the details")
+        await self._end(error, self._speech.result if error is None else None)
 
     async def _send(self, chunk: AudioChunk) -> None:
-        """Send a chunk, and what is known of the utterances that it ends.
+        """Send a chunk, and the traces of utterances that end with it.
 
         Raises:
-            ClientGone: It cannot be sent.
+            ClientGone: The client has disconnected or does not read.
         """
         plan = self._speech.plan
-        assert plan is not None  # there is sound
+        assert plan is not None  # known with the first audio
         if self._delivery is None:
-            self._delivery = self._shaped(plan)
+            self._delivery = self._open_delivery(plan)
             started = ResponseStarted(
                 response_id=self.id,
                 seed=plan.seed,
@@ -177,38 +177,42 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
-        for portion in in_portions(chunk.samples, self._rate_hz):
-            await self._send_sound(self._delivery, partial(self._delivery.push, portion))
+        for portion in split_portions(chunk.samples, self._rate_hz):
+            await self._send_audio(self._delivery, partial(self._delivery.push, portion))
         if chunk.result is not None and self._job.trace:
             await self._send_traces(chunk.result)
 
-    def _shaped(self, plan: Plan) -> Delivery:
-        manner = output_of(self._job, "pcm")
+    def _open_delivery(self, plan: Plan) -> Delivery:
+        """Return the tempo and loudness filters, once the voice is known."""
+        output = output_of(self._job, "pcm")
         return Delivery(
             self._rate_hz,
-            speed=manner.speed,
-            loudness_lufs=manner.loudness_lufs,
+            speed=output.speed,
+            loudness_lufs=output.loudness_lufs,
             likely_lufs=self._voices.likely_lufs(plan.voice),
         )
 
-    async def _send_sound(self, delivery: Delivery, shape: Callable[[], Samples]) -> None:
-        """Send the samples that are certain by now, if there are any.
+    async def _send_audio(self, delivery: Delivery, produce: Callable[[], Samples]) -> None:
+        """Filter samples and send those that are complete, if any.
 
         Raises:
-            ClientGone: They cannot be sent.
+            ClientGone: The client has disconnected or does not read.
         """
-        samples = shape() if delivery.plain else await self._workshop.run(self._who, shape)
+        samples = (
+            produce() if delivery.plain else await self._render_pool.run(self._client, produce)
+        )
         if not len(samples):
             return
-        sound = audio.pcm(samples)
-        await self._socket.sound(sound)
+        data = pcm(samples)
+        await self._socket.audio(data)
         self.active_s = monotonic()
         if self._first_audio_s is None and self._text_at_s is not None:
             self._first_audio_s = monotonic() - self._text_at_s
-        self._audio_bytes += len(sound)
+        self._audio_bytes += len(data)
         self._audio_s += len(samples) / self._rate_hz
 
     async def _send_traces(self, result: SpeechResult) -> None:
+        """Send a `response.trace` for each utterance."""
         for spoken in result.utterances:
             blank = blank_report(
                 spoken, ResponseTrace, response_id=self.id, utterance=self._utterances
@@ -217,20 +221,20 @@ class LiveResponse:
             self._utterances += 1
             await self._socket.text("".join([piece async for piece in pieces]))
 
-    async def _end(self, broken: SpeechError | None, result: SpeechResult | None = None) -> None:
-        """Keep what became of it and say so: a result, what broke it, or that it was cancelled.
+    async def _end(self, error: SpeechError | None, result: SpeechResult | None = None) -> None:
+        """Store the outcome and send `response.done`: after a result, an error, or a cancellation.
 
         Raises:
-            ClientGone: The client cannot be told.
+            ClientGone: The client has disconnected or does not read.
         """
         self.ending = True
-        failure = self._failure(broken)
-        self._recent.keep(self._told(), result or failure)
-        if broken is not None:
-            error = speech_error_detail(broken)
-            await self._socket.message(ErrorMessage(response_id=self.id, error=error))
+        failure = self._failure(error)
+        self._recent.keep(self._job_with_text(), result or failure)
+        if error is not None:
+            detail = speech_error_detail(error)
+            await self._socket.message(ErrorMessage(response_id=self.id, error=detail))
         so_far, plan = self._speech.result, self._speech.plan
-        read, made = self._speech.phonemes, so_far.frames if so_far else 0
+        phonemes, frames = self._speech.phonemes, so_far.frames if so_far else 0
         done = ResponseDone(
             response_id=self.id,
             finish_reason=result.finish_reason if result else failure.finish_reason,
@@ -240,11 +244,12 @@ class LiveResponse:
             audio_bytes=self._audio_bytes,
             first_audio_s=self._first_audio_s,
             timings=so_far.timings if so_far else None,
-            usage=Usage.of(read, made),
+            usage=Usage.of(phonemes, frames),
         )
         await self._socket.message(done)
 
-    def _told(self) -> SpeechJob:
+    def _job_with_text(self) -> SpeechJob:
+        """Return the job with the text received so far."""
         return replace(self._job, text=self._speech.text)
 
     def _failure(self, error: SpeechError | None) -> Failure:

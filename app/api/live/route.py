@@ -1,11 +1,11 @@
-"""The WebSocket `/v1/audio/speech/stream`: who may open one of those who may come in."""
+"""The WebSocket route `/v1/audio/speech/stream`."""
 
 from fastapi import APIRouter, WebSocket
 from starlette.responses import JSONResponse
 
 from app.api.errors import error_response, speech_error_response
 from app.api.gate.admission import Admission
-from app.api.gate.askers import asker
+from app.api.gate.clients import client_of
 from app.api.live.messages import PROTOCOL
 from app.api.live.session import LiveSession
 from app.engine.engine import SpeechEngine
@@ -26,7 +26,7 @@ async def live_speech(websocket: WebSocket) -> None:
     if refusal is not None:
         await websocket.send_denial_response(refusal)
         return
-    with sessions.held(asker(websocket)):
+    with sessions.held(client_of(websocket)):
         offered = PROTOCOL in websocket.scope["subprotocols"]
         await websocket.accept(PROTOCOL if offered else None)
         admission: Admission = state.admission
@@ -34,18 +34,18 @@ async def live_speech(websocket: WebSocket) -> None:
 
 
 def _refusal(websocket: WebSocket, engine: SpeechEngine, sessions: Places) -> JSONResponse | None:
-    """Return why a client may open no session, as the answer to its handshake."""
+    """Return the error response to a handshake that is refused, or None."""
     offered = websocket.scope["subprotocols"]
     if offered and PROTOCOL not in offered:
-        message = f"the subprotocol here is {PROTOCOL}"
+        message = f"the subprotocol must be {PROTOCOL}"
         return error_response(422, message, param="sec-websocket-protocol", code="subprotocol")
     try:
         websocket.app.state.admission.check_open()
         engine.check_ready()
     except SpeechError as error:
         return speech_error_response(error)
-    if not sessions.free(asker(websocket)):
-        message = f"{sessions.taken} sessions are open, and no more may, or no more of yours"
+    if not sessions.free(client_of(websocket)):
+        message = f"{sessions.taken} sessions are open, which is the limit for all or for you"
         headers = {"Retry-After": "5"}
         return error_response(503, message, code="too_many_sessions", headers=headers)
     return None

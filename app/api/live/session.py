@@ -1,4 +1,4 @@
-"""A live session: one WebSocket, and the responses that are spoken over it one after the other."""
+"""A live session: one WebSocket and its responses, one after the other."""
 
 import asyncio
 from contextlib import ExitStack
@@ -15,14 +15,14 @@ from app.api.errors import (
     validation_error_detail,
 )
 from app.api.gate.admission import Admission
-from app.api.gate.askers import asker
-from app.api.gate.shape import check_shape
+from app.api.gate.clients import client_of
+from app.api.gate.json_limits import check_json_size
 from app.api.live.messages import (
     CLIENT_MESSAGE,
     CLIENT_MESSAGE_TYPES,
-    AudioFormat,
     ClientMessage,
     ErrorMessage,
+    FrameFormat,
     InputText,
     ResponseCancel,
     ResponseCreate,
@@ -45,7 +45,7 @@ _IDLE_CLOSE = 1000
 
 
 class LiveSession:
-    """Reads what the client says while it is spoken to, so that it can be interrupted."""
+    """Reads messages while a response is sent, so that the response can be cancelled."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class LiveSession:
         admission: Admission,
         settings: Settings,
     ) -> None:
-        """Take an accepted WebSocket.
+        """Initialise with an accepted WebSocket.
 
         Args:
-            websocket: Of the client.
-            engine: What speaks.
-            recent: Where what becomes of responses is kept.
-            admission: Whether its client may have one more response.
-            settings: The limits.
+            websocket: The WebSocket.
+            engine: The engine.
+            recent: Store of results.
+            admission: Limits of the client.
+            settings: Limits of a session.
         """
         self._websocket, self._engine, self._recent = websocket, engine, recent
         self._admission, self._settings = admission, settings
@@ -71,27 +71,27 @@ class LiveSession:
         self._active_s = monotonic()
 
     async def run(self) -> None:
-        """Serve the client until it leaves, idles or stalls."""
+        """Serve the client until it disconnects, idles or stalls."""
         receiving = asyncio.create_task(self._receive())
         try:
-            await self._greet()
+            await self._send_created()
             while await self._turn(receiving):
                 if receiving.done():
                     receiving = asyncio.create_task(self._receive())
         except ClientGone:
-            pass  # uvicorn drops the connection; a goodbye would wait behind what is not read
+            pass  # uvicorn drops the connection; a close frame would wait behind unread data
         finally:
             receiving.cancel()
             await asyncio.gather(receiving, return_exceptions=True)
             if self._response is not None:
                 await self._response.close()
 
-    async def _greet(self) -> None:
+    async def _send_created(self) -> None:
         settings = self._settings
         await self._socket.message(
             SessionCreated(
                 model=self._engine.info.name,
-                audio=AudioFormat(sample_rate_hz=self._engine.info.sample_rate_hz),
+                audio=FrameFormat(sample_rate_hz=self._engine.info.sample_rate_hz),
                 limits=SessionLimits(
                     max_text_chars=settings.max_text_chars,
                     max_message_bytes=settings.max_body_bytes,
@@ -102,7 +102,7 @@ class LiveSession:
         )
 
     async def _receive(self) -> str | bytes | None:
-        """Return the next message; None once the client has left."""
+        """Return the next message; None once the client has disconnected."""
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             return None
@@ -110,10 +110,13 @@ class LiveSession:
         return message.get("bytes") or b"" if text is None else text
 
     async def _turn(self, receiving: "asyncio.Task[str | bytes | None]") -> bool:
-        """Wait for one thing to happen and see to it; False ends the session.
+        """Wait for a message, the end of the response or the idle timeout, and handle it.
+
+        Returns:
+            False if the session has ended.
 
         Raises:
-            ClientGone: The client left, or takes nothing.
+            ClientGone: The client has disconnected or does not read.
         """
         waiting: set[asyncio.Task[str | bytes | None] | asyncio.Task[None]] = {receiving}
         if self._response is not None:
@@ -133,12 +136,12 @@ class LiveSession:
             message = receiving.result()
             if message is None:
                 return False
-            await self._take(message)
+            await self._handle(message)
         return True
 
     @property
     def _idle_left_s(self) -> float:
-        """How long the session may still be idle: what is refused, and says nothing, counts not."""
+        """Seconds until the idle timeout; refused messages and blank text do not reset it."""
         limit_s, active_s = self._settings.idle_timeout_s, self._active_s
         if self._response is not None:
             if not self._response.waits_for_text:
@@ -146,11 +149,11 @@ class LiveSession:
             active_s = max(active_s, self._response.active_s)
         return active_s + limit_s - monotonic()
 
-    async def _take(self, raw: str | bytes) -> None:
-        """See to a message; what is wrong with it is said, and the session goes on.
+    async def _handle(self, raw: str | bytes) -> None:
+        """Parse and execute a message; send an error if it is refused.
 
         Raises:
-            ClientGone: The client cannot be told.
+            ClientGone: The client has disconnected or does not read.
         """
         if isinstance(raw, bytes):
             await self._error(error_detail(422, "send text, not bytes", code="not_text"))
@@ -161,24 +164,24 @@ class LiveSession:
             await self._error(error_detail(413, text, code="body_too_large"))
             return
         try:
-            check_shape(raw)
+            check_json_size(raw)
             sent = without_nulls(raw, {"response.create": ResponseCreate})
             message = CLIENT_MESSAGE.validate_json(sent, strict=True)
         except (InvalidRequest, ValidationError) as error:
-            await self._error(_told(error))
+            await self._error(_parse_error_detail(error))
             return
         sequence = message.sequence if isinstance(message, InputText) else None
         try:
-            await self._do(message)
+            await self._execute(message)
         except SpeechError as refusal:
             await self._error(speech_error_detail(refusal), sequence)
 
-    async def _do(self, message: ClientMessage) -> None:
-        """Do what a message asks for.
+    async def _execute(self, message: ClientMessage) -> None:
+        """Execute a message.
 
         Raises:
-            SpeechError: It cannot be done.
-            ClientGone: The client cannot be told.
+            SpeechError: It is refused.
+            ClientGone: The client has disconnected or does not read.
         """
         if self._response is not None and self._response.ending:
             await self._response.speaking
@@ -187,7 +190,7 @@ class LiveSession:
             await self._create(message)
         elif self._response is None:
             sequence = message.sequence if isinstance(message, InputText) else None
-            text = "no response is open; send response.create"
+            text = "no response is open; send response.create first"
             await self._error(error_detail(422, text, param="type", code="no_response"), sequence)
         elif isinstance(message, ResponseCancel):
             await self._response.cancel()
@@ -196,11 +199,11 @@ class LiveSession:
             await self._response.take(message)
 
     async def _create(self, wanted: ResponseCreate) -> None:
-        """Begin a response.
+        """Start a response.
 
         Raises:
-            SpeechError: It cannot be met.
-            ClientGone: The client cannot be told.
+            SpeechError: The request is refused.
+            ClientGone: The client has disconnected or does not read.
         """
         if self._response is not None:
             text = "a response is open; end its text and wait for response.done, or cancel it"
@@ -208,11 +211,11 @@ class LiveSession:
             return
         check_model(wanted.model, self._engine.info.name)
         self._engine.check_ready()
-        who = asker(self._websocket)
-        await self._admission.count(who)
+        client = client_of(self._websocket)
+        await self._admission.count(client)
         with ExitStack() as work:
-            work.enter_context(self._admission.work(who))
-            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner, who)
+            work.enter_context(self._admission.work(client))
+            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner, client)
             await self._socket.message(ResponseCreated(response_id=job.id))
             speech = GrowingSpeech(
                 self._engine,
@@ -228,18 +231,18 @@ class LiveSession:
                 self._websocket.app.state.reports,
                 sample_rate_hz=self._engine.info.sample_rate_hz,
                 voices=self._engine.voices,
-                workshop=self._websocket.app.state.workshop,
-                who=who,
+                render_pool=self._websocket.app.state.render_pool,
+                client=client,
             )
-            at_work = work.pop_all()
-        self._response.speaking.add_done_callback(lambda _: at_work.close())
+            work_in_progress = work.pop_all()
+        self._response.speaking.add_done_callback(lambda _: work_in_progress.close())
         self._active_s = monotonic()
 
     async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
-        """Tell what was refused.
+        """Send an error message.
 
         Raises:
-            ClientGone: It cannot be told.
+            ClientGone: The client has disconnected or does not read.
         """
         response_id = self._response.id if self._response is not None else None
         await self._socket.message(
@@ -247,8 +250,8 @@ class LiveSession:
         )
 
 
-def _told(error: InvalidRequest | ValidationError) -> ErrorDetail:
-    """Return what is wrong with a message; the name of its type is no part of a field's name."""
+def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
+    """Return the error detail of an invalid message, without its type in the field's name."""
     try:
         if isinstance(error, InvalidRequest):
             raise error

@@ -1,4 +1,4 @@
-"""The server's end of one WebSocket: what is sent, one at a time, to a client that must read."""
+"""Sending over one WebSocket, with a timeout for clients that do not read."""
 
 import asyncio
 from contextlib import suppress
@@ -8,57 +8,57 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 
 class ClientGone(Exception):
-    """The client left, or takes nothing."""
+    """The client has disconnected or does not read."""
 
 
 class LiveSocket:
-    """Sends messages and sound."""
+    """Sends messages and audio, one at a time."""
 
     def __init__(self, websocket: WebSocket, stall_timeout_s: float) -> None:
-        """Take an accepted WebSocket.
+        """Initialise with an accepted WebSocket.
 
         Args:
-            websocket: Of the client.
-            stall_timeout_s: How long one send may wait for the client to read.
+            websocket: The WebSocket.
+            stall_timeout_s: Seconds that a send may wait for the client to read.
         """
         self._websocket = websocket
         self._stall_timeout_s = stall_timeout_s
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def message(self, message: BaseModel) -> None:
-        """Send a message.
+        """Send a message as JSON.
 
         Raises:
-            ClientGone: It cannot be sent.
+            ClientGone: The client has disconnected or does not read.
         """
         await self.text(message.model_dump_json())
 
     async def text(self, text: str) -> None:
-        """Send a message that is JSON already.
+        """Send a text frame.
 
         Raises:
-            ClientGone: It cannot be sent.
+            ClientGone: The client has disconnected or does not read.
         """
         await self._send({"type": "websocket.send", "text": text})
 
-    async def sound(self, pcm: bytes) -> None:
+    async def audio(self, pcm: bytes) -> None:
         """Send a binary frame.
 
         Raises:
-            ClientGone: It cannot be sent.
+            ClientGone: The client has disconnected or does not read.
         """
         await self._send({"type": "websocket.send", "bytes": pcm})
 
     async def close(self, code: int, reason: str) -> None:
-        """Say goodbye, if the client still listens."""
+        """Close the connection, if it is open."""
         with suppress(ClientGone):
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _send(self, message: dict[str, object]) -> None:
         try:
-            async with asyncio.timeout(self._stall_timeout_s), self._one:
+            async with asyncio.timeout(self._stall_timeout_s), self._lock:
                 await self._websocket.send(message)
         except TimeoutError:
-            raise ClientGone("it takes nothing") from None
-        except (WebSocketDisconnect, RuntimeError, OSError) as error:  # it has left meanwhile
-            raise ClientGone("it has left") from error
+            raise ClientGone("it does not read") from None
+        except (WebSocketDisconnect, RuntimeError, OSError) as error:  # it has disconnected
+            raise ClientGone("it has disconnected") from error

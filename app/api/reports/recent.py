@@ -1,7 +1,6 @@
-"""What became of the latest requests, for those who want to know more than fits in headers.
+"""Reports of the most recent speeches: their schema, and a bounded store in memory.
 
-Kept in memory and bounded; touched on the event loop alone. Its texts are in no log, unless the
-operator asks for them.
+Use it from the event loop only. Texts are not logged unless the operator enables that.
 """
 
 import logging
@@ -29,66 +28,66 @@ log = logging.getLogger(__name__)
 
 
 class RequestReport(BaseModel):
-    """What was asked for, every choice made."""
+    """The request with all defaults resolved."""
 
     input: str
-    voice: str | None = Field(description="Null where it ended before that was chosen.")
-    language: str | None = Field(description="The same.")
-    max_duration_s: float | None = Field(description="As the request had it.")
-    params: SamplingParams = Field(description="Every knob as it was used, preset and seed too.")
+    voice: str | None = Field(description="Null if it ended before a voice was chosen.")
+    language: str | None = Field(description="Null if it ended before a language was chosen.")
+    max_duration_s: float | None = Field(description="As in the request.")
+    params: SamplingParams = Field(description="Every knob as used, with preset and seed.")
 
 
 class UtteranceReport(BaseModel):
-    """One piece of the text; the last three fields only where the request had `trace`."""
+    """One utterance of the text; the last three fields are null without `trace`."""
 
-    codes: list[list[int]] = Field(description="One list a frame, its levels in order.")
+    codes: list[list[int]] = Field(description="One list per frame, with its levels in order.")
     finish_reason: FinishReason
-    backtracks: list[Backtrack] = Field(description="How often it was taken back, and why.")
+    backtracks: list[Backtrack] = Field(description="Each rewind, and its cause.")
     takes: list[RankedTake] = Field(
-        description="The ways that it was drawn in and what each was ranked by, if there were "
-        "several; see docs/samplers.md."
+        description="The candidates of best_of, beam search or branching, if there were several; "
+        "see docs/samplers.md."
     )
     tokens: list[dict[str, int | float | bool | None]] | None = Field(
-        description="One record a draw, those taken back and the stop included; see docs/trace.md."
+        description="One record per draw, rewound ones and the stop included; see docs/trace.md."
     )
     scores: list[float | None] | None = Field(
-        description="Log-probability of each token that stayed, under what it was drawn from; "
-        "0 where greedy."
+        description="Log-probability of each token kept, under the distribution it was drawn from; "
+        "0 if greedy."
     )
     logprobs: list[float | None] | None = Field(
-        description="Log-probability of each token that stayed, under the model's own logits."
+        description="Log-probability of each token kept, under the model's own logits."
     )
 
 
 class SpeechReport(BaseModel):
-    """All that is known of a response; one that broke or was cancelled has less to tell."""
+    """The report of a speech; one that failed or was cancelled lacks some fields."""
 
     id: str
     request: RequestReport
     finish_reason: FinishReason
-    error: ErrorDetail | None = Field(description="What broke it; null where nothing did.")
+    error: ErrorDetail | None = Field(description="Null if it did not fail.")
     codes_sha256: str | None
-    frames: int = Field(description="That were made.")
-    audio_s: float = Field(description="Seconds of sound that were given.")
+    frames: int = Field(description="Number of frames generated.")
+    audio_s: float = Field(description="Seconds of audio sent.")
     timings: Timings | None
     nar: NarPlan | None = Field(
-        description="How much of an utterance the finer levels drew at a time: `whole`, `windows`, "
-        "or `chunks`, whose codes are those of the whole."
+        description="How the finer levels were decoded: the `whole` utterance, `windows`, "
+        "or `chunks`, whose codes are those of `whole`."
     )
-    decoder: str | None = Field(description="What made sound of the codes: codec or vocos.")
-    utterances: list[UtteranceReport] = Field(description="Those that came to their end.")
+    decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
+    utterances: list[UtteranceReport] = Field(description="The utterances that completed.")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A speech that has no end.
+    """Outcome of a speech that did not complete.
 
     Args:
-        error: What broke it; None where its client left or cancelled it.
-        plan: The choices made, if it came so far.
-        frames: That were made.
-        audio_s: Seconds of sound that were given.
-        utterances: Those that came to their end.
+        error: The error; None if the client disconnected or cancelled.
+        plan: The resolved request, if the speech got that far.
+        frames: Number of frames generated.
+        audio_s: Seconds of audio sent.
+        utterances: The utterances that completed.
     """
 
     error: SpeechError | None
@@ -99,55 +98,57 @@ class Failure:
 
     @property
     def finish_reason(self) -> FinishReason:
-        """How it ended."""
+        """`cancelled` or `error`."""
         cancelled = self.error is None or isinstance(self.error, ReaderStalled)
         return "cancelled" if cancelled else "error"
 
 
 class RecentSpeeches:
-    """The last few jobs with their results. Who has the most is the one who loses the oldest."""
+    """Bounded store of outcomes. If full, the client with the most entries loses its oldest."""
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
-        """Keep none yet.
+        """Initialise an empty store.
 
         Args:
-            limit: How many are kept; 0 keeps none.
-            log_text: Whether what was said is also written to the log.
+            limit: Number of entries; 0 stores none.
+            log_text: Whether to log the text of every job.
         """
         self._limit, self._log_text = limit, log_text
-        self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # the oldest first
+        self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # oldest first
 
     def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
-        """Remember a job, and forget the oldest if there are too many."""
+        """Store a job's outcome and evict if full."""
         if self._log_text:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
         while len(self._kept) > self._limit:
-            of = Counter(kept.asker for kept, _ in self._kept.values())
-            most = max(of.values())
-            oldest = next(one for one, (kept, _) in self._kept.items() if of[kept.asker] == most)
-            del self._kept[oldest]
+            counts = Counter(kept.asker for kept, _ in self._kept.values())
+            largest = max(counts.values())
+            del self._kept[
+                next(one for one, (kept, _) in self._kept.items() if counts[kept.asker] == largest)
+            ]
 
     def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
-        """Return a job of somebody and what became of it.
+        """Return an owner's job and its outcome.
 
         Raises:
-            UnknownSpeech: It is not kept, or another's: nobody learns which.
+            UnknownSpeech: It is not stored or belongs to another owner; the message does not tell
+                which.
         """
         kept = self._kept.get(job_id)
         if kept is None or kept[0].owner != owner:
             raise UnknownSpeech(
-                f"no response of that id is kept; the last {self._limit} of this process are"
+                f"no speech of that id is stored; this process keeps the last {self._limit}"
             )
         return kept
 
     def result(self, job_id: str, owner: str) -> SpeechResult:
-        """Return the result of somebody's job.
+        """Return the result of an owner's job.
 
         Raises:
-            UnknownSpeech: It is not kept, another's, or has none.
+            UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
         """
         _, outcome = self.find(job_id, owner)
         if isinstance(outcome, Failure):
-            raise UnknownSpeech(f"the speech of that id has no end: {outcome.finish_reason}")
+            raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
         return outcome

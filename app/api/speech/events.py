@@ -1,4 +1,4 @@
-"""A speech as server-sent events, with the names that OpenAI gave them."""
+"""A speech as server-sent events, with OpenAI's event names."""
 
 from base64 import b64encode
 from typing import Literal
@@ -8,36 +8,34 @@ from pydantic import BaseModel, Field
 from app.api.schemas import ErrorDetail, Usage
 from app.engine.job import FinishReason, SpeechResult, Timings
 
-EVENT_STREAM = "text/event-stream"
-
 
 class SpeechAudioDelta(BaseModel):
-    """The next bytes of the file."""
+    """The next bytes of the audio file."""
 
     type: Literal["speech.audio.delta"] = "speech.audio.delta"
     audio: str = Field(description="The bytes, in base64.")
 
 
 class SpeechAudioDone(BaseModel):
-    """The file is whole. The last event, where nothing broke."""
+    """The file is complete; the last event of a speech that succeeded."""
 
     type: Literal["speech.audio.done"] = "speech.audio.done"
     usage: Usage
-    response_id: str = Field(description="For GET /v1/audio/speech/{id}.")
+    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}.")
     finish_reason: FinishReason
     seed: int
     codes_sha256: str
-    audio_s: float = Field(description="Seconds of sound that were sent.")
+    audio_s: float = Field(description="Seconds of audio sent.")
     timings: Timings
 
     @classmethod
     def of(cls, result: SpeechResult, audio_s: float, usage: Usage) -> "SpeechAudioDone":
-        """Tell what became of a speech.
+        """Return the event for a result.
 
         Args:
-            result: What the engine says of it.
-            audio_s: Seconds of sound that were sent.
-            usage: How much was read and made.
+            result: The engine's result.
+            audio_s: Seconds of audio sent.
+            usage: Token counts.
         """
         return cls(
             usage=usage,
@@ -51,17 +49,17 @@ class SpeechAudioDone(BaseModel):
 
 
 class SpeechAudioError(BaseModel):
-    """The speech broke: what was sent is not the whole. The last event, in place of `done`."""
+    """The speech failed and the file is incomplete; the last event in place of `done`."""
 
     type: Literal["speech.audio.error"] = "speech.audio.error"
     error: ErrorDetail
 
 
-def delta(sound: bytes) -> SpeechAudioDelta:
-    """Return the event of some bytes."""
-    return SpeechAudioDelta(audio=b64encode(sound).decode())
+def delta(part: bytes) -> SpeechAudioDelta:
+    """Return the event for bytes of the file."""
+    return SpeechAudioDelta(audio=b64encode(part).decode())
 
 
-def line(event: BaseModel) -> bytes:
-    """Return an event as it goes over the wire."""
+def encode_event(event: BaseModel) -> bytes:
+    """Return an event in the format of server-sent events."""
     return b"data: " + event.model_dump_json().encode() + b"\n\n"

@@ -1,4 +1,4 @@
-"""A speech over HTTP while it is made."""
+"""A streamed speech response."""
 
 import asyncio
 import logging
@@ -8,13 +8,13 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api.answers import opening_headers, usage_of
 from app.api.errors import speech_error_detail
+from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
-from app.api.speech.events import EVENT_STREAM, SpeechAudioDone, SpeechAudioError, delta, line
-from app.api.speech.workshop import Workshop
+from app.api.responses import EVENT_STREAM, opening_headers, usage_of
+from app.api.speech.events import SpeechAudioDone, SpeechAudioError, delta, encode_event
 from app.audio.formats import MEDIA_TYPES
-from app.audio.rendering import OutputOptions, Rendering, in_portions
+from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
 from app.engine.serving.ticket import SpeechStream
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 
 class StreamedSpeech(Response):
-    """An answer whose body is sound: one file, its head before the first chunk, or its events.
+    """A response that streams an audio file, or server-sent events with its bytes.
 
-    What breaks after the first byte cuts the connection: the body's last piece is never sent, so
-    that no client takes what it has for the whole. Events end with one that says so instead. A
-    client that leaves, or takes nothing for `stall_timeout_s`, ends the job. In any case
-    `RecentSpeeches` tells what happened.
+    An error after the first byte cuts the connection: the last chunk of the body is never sent, so
+    no client takes a part for the whole. Event streams end with an error event instead. If the
+    client disconnects, or reads nothing for `stall_timeout_s`, the job is cancelled. The outcome is
+    stored in `RecentSpeeches` in any case.
     """
 
     def __init__(
@@ -38,50 +38,50 @@ class StreamedSpeech(Response):
         opening: Sequence[AudioChunk],
         recent: RecentSpeeches,
         *,
-        manner: OutputOptions,
+        output: OutputOptions,
         likely_lufs: float | None,
-        workshop: Workshop,
-        who: str,
+        render_pool: RenderPool,
+        client: str,
         events: bool,
         first_audio_s: float,
         stall_timeout_s: float,
     ) -> None:
-        """Begin before the first byte.
+        """Prepare headers and renderer.
 
         Args:
-            job: What was asked for.
-            stream: Its chunks but for those of ``opening``.
-            opening: The first of them; at least one.
-            recent: Where what becomes of it is kept.
-            manner: How it is to sound.
-            likely_lufs: How loud it will likely be spoken; None where nobody knows.
-            workshop: Where it is rendered.
-            who: Whose it is.
-            events: Whether the bytes go as events.
+            job: The request.
+            stream: The chunks after those of ``opening``.
+            opening: The first chunks; at least one.
+            recent: Store of results.
+            output: Format, speed and loudness.
+            likely_lufs: Expected loudness of the samples; None if unknown.
+            render_pool: Threads for rendering.
+            client: Whose queue of ``render_pool`` is used.
+            events: Whether to send server-sent events.
             first_audio_s: Seconds from the request to the first chunk.
-            stall_timeout_s: How long the client may take nothing.
+            stall_timeout_s: Seconds that the client may read nothing.
         """
         self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
         self._stall_timeout_s, self._events = stall_timeout_s, events
         rate_hz = opening[0].sample_rate_hz
-        self._instant = manner.instant
-        self._workshop, self._who, self._rate_hz = workshop, who, rate_hz
-        self._rendering = Rendering(manner, rate_hz, likely_lufs)
+        self._instant = output.instant
+        self._render_pool, self._client, self._rate_hz = render_pool, client, rate_hz
+        self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
         self._audio_s = 0.0
         plan = stream.plan
-        assert plan is not None  # there is sound
+        assert plan is not None  # known with the first audio
         headers = opening_headers(plan, rate_hz) | {
             "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
-            "X-Accel-Buffering": "no",  # nginx would hold the sound back otherwise
+            "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
         if events:
             headers["Cache-Control"] = "no-cache"
-        media_type = EVENT_STREAM if events else MEDIA_TYPES[manner.form]
+        media_type = EVENT_STREAM if events else MEDIA_TYPES[output.form]
         super().__init__(None, media_type=media_type, headers=headers)
         del self.headers["content-length"]
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(disconnected(receive))
         error: SpeechError | None = None
@@ -92,7 +92,7 @@ class StreamedSpeech(Response):
                 result = sending.result()
         except SpeechError as broken:
             error = broken
-            log.warning("response %s: cut (%s)", self._job.id, broken.code)
+            log.warning("response %s: cut off (%s)", self._job.id, broken.code)
         finally:
             sending.cancel()
             leaving.cancel()
@@ -100,11 +100,11 @@ class StreamedSpeech(Response):
             self._recent.keep(self._job, result or self._failure(error))
 
     async def _send(self, send: Send) -> SpeechResult:
-        """Send all; what is not sent to the end was cut.
+        """Send head, body and, for events, the last event.
 
         Raises:
-            ReaderStalled: The client takes nothing.
-            SpeechError: It broke.
+            ReaderStalled: The client does not read.
+            SpeechError: The speech failed.
         """
         await send({
             "type": "http.response.start",
@@ -112,58 +112,60 @@ class StreamedSpeech(Response):
             "headers": self.raw_headers,
         })
         try:
-            result = await self._send_sound(send)
+            result = await self._send_audio(send)
         except ReaderStalled:
             raise
         except SpeechError as broken:
             if self._events:
                 failed = SpeechAudioError(error=speech_error_detail(broken))
-                await self._give(send, line(failed))
-                await self._give(send, b"", more=False)
+                await self._send_body(send, encode_event(failed))
+                await self._send_body(send, b"", more=False)
             raise
         if self._events:
             done = SpeechAudioDone.of(result, self._audio_s, usage_of(result))
-            await self._give(send, line(done))
-        await self._give(send, b"", more=False)
+            await self._send_body(send, encode_event(done))
+        await self._send_body(send, b"", more=False)
         return result
 
-    async def _send_sound(self, send: Send) -> SpeechResult:
-        """Send the bytes of the file.
+    async def _send_audio(self, send: Send) -> SpeechResult:
+        """Render and send all chunks.
 
         Raises:
-            SpeechError: It broke, or the client takes nothing.
+            SpeechError: The speech failed or the client does not read.
         """
         result = None
         async for chunk in self._chunks():
-            for portion in in_portions(chunk.samples, self._rate_hz):
-                await self._send_bytes(send, partial(self._rendering.push, portion))
+            for portion in split_portions(chunk.samples, self._rate_hz):
+                await self._send_rendered(send, partial(self._rendering.push, portion))
             result = chunk.result
-        await self._send_bytes(send, self._rendering.close)
+        await self._send_rendered(send, self._rendering.close)
         assert result is not None  # the last chunk has it
         return result
 
-    async def _send_bytes(self, send: Send, render: Callable[[], bytes]) -> None:
-        """Send what the file grows by, if it does.
+    async def _send_rendered(self, send: Send, render: Callable[[], bytes]) -> None:
+        """Run a rendering step and send its bytes, if any.
 
         Raises:
-            ReaderStalled: The client takes nothing.
+            ReaderStalled: The client does not read.
         """
-        sound = render() if self._instant else await self._workshop.run(self._who, render)
-        if sound:
-            await self._give(send, line(delta(sound)) if self._events else sound)
+        part = render() if self._instant else await self._render_pool.run(self._client, render)
+        if part:
+            await self._send_body(send, encode_event(delta(part)) if self._events else part)
         self._audio_s = self._rendering.audio_s
 
-    async def _give(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        """Send a piece of the body.
+    async def _send_body(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        """Send a part of the body.
 
         Raises:
-            ReaderStalled: The client takes nothing.
+            ReaderStalled: The client does not read.
         """
         try:
             async with asyncio.timeout(self._stall_timeout_s):
                 await send({"type": "http.response.body", "body": body, "more_body": more})
         except TimeoutError:
-            raise ReaderStalled(f"nothing was read for {self._stall_timeout_s:g} s") from None
+            raise ReaderStalled(
+                f"the client read nothing for {self._stall_timeout_s:g} s"
+            ) from None
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:
         for chunk in self._opening:
@@ -176,6 +178,6 @@ class StreamedSpeech(Response):
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when the client closes its connection; the body has been read before."""
+    """Return when the client disconnects. The request body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Whether PyTorch, the driver and the GPU fit together."""
+"""Check that PyTorch, the NVIDIA driver and the GPU fit together."""
 
 import ctypes
 import platform
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.commands.errors import CommandError, Doubt
+from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 
 _DRIVER: Final = "libcuda.so.1"
 
 
 @dataclass(frozen=True)
-class Place:
-    """What there is to compute with.
+class CudaFacts:
+    """Versions and capabilities of PyTorch, driver and GPU.
 
     Args:
-        built_for: CUDA version of the PyTorch build, like 12.8; None is a build for CPUs.
-        driver: CUDA version that the NVIDIA driver takes, like 12.4; None is no driver.
+        built_for: CUDA version of the PyTorch build, as 12.8; None for a CPU build.
+        driver: CUDA version that the NVIDIA driver supports, as 12.4; None without a driver.
         usable: Whether PyTorch finds a GPU.
-        capability: Of the GPU, like (9, 0).
-        kernels: What the build has kernels for, like sm_90 and compute_90.
+        capability: Compute capability of the GPU, as (9, 0).
+        kernels: Architectures in the build, as sm_90 and compute_90.
     """
 
     built_for: str | None
@@ -33,11 +33,11 @@ class Place:
 
 
 def check_device(settings: Settings) -> str:
-    """Find out what would compute.
+    """Return a description of the device that the service will use.
 
     Raises:
-        CommandError: It is not what was asked for, or cannot compute.
-        Doubt: There is a GPU, and it is not used.
+        CommandError: The requested device does not work.
+        CheckWarning: There is a GPU that is not used.
     """
     import torch
 
@@ -46,10 +46,10 @@ def check_device(settings: Settings) -> str:
     usable = torch.cuda.is_available()
     capability = torch.cuda.get_device_capability() if usable else (0, 0)
     kernels = torch.cuda.get_arch_list() if usable else ()
-    place = Place(torch.version.cuda, driver_version(), usable, capability, kernels)
-    wrong = problem(place)
-    if wrong and settings.device != "cpu":
-        raise (Doubt if settings.device == "auto" and not usable else CommandError)(wrong)
+    facts = CudaFacts(torch.version.cuda, driver_version(), usable, capability, kernels)
+    found = problem(facts)
+    if found and settings.device != "cpu":
+        raise (CheckWarning if settings.device == "auto" and not usable else CommandError)(found)
     if settings.device == "cuda" and not usable:
         raise CommandError("there is no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu")
     device = choose_device(settings.device)
@@ -58,56 +58,56 @@ def check_device(settings: Settings) -> str:
     free_bytes, _ = torch.cuda.mem_get_info()
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
-        f" driver for CUDA {place.driver}, torch {torch.__version__}"
+        f" driver for CUDA {facts.driver}, torch {torch.__version__}"
     )
 
 
-def problem(place: Place) -> str | None:
-    """Return why a GPU that is there cannot be used, and what to do; None if it can, or is not."""
-    if place.driver is None:
+def problem(facts: CudaFacts) -> str | None:
+    """Return why a GPU cannot be used, and how to fix it; None if it can, or there is none."""
+    if facts.driver is None:
         return None
-    if place.built_for is None:
+    if facts.built_for is None:
         return (
             "there is an NVIDIA driver, but torch is built for CPUs; remove .venv and run"
             " scripts/install with TORCH_INDEX_URL set to an index of CUDA builds"
         )
-    if _major(place.driver) < _major(place.built_for):
+    if _major(facts.driver) < _major(facts.built_for):
         return (
-            f"the NVIDIA driver takes CUDA {place.driver}, and torch is built for"
-            f" {place.built_for}; update the driver, or install a build for CUDA {place.driver}"
+            f"the NVIDIA driver supports CUDA {facts.driver}, and torch is built for"
+            f" {facts.built_for}; update the driver, or install a build for CUDA {facts.driver}"
         )
-    if not place.usable:
+    if not facts.usable:
         return (
-            "there is an NVIDIA driver, but torch finds no GPU; see whether nvidia-smi lists one,"
-            " and in a container whether it was given one (--gpus all)"
+            "there is an NVIDIA driver, but torch finds no GPU; check that nvidia-smi lists one,"
+            " and in a container that it was started with one (--gpus all)"
         )
-    return _without_kernels(place)
+    return _missing_kernels(facts)
 
 
-def _without_kernels(place: Place) -> str | None:
-    """Return what to do about a GPU that the build has no kernels for.
+def _missing_kernels(facts: CudaFacts) -> str | None:
+    """Return how to fix a build without kernels for the GPU; None if it has some.
 
-    Kernels of the same major version and none later run, and so does what is compiled on the spot
-    from the intermediate code of an earlier one.
+    Kernels run on GPUs of the same major version and an equal or later minor one; intermediate code
+    (compute_*) runs on any later GPU.
     """
-    major, minor = place.capability
-    for kernel in place.kernels:
+    major, minor = facts.capability
+    for kernel in facts.kernels:
         kind, _, digits = kernel.partition("_")
         version = re.match(r"\d+", digits)
         if version is None:
             continue
         built_major, built_minor = divmod(int(version[0]), 10)
         same = built_major == major and built_minor <= minor
-        if same or (kind == "compute" and (built_major, built_minor) <= place.capability):
+        if same or (kind == "compute" and (built_major, built_minor) <= facts.capability):
             return None
     return (
         f"torch has no kernels for this GPU (capability {major}.{minor}, the build has"
-        f" {', '.join(place.kernels)}); install another build of torch"
+        f" {', '.join(facts.kernels)}); install another build of torch"
     )
 
 
 def driver_version() -> str | None:
-    """Return which CUDA version the NVIDIA driver takes; None if there is no driver."""
+    """Return the CUDA version that the NVIDIA driver supports; None without a driver."""
     version = ctypes.c_int()
     try:
         status = ctypes.CDLL(_DRIVER).cuDriverGetVersion(ctypes.byref(version))

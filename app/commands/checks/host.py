@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check says what it found, or raises what is wrong and what to do."""
+"""Checks of the host: each returns what it found, or raises with a fix."""
 
 import platform
 import re
@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import Final, get_args
 
 from app.audio.formats import AudioFormat
-from app.commands.errors import CommandError, Doubt
+from app.commands.errors import CheckWarning, CommandError
 from app.preset_files import read_presets
 from app.settings import Settings
 
-_OF_THE_HUB: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
-_ROOM_BYTES: Final = 2 * 1024**3  # a published model, the codec beside it, and as much again
+_HUB_NAME: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
+_NEEDED_BYTES: Final = 2 * 1024**3  # twice a published model and its codec
 
 
 def check_python(_: Settings) -> str:
-    """Tell which Python runs this."""
+    """Return the Python version."""
     return platform.python_version()
 
 
 def check_espeak(_: Settings) -> str:
-    """Let espeak-ng read a word.
+    """Phonemize a word with espeak-ng.
 
     Raises:
-        CommandError: It cannot.
+        CommandError: That failed.
     """
     from models.text import phonemize
 
     try:
         sounds = phonemize("hello")
-    except OSError as error:  # phonemizer loads a copy of the library from there
+    except OSError as error:  # phonemizer loads a copy of the library from the temporary folder
         raise CommandError(
             f"{error}; {tempfile.gettempdir()} must allow programs: mount it without noexec, or set"
             " TMPDIR to another folder"
@@ -43,10 +43,10 @@ def check_espeak(_: Settings) -> str:
 
 
 def check_model(settings: Settings) -> str:
-    """Load the model, and send silence through the codec and back.
+    """Load the model, and encode and decode silence with its codec.
 
     Raises:
-        CommandError: It cannot be loaded, is not what was published, or the codec is broken.
+        CommandError: It cannot be loaded, differs from the published file, or the codec fails.
     """
     import torch
 
@@ -67,7 +67,7 @@ def check_model(settings: Settings) -> str:
     second = torch.zeros(codec.config.sample_rate_hz)
     decoded = codec.decode(codec.encode(second))
     if not torch.isfinite(decoded).all():
-        raise CommandError("the codec turns silence into samples that are no numbers")
+        raise CommandError("the codec decodes silence to samples that are not finite")
     millions = sum(weights.numel() for weights in speech.model.parameters()) / 1e6
     return (
         f"{speech.name}, {millions:.1f} M parameters, codec {codec.config.sample_rate_hz} Hz,"
@@ -76,10 +76,10 @@ def check_model(settings: Settings) -> str:
 
 
 def _as_published(settings: Settings) -> str:
-    """Return a word on whether a model of the hub is the one that was published.
+    """Compare a model of the hub with its published hash; return a note on the result.
 
     Raises:
-        CommandError: It is another.
+        CommandError: The file differs.
     """
     from models.checkpoints.files import sha256_of
     from models.checkpoints.hub import find
@@ -89,85 +89,85 @@ def _as_published(settings: Settings) -> str:
         return ""
     here = wanted.local()
     if here.is_file() and sha256_of([here]) != wanted.sha256:
-        raise CommandError(f"{here} is not what was published: remove it, to fetch it again")
+        raise CommandError(f"{here} differs from the published file: remove it to fetch it again")
     return ", as published"
 
 
 def check_formats(_: Settings) -> str:
-    """Make a file of silence in each format.
+    """Encode silence in each audio format.
 
     Raises:
-        CommandError: One of them cannot be made.
+        CommandError: An encoder fails.
     """
     import numpy as np
 
-    from app.audio.containers import contained
+    from app.audio.containers import encode_file
 
     silence = np.zeros(2400, np.float32)
     for form in get_args(AudioFormat):
         try:
-            contained(silence, form, 24_000)
+            encode_file(silence, form, 24_000)
         except Exception as error:
             raise CommandError(f"{form}: {error}; run scripts/install again") from error
     return ", ".join(get_args(AudioFormat))
 
 
 def check_presets(settings: Settings) -> str:
-    """Read the files of presets; a PresetError says what is wrong with them."""
+    """Read the preset files; a PresetError says what is wrong with them."""
     return ", ".join(read_presets(settings.presets or None))
 
 
 def check_keys(settings: Settings) -> str:
-    """Read the keys.
+    """Read the API keys.
 
     Raises:
-        Doubt: Everybody on the network may use the service.
+        CheckWarning: Other machines can reach the service and no key is required.
     """
     from app.api.gate.keys import Keyring
 
     if Keyring.of(settings):
-        return "asked for"
+        return "required"
     if settings.host not in {"127.0.0.1", "::1", "localhost"}:
-        raise Doubt(
-            f"none is asked for, and {settings.host} may be reached by others: make one with"
+        raise CheckWarning(
+            f"none is required, and others may reach {settings.host}: generate one with"
             " `valle-serve keys new NAME`"
         )
-    return "none is asked for; only this machine can ask"
+    return "none is required; only this machine can connect"
 
 
 def check_cache(settings: Settings) -> str:
-    """Write to the folder of downloads, and look for room in it.
+    """Check that the download folder is writable and has space.
 
     Raises:
-        Doubt: There is little room.
+        CheckWarning: There is little space.
     """
     free_bytes = shutil.disk_usage(_writable(settings.cache, "TTS_CACHE")).free
     folder = Path(settings.cache).expanduser()
-    if free_bytes < _ROOM_BYTES:
-        raise Doubt(
-            f"{folder} has {free_bytes / 1e9:.1f} GB left, and a published model takes about 1:"
-            " make room or set TTS_CACHE"
+    if free_bytes < _NEEDED_BYTES:
+        raise CheckWarning(
+            f"{folder} has {free_bytes / 1e9:.1f} GB free, and a published model takes about 1:"
+            " free some or set TTS_CACHE"
         )
-    return f"{folder}, {free_bytes / 1e9:.0f} GB left"
+    return f"{folder}, {free_bytes / 1e9:.0f} GB free"
 
 
 def check_voices(settings: Settings) -> str:
-    """Write to the folder of uploaded voices."""
+    """Check that the folder of uploaded voices is writable."""
     _writable(settings.voices, "TTS_VOICES")
     return str(Path(settings.voices).expanduser())
 
 
 def _writable(name: str, setting: str) -> Path:
-    """Write to a folder, or where it would be made; return which of the two it was.
+    """Check that a folder, or its closest existing parent, is writable, and return that.
 
     Raises:
-        CommandError: None can be.
+        CommandError: It is not.
     """
     folder = Path(name).expanduser()
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
-            return there
+        with tempfile.TemporaryFile(dir=existing):
+            return existing
     except OSError as error:
         raise CommandError(
             f"{folder}: {error.strerror}; make it writable or set {setting}"
@@ -175,15 +175,15 @@ def _writable(name: str, setting: str) -> Path:
 
 
 def check_port(settings: Settings) -> str:
-    """Listen for a moment.
+    """Bind the port for a moment.
 
     Raises:
-        CommandError: Another program does, or there is no such address here.
+        CommandError: It is in use, or the address does not exist.
     """
     host, port = settings.host, settings.port
     try:
-        kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(kind) as probe:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             return f"{host}:{probe.getsockname()[1]} is free"
@@ -193,13 +193,13 @@ def check_port(settings: Settings) -> str:
         ) from error
 
 
-def check_there(model: str) -> None:
-    """Find out, without loading anything, whether a name can be one of a model.
+def check_model_path(model: str) -> None:
+    """Check without loading anything that a model's name is an existing path or a name of the hub.
 
     Raises:
-        CommandError: It is the path of nothing.
+        CommandError: It is neither.
     """
-    if not Path(model).exists() and not _OF_THE_HUB.fullmatch(model):
+    if not Path(model).exists() and not _HUB_NAME.fullmatch(model):
         raise CommandError(
             f"model: {model} does not exist; TTS_MODEL names a folder, a file, or a model of the"
             " hub like ecker/vall-e"

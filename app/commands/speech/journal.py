@@ -1,4 +1,4 @@
-"""What is spoken of a long text so far, on disk: an interrupted command goes on from there."""
+"""Finished parts of a long speech on disk, so that an interrupted command can continue."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from app.engine.job import (
 from samplers.knobs.params import SamplingParams
 
 _SUFFIX = ".npz"
-_KEPT = (
+_STORED = (
     "finish_reason",
     "seed",
     "voice",
@@ -38,12 +38,12 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One piece of a text, spoken.
+    """A spoken piece of a text.
 
     Args:
         samples: ``[N]``.
-        sample_rate_hz: Of them.
-        result: What became of the piece; from a journal without trace and backtracks.
+        sample_rate_hz: Sample rate.
+        result: The engine's result; without trace and backtracks if read from a journal.
     """
 
     samples: Samples
@@ -52,71 +52,71 @@ class Part:
 
 
 class Journal:
-    """A folder with a file a part; each is written whole or not at all.
+    """A folder with one file per part, each written atomically.
 
-    A part is known by what made it: how, and the text up to its end. So a text may be changed
-    behind what is spoken, and only what comes after the change is spoken again.
+    A part's key is a hash of how it was spoken and of the text up to its end. If the text is
+    edited, the parts before the edit remain valid.
     """
 
     def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
-        """Look into a folder, which need not exist.
+        """Open a folder, which need not exist.
 
         Args:
-            folder: Where the parts are.
-            job: How to speak; its text is left out.
+            folder: The folder.
+            job: The template of all jobs; its text is ignored.
             pieces: The text.
-            made_by: What else decides how a part sounds: the model, and how it runs.
+            made_by: Everything else that determines the samples: model and versions.
 
         Raises:
-            CommandError: It holds parts of another speech.
+            CommandError: The folder holds parts of another speech.
         """
         self.folder, self._job = folder, job
         self._keys = list(_keys(job, pieces, made_by))
         if self.get(0) is None and self.begun:
             raise CommandError(
-                f"out: {folder} keeps parts of another speech: ask for the same to go on with it,"
+                f"out: {folder} keeps parts of another speech: repeat its command to continue it,"
                 " or remove the folder"
             )
 
     @property
     def begun(self) -> bool:
-        """Whether there is anything to go on with."""
+        """Whether there are any parts."""
         return any(self.folder.glob(f"*{_SUFFIX}"))
 
     def get(self, number: int) -> Part | None:
-        """Return a part, or None if it is not there or not of this speech."""
+        """Return a part; None if it is missing, unreadable or of another speech."""
         try:
             with np.load(self._path(number), allow_pickle=False) as file:
-                account = json.loads(str(file["account"]))
-                if account.pop("key") != self._keys[number]:
+                metadata = json.loads(str(file["metadata"]))
+                if metadata.pop("key") != self._keys[number]:
                     return None
-                part = _part(file["samples"], file["codes"], account, self._job)
+                part = _part(file["samples"], file["codes"], metadata, self._job)
         except (OSError, BadZipFile, KeyError, TypeError, ValueError):
             return None
         wanted = self._job.params.seed
         return part if wanted in {None, part.result.seed} else None
 
     def put(self, number: int, part: Part) -> None:
-        """Keep a part.
+        """Store a part.
 
         Raises:
             CommandFailed: It cannot be written.
         """
-        account = {"key": self._keys[number], "sample_rate_hz": part.sample_rate_hz}
-        account |= _account(part.result)
+        metadata = {"key": self._keys[number], "sample_rate_hz": part.sample_rate_hz}
+        metadata |= _metadata(part.result)
         codes = np.concatenate([spoken.codes for spoken in part.result.utterances])
         path = self._path(number)
         partial = path.with_name(path.name + ".partial")
         try:
             self.folder.mkdir(exist_ok=True)
             with partial.open("wb") as file:
-                np.savez(file, samples=part.samples, codes=codes, account=json.dumps(account))
+                np.savez(file, samples=part.samples, codes=codes, metadata=json.dumps(metadata))
             partial.replace(path)
         except OSError as error:
             raise CommandFailed(f"out: {path}: {error.strerror}") from error
 
     def drop(self) -> None:
-        """Forget all parts; what is not ours stays."""
+        """Delete all parts, and the folder if it is then empty."""
         for file in [*self.folder.glob(f"*{_SUFFIX}"), *self.folder.glob("*.partial")]:
             file.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
@@ -127,7 +127,7 @@ class Journal:
 
 
 def _keys(job: SpeechJob, pieces: Sequence[str], made_by: str) -> Iterator[str]:
-    """Yield what each part is known by; the seed is not in it, as one may have been drawn."""
+    """Yield the key of each part. The seed is not part of it, as it may be random."""
     knobs = job.params.model_dump(mode="json", include=set(SamplingParams.model_fields) - {"seed"})
     how = [made_by, knobs, job.voice, job.language, job.max_duration_s]
     digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
@@ -136,10 +136,10 @@ def _keys(job: SpeechJob, pieces: Sequence[str], made_by: str) -> Iterator[str]:
         yield digest.hexdigest()
 
 
-def _account(result: SpeechResult) -> dict[str, Any]:
-    """Return what a later part or the last word on a speech needs of a result, but for codes."""
+def _metadata(result: SpeechResult) -> dict[str, Any]:
+    """Return the fields of a result that are stored, without its codes."""
     return {
-        **{name: getattr(result, name) for name in _KEPT},
+        **{name: getattr(result, name) for name in _STORED},
         "timings": asdict(result.timings),
         "utterances": [
             {
@@ -153,16 +153,16 @@ def _account(result: SpeechResult) -> dict[str, Any]:
     }
 
 
-def _part(samples: Samples, codes: NDArray[np.int16], account: Any, job: SpeechJob) -> Part:
-    """Return the part that was kept.
+def _part(samples: Samples, codes: NDArray[np.int16], metadata: Any, job: SpeechJob) -> Part:
+    """Return the part from stored data.
 
     Raises:
-        KeyError: The account is not ours.
-        TypeError: The same.
+        KeyError: The metadata is malformed.
+        TypeError: The metadata is malformed.
     """
-    rate_hz, timings = account.pop("sample_rate_hz"), Timings(**account.pop("timings"))
+    rate_hz, timings = metadata.pop("sample_rate_hz"), Timings(**metadata.pop("timings"))
     utterances, at = [], 0
-    for spoken in account.pop("utterances"):
+    for spoken in metadata.pop("utterances"):
         frames = spoken.pop("frames")
         utterances.append(SpokenUtterance(codes[at : at + frames], **spoken))
         at += frames
@@ -171,6 +171,6 @@ def _part(samples: Samples, codes: NDArray[np.int16], account: Any, job: SpeechJ
         params=job.params,
         timings=timings,
         utterances=tuple(utterances),
-        **account,
+        **metadata,
     )
     return Part(samples, rate_hz, result)

@@ -1,4 +1,4 @@
-"""`valle-serve speak` in this process: the model is loaded, and a text read piece by piece."""
+"""`valle-serve speak` without a server: loads the model in this process."""
 
 import asyncio
 import sys
@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import say, write_whole
+from app.commands.output import print_status, write_file
+from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.engine.errors import SpeechError
 from app.engine.job import Samples
@@ -21,17 +22,16 @@ from app.preset_files import read_presets
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.commands.speak import Speak
     from app.commands.speech.journal import Journal
-    from app.commands.speech.reading import Reading
+    from app.commands.speech.long_speech import LongSpeech
     from app.engine.engine import SpeechEngine
 
-_WORTH_A_PROCESS = 20  # sentences
-_LOOK_S = 0.2
+_SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
+_POLL_S = 0.2
 
 
-class _Outlet(Protocol):
-    """Where sound goes while it is made."""
+class _AudioOutput(Protocol):
+    """Where samples go while they are generated."""
 
     def push(self, samples: Samples) -> None: ...
 
@@ -41,148 +41,148 @@ class _Outlet(Protocol):
 
 
 class LocalSpeech:
-    """One run of the command."""
+    """One run of `speak` with an engine of its own."""
 
-    def __init__(self, command: "Speak", text: list[str], form: AudioFormat) -> None:
-        """Take what is asked for.
+    def __init__(self, options: SpeakOptions, pieces: list[str], form: AudioFormat) -> None:
+        """Initialise without loading anything.
 
         Args:
-            command: How to speak, and where to.
-            text: Its pieces.
-            form: Of the file, or of what goes to stdout.
+            options: The command line.
+            pieces: The text, as `split_pieces` returns it.
+            form: Format of the file or of stdout.
         """
-        self._command, self._text, self._form = command, text, form
+        self._options, self._pieces, self._form = options, pieces, form
 
     async def speak(self) -> None:
-        """Speak the pieces of a text.
+        """Load the model and speak all pieces.
 
         Raises:
-            CommandError: The model cannot be loaded, a piece cannot be spoken or not be written.
+            CommandError: The model cannot be loaded, or a piece cannot be spoken or written.
         """
-        command, text = self._command, self._text
-        longest = max(map(len, text), default=0)
-        settings = Settings() if command.model is None else Settings(model=command.model)
-        # The limit is for those who share a server. And a process of its own for the sound takes
-        # longer to start than a few sentences to speak.
+        options, pieces = self._options, self._pieces
+        longest = max(map(len, pieces), default=0)
+        settings = Settings() if options.model is None else Settings(model=options.model)
+        # The limit on the text's length protects a shared server; it has no meaning here.
         settings = settings.model_copy(
             update={
                 "max_text_chars": max(longest, settings.max_text_chars),
-                "voice_process": settings.voice_process and len(text) >= _WORTH_A_PROCESS,
+                "voice_process": settings.voice_process and len(pieces) >= _SOUND_PROCESS_PIECES,
             }
         )
         async with _engine(settings) as engine:
-            from app.commands.speech.reading import Reading
+            from app.commands.speech.long_speech import LongSpeech
 
             journal = self._journal(engine, settings)
-            reading = Reading(engine, command.job_of("", "speak"), text, journal)
+            speech = LongSpeech(engine, options.job_of("", "speak"), pieces, journal)
             try:
-                await self._read(reading)
+                await self._write_audio(speech)
             except SpeechError as error:
-                place = f"sentence {reading.begun}: " if len(text) > 1 else ""
+                place = f"sentence {speech.begun}: " if len(pieces) > 1 else ""
                 kind = CommandError if error.param else CommandFailed
                 raise kind(f"{error.param or 'speak'}: {place}{error.message}") from error
             if journal is not None:
                 journal.drop()
 
     def _journal(self, engine: "SpeechEngine", settings: Settings) -> "Journal | None":
-        """Return where what is spoken is kept: only for a file of several pieces without a trace.
+        """Return the journal of a file of several pieces; None without a file or with a trace.
 
         Raises:
-            CommandError: There are parts of another speech.
+            CommandError: The folder holds parts of another speech.
         """
         from app.commands.speech.journal import Journal
 
-        command = self._command
-        if command.parts is None or command.trace or len(self._text) < 2:
+        options = self._options
+        if options.parts is None or options.trace or len(self._pieces) < 2:
             return None
-        job = command.job_of("", "speak")
+        job = options.job_of("", "speak")
         preset = read_presets(settings.presets or None).get(job.params.preset)
         made_by = [version("valle-serve"), engine.info, dict(preset or {})]
-        return Journal(command.parts, job, self._text, repr(made_by))
+        return Journal(options.parts, job, self._pieces, repr(made_by))
 
-    async def _read(self, reading: "Reading") -> None:
-        """Send the sound where it is to go, and say what it is."""
-        outlets: list[_Outlet] = []
+    async def _write_audio(self, speech: "LongSpeech") -> None:
+        """Write the samples to every output as they come, then print a summary."""
+        outputs: list[_AudioOutput] = []
         try:
-            async for samples, rate_hz in _watched(reading):
-                if not outlets:
-                    outlets = list(self._outlets(rate_hz))
-                for outlet in outlets:
-                    outlet.push(samples)
-            self._account(reading)
-            for outlet in outlets:
-                outlet.close()
+            async for samples, rate_hz in _with_progress_bar(speech):
+                if not outputs:
+                    outputs = list(self._open_outputs(rate_hz))
+                for output in outputs:
+                    output.push(samples)
+            self._write_report(speech)
+            for output in outputs:
+                output.close()
         finally:
-            for outlet in outlets:
-                outlet.abandon()
-        if self._command.piped:
+            for output in outputs:
+                output.abandon()
+        if self._options.piped:
             return
-        result = reading.result()
-        audio_s, work_s = result.audio_s / self._command.speed, result.timings.total_s
-        say(
-            f"{self._command.target or 'played'}: {audio_s:.2f} s of speech in {work_s:.2f} s,"
-            f" voice {result.voice}, seed {result.seed}, ended by {result.finish_reason}"
+        result = speech.result()
+        audio_s, work_s = result.audio_s / self._options.speed, result.timings.total_s
+        print_status(
+            f"{self._options.target or 'played'}: {audio_s:.2f} s of speech in {work_s:.2f} s,"
+            f" voice {result.voice}, seed {result.seed}, finish reason {result.finish_reason}"
         )
 
-    def _account(self, reading: "Reading") -> None:
-        """Write what `trace` asks for beside the file."""
-        from app.api.reports.writing import report_json
+    def _write_report(self, speech: "LongSpeech") -> None:
+        """Write the report beside the file, if a trace was requested."""
+        from app.api.reports.writer import report_json
 
-        command = self._command
-        if command.trace and command.target is not None:
-            job = command.job_of(" ".join(reading.text), "speak")
-            report = report_json(job, reading.result())
-            beside = command.target.with_name(command.target.name + ".json")
-            write_whole(beside, report.encode(), "out")
+        options = self._options
+        if options.trace and options.target is not None:
+            job = options.job_of(" ".join(speech.pieces), "speak")
+            report = report_json(job, speech.result())
+            beside = options.target.with_name(options.target.name + ".json")
+            write_file(beside, report.encode(), "out")
 
-    def _outlets(self, rate_hz: int) -> Iterator[_Outlet]:
+    def _open_outputs(self, rate_hz: int) -> Iterator[_AudioOutput]:
+        """Yield the outputs that the command line names."""
         from app.commands.speech.sound_file import SoundFile
 
-        command = self._command
-        if command.target is not None:
-            yield SoundFile(command.target, command.manner(self._form), rate_hz)
-        elif command.piped:
-            yield _Pipe(command, self._form, rate_hz)
-        if command.play:
-            yield _Speakers(command, rate_hz)
+        options = self._options
+        if options.target is not None:
+            yield SoundFile(options.target, options.output_options(self._form), rate_hz)
+        elif options.piped:
+            yield _StdoutOutput(options, self._form, rate_hz)
+        if options.play:
+            yield _PlayerOutput(options, rate_hz)
 
 
-class _Pipe:
-    """Stdout, while the sound is made."""
+class _StdoutOutput:
+    """Streams encoded audio to stdout."""
 
-    def __init__(self, command: "Speak", form: AudioFormat, rate_hz: int) -> None:
-        from app.audio.rendering import Rendering
+    def __init__(self, options: SpeakOptions, form: AudioFormat, rate_hz: int) -> None:
+        from app.audio.rendering import StreamRenderer
 
-        self._rendering = Rendering(command.manner(form), rate_hz)
+        self._renderer = StreamRenderer(options.output_options(form), rate_hz)
 
     def push(self, samples: Samples) -> None:
-        self._put(self._rendering.push(samples))
+        self._write(self._renderer.push(samples))
 
     def close(self) -> None:
-        self._put(self._rendering.close())
+        self._write(self._renderer.close())
 
     def abandon(self) -> None:
         pass
 
-    def _put(self, part: bytes) -> None:
+    def _write(self, part: bytes) -> None:
         sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
 
 
-class _Speakers:
-    """A player, while the sound is made."""
+class _PlayerOutput:
+    """Streams audio to a player program."""
 
-    def __init__(self, command: "Speak", rate_hz: int) -> None:
-        from app.audio.rendering import Rendering
+    def __init__(self, options: SpeakOptions, rate_hz: int) -> None:
+        from app.audio.rendering import StreamRenderer
 
-        self._rendering = Rendering(command.manner("pcm"), rate_hz)
+        self._renderer = StreamRenderer(options.output_options("pcm"), rate_hz)
         self._player = Player(find_player(), rate_hz)
 
     def push(self, samples: Samples) -> None:
-        self._player.push(self._rendering.push(samples))
+        self._player.push(self._renderer.push(samples))
 
     def close(self) -> None:
-        self._player.push(self._rendering.close())
+        self._player.push(self._renderer.close())
         self._player.close()
 
     def abandon(self) -> None:
@@ -191,22 +191,22 @@ class _Speakers:
 
 @asynccontextmanager
 async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
-    """Give an engine that is ready, and tell who watches that it takes its time.
+    """Enter an engine that is ready, with a status line on the terminal while it loads.
 
     Raises:
         CommandError: The model cannot be loaded.
     """
-    with _telling() as tell:
+    with _status_line() as show:
         loading = asyncio.create_task(asyncio.to_thread(import_module, "app.main"))
         while not loading.done():
-            tell("loading")
-            await asyncio.wait({loading}, timeout=_LOOK_S)
+            show("loading")
+            await asyncio.wait({loading}, timeout=_POLL_S)
         async with loading.result().create_engine(settings) as engine:
             waiting = asyncio.create_task(engine.wait_ready())
             while not waiting.done():
-                tell(_stage(engine))
-                await asyncio.wait({waiting}, timeout=_LOOK_S)
-            tell("")
+                show(_loading_stage(engine))
+                await asyncio.wait({waiting}, timeout=_POLL_S)
+            show("")
             try:
                 await waiting
             except SpeechError as error:
@@ -214,38 +214,38 @@ async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
             yield engine
 
 
-def _stage(engine: "SpeechEngine") -> str:
-    """Return what an engine that is not ready yet does."""
+def _loading_stage(engine: "SpeechEngine") -> str:
+    """Return what an engine that is not ready yet is doing."""
     from models.int8.first_start import compilations
 
     return "compiling, at the first start only" if compilations() else engine.status.state
 
 
 @contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
-    """Give what shows on a terminal what is done, and for how long; "" shows nothing more."""
+def _status_line() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows a text and the elapsed time on the terminal; "" clears it."""
     started_s = monotonic()
     with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
 
-        def tell(doing: str) -> None:
-            line.set_description_str(doing and f"{doing} ({monotonic() - started_s:.0f} s)")
+        def show(text: str) -> None:
+            line.set_description_str(text and f"{text} ({monotonic() - started_s:.0f} s)")
 
-        yield tell
+        yield show
 
 
-async def _watched(reading: "Reading") -> AsyncIterator[tuple[Samples, int]]:
-    """Yield samples and their rate, with a bar on the terminal if somebody watches."""
-    with tqdm(total=len(reading.text), unit=" sentences", disable=None, leave=False) as bar:
+async def _with_progress_bar(speech: "LongSpeech") -> AsyncIterator[tuple[Samples, int]]:
+    """Yield samples ``[N]`` and their rate in Hz, with a progress bar on the terminal."""
+    with tqdm(total=len(speech.pieces), unit=" sentences", disable=None, leave=False) as bar:
 
         async def show() -> None:
             while True:
-                bar.set_postfix_str(f"{reading.progress.frames} frames", refresh=False)
-                bar.update(max(0, reading.begun - 1) - bar.n)
-                await asyncio.sleep(_LOOK_S)
+                bar.set_postfix_str(f"{speech.progress.frames} frames", refresh=False)
+                bar.update(max(0, speech.begun - 1) - bar.n)
+                await asyncio.sleep(_POLL_S)
 
         showing = asyncio.create_task(show())
         try:
-            async with aclosing(reading.chunks()) as chunks:
+            async with aclosing(speech.chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk.samples, chunk.sample_rate_hz
         finally:

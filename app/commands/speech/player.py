@@ -1,4 +1,4 @@
-"""Sound on this machine's speakers, through whichever player is installed."""
+"""Playback through an installed player program."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from app.commands.errors import CommandError, CommandFailed
 
 _RATE: Final = "{rate}"
 
-# Mono of 16 bits, little-endian, from stdin; what needs a head to know that gets that of a WAV.
+# Mono, 16 bit, little-endian, from stdin; some need a WAV header.
 _PLAYERS: Final[Mapping[str, Sequence[str]]] = {
     "pw-play": ("--raw", "--format=s16", f"--rate={_RATE}", "--channels=1", "-"),
     "paplay": ("--raw", "--format=s16le", f"--rate={_RATE}", "--channels=1"),
@@ -22,17 +22,17 @@ _PLAYERS: Final[Mapping[str, Sequence[str]]] = {
     "ffplay": ("-nodisp", "-autoexit", "-loglevel", "error", "-f", "wav", "-"),
     "play": ("-q", "-t", "raw", "-e", "signed", "-b", "16", "-r", _RATE, "-c", "1", "-"),
 }
-_WITH_HEAD: Final = frozenset({"ffplay"})
-_OF_FILES: Final = "afplay"  # that of macOS, which reads no pipe
+_NEED_HEADER: Final = frozenset({"ffplay"})
+_FILE_PLAYER: Final = "afplay"  # of macOS; it does not read from a pipe
 
 
 def find_player() -> str:
-    """Return the name of a player that is installed.
+    """Return the name of the first installed player.
 
     Raises:
         CommandError: There is none.
     """
-    names = [*_PLAYERS, _OF_FILES]
+    names = [*_PLAYERS, _FILE_PLAYER]
     for name in names:
         if shutil.which(name):
             return name
@@ -42,32 +42,32 @@ def find_player() -> str:
 
 
 class Player:
-    """Plays samples of 16 bits while they come."""
+    """Plays 16 bit samples as they come."""
 
     def __init__(self, name: str, sample_rate_hz: int) -> None:
-        """Start a player.
+        """Start the player.
 
         Args:
-            name: As `find_player` gives it.
-            sample_rate_hz: Of the samples; mono.
+            name: As `find_player` returns it.
+            sample_rate_hz: Sample rate; mono.
         """
         self._name = name
         self._file: IO[bytes] | None = None
-        if name == _OF_FILES:
-            handle, self._heard = tempfile.mkstemp(suffix=".wav")
+        if name == _FILE_PLAYER:
+            handle, self._wav_path = tempfile.mkstemp(suffix=".wav")
             self._file = os.fdopen(handle, "wb")
             self._file.write(wav_header(sample_rate_hz))
             return
         words = [word.format(rate=sample_rate_hz) for word in _PLAYERS[name]]
         self._process = subprocess.Popen([name, *words], stdin=subprocess.PIPE)
-        if name in _WITH_HEAD:
+        if name in _NEED_HEADER:
             self.push(wav_header(sample_rate_hz))
 
     def push(self, pcm: bytes) -> None:
-        """Take the next samples.
+        """Play little-endian 16 bit samples.
 
         Raises:
-            CommandFailed: The player is gone.
+            CommandFailed: The player has exited.
         """
         if self._file is not None:
             self._file.write(pcm)
@@ -77,34 +77,34 @@ class Player:
             self._process.stdin.write(pcm)
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise self._broke() from error
+            raise self._failure() from error
 
     def close(self) -> None:
-        """Wait until all is heard.
+        """Wait until everything has been played.
 
         Raises:
-            CommandFailed: It was not.
+            CommandFailed: The player failed.
         """
         if self._file is not None:
             self._file.close()
-            status = subprocess.run([self._name, self._heard], check=False).returncode
-            Path(self._heard).unlink()
+            status = subprocess.run([self._name, self._wav_path], check=False).returncode
+            Path(self._wav_path).unlink()
         else:
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             status = self._process.wait()
         if status:
-            raise self._broke()
+            raise self._failure()
 
     def abandon(self) -> None:
-        """Be silent at once; after `close` there is nothing to do."""
+        """Stop at once; no-op after `close`."""
         if self._file is not None:
             self._file.close()
-            Path(self._heard).unlink(missing_ok=True)
+            Path(self._wav_path).unlink(missing_ok=True)
         elif self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
 
-    def _broke(self) -> CommandFailed:
-        return CommandFailed(f"play: {self._name} ended before all was heard")
+    def _failure(self) -> CommandFailed:
+        return CommandFailed(f"play: {self._name} ended before everything was played")

@@ -1,64 +1,62 @@
-"""`valle-serve speak --url`: by a running server, which has its model loaded."""
+"""`valle-serve speak --url`: sends the request to a running server."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
 from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import say, write_whole
+from app.commands.output import print_status, write_file
+from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 
-if TYPE_CHECKING:
-    from app.commands.speak import Speak
-
 _TIMEOUT_S = 600
-_OURS = {"model"}  # a folder here; a server's is named by nobody
+_NOT_SENT = {"model"}  # here the path of a folder, there a name
 
 
-def speak_by(url: str, command: "Speak", text: str, form: AudioFormat) -> None:
-    """Let a server speak a text.
+def speak_remotely(url: str, options: SpeakOptions, text: str, form: AudioFormat) -> None:
+    """Request a speech from a server and write or play it.
 
     Args:
-        url: Of the server, without a path.
-        command: How to speak, and where to.
-        text: At most as long as the server takes.
-        form: Of the file, or of what goes to stdout.
+        url: Base URL of the server.
+        options: The command line.
+        text: The text; the server limits its length.
+        form: Format of the file or of stdout.
 
     Raises:
-        CommandError: There is no such server, or it refuses.
-        CommandFailed: It broke amid the speech.
+        CommandError: The server does not answer, or refuses the request.
+        CommandFailed: The server fails during the speech.
     """
-    if command.play and command.out is not None:
-        raise CommandError("play: a server's speech goes either to the speakers or to a file")
-    fields = set(SpeechOptions.model_fields) - _OURS
-    body = command.model_dump(mode="json", include=fields, exclude_unset=True) | {"input": text}
-    with _client(url, command) as client:
-        if command.play:
+    if options.play and options.out is not None:
+        raise CommandError("play: with --url, speech goes either to the speakers or to a file")
+    fields = set(SpeechOptions.model_fields) - _NOT_SENT
+    body = options.model_dump(mode="json", include=fields, exclude_unset=True) | {"input": text}
+    with _client(url, options) as client:
+        if options.play:
             _play(client, body)
-        elif command.piped:
+        elif options.piped:
             for part, _ in _streamed(client, body | {"response_format": form}):
                 sys.stdout.buffer.write(part)
                 sys.stdout.buffer.flush()
         else:
-            _write(client, command, body | {"response_format": form, "stream": False})
+            _write(client, options, body | {"response_format": form, "stream": False})
 
 
 @contextmanager
-def _client(url: str, command: "Speak") -> Iterator[httpx2.Client]:
-    """Give a client of a server.
+def _client(url: str, options: SpeakOptions) -> Iterator[httpx2.Client]:
+    """Enter an HTTP client of the server.
 
     Raises:
-        CommandError: It does not answer.
-        CommandFailed: It stops answering.
+        CommandError: The server cannot be reached.
+        CommandFailed: The connection breaks.
     """
     headers = {}
-    if command.key is not None:
-        headers["Authorization"] = f"Bearer {command.key.get_secret_value()}"
+    if options.key is not None:
+        headers["Authorization"] = f"Bearer {options.key.get_secret_value()}"
     try:
         with httpx2.Client(
             base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
@@ -70,26 +68,27 @@ def _client(url: str, command: "Speak") -> Iterator[httpx2.Client]:
         raise CommandFailed(f"url: {url}: {error or type(error).__name__}") from error
 
 
-def _write(client: httpx2.Client, command: "Speak", body: dict[str, Any]) -> None:
-    """Write a file, with `trace` its account beside it, and say what it is."""
-    out = command.target
+def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -> None:
+    """Write the file and, with `trace`, the report beside it; print a summary."""
+    out = options.target
     assert out is not None
     answer = client.post("/v1/audio/speech", json=body)
     _check(answer)
-    write_whole(out, answer.content, "out")
-    if command.trace:
-        account = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
-        _check(account)
-        write_whole(out.with_name(out.name + ".json"), account.content, "out")
+    write_file(out, answer.content, "out")
+    if options.trace:
+        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+        _check(report)
+        write_file(out.with_name(out.name + ".json"), report.content, "out")
     audio_s = float(answer.headers["x-audio-ms"]) / 1000
-    say(
+    print_status(
         f"{out}: {audio_s:.2f} s of speech in {answer.elapsed.total_seconds():.2f} s, voice"
-        f" {answer.headers['x-voice']}, seed {answer.headers['x-seed']}, ended by"
+        f" {answer.headers['x-voice']}, seed {answer.headers['x-seed']}, finish reason"
         f" {answer.headers['x-finish-reason']}"
     )
 
 
 def _play(client: httpx2.Client, body: dict[str, Any]) -> None:
+    """Play a speech while it is received."""
     player: Player | None = None
     try:
         for part, rate_hz in _streamed(client, body | {"response_format": "pcm"}):
@@ -103,7 +102,7 @@ def _play(client: httpx2.Client, body: dict[str, Any]) -> None:
 
 
 def _streamed(client: httpx2.Client, body: dict[str, Any]) -> Iterator[tuple[bytes, int]]:
-    """Yield the bytes of a speech as they come, with the rate of its samples."""
+    """Yield the bytes of a streamed speech as they come, with its sample rate in Hz."""
     with client.stream("POST", "/v1/audio/speech", json=body | {"stream": True}) as answer:
         if answer.is_error:
             answer.read()
@@ -113,17 +112,17 @@ def _streamed(client: httpx2.Client, body: dict[str, Any]) -> Iterator[tuple[byt
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Do nothing if a server did what it was asked for.
+    """Raise the server's error if it sent one.
 
     Raises:
-        CommandError: It refused.
-        CommandFailed: It could not.
+        CommandError: The request was refused (4xx).
+        CommandFailed: The server failed (5xx).
     """
     if not answer.is_error:
         return
     try:
         error = answer.json()["error"]
-        said = f"{error['param'] or 'url'}: {error['message']}"
+        message = f"{error['param'] or 'url'}: {error['message']}"
     except (ValueError, KeyError, TypeError):
-        said = f"url: {answer.request.url} answers {answer.status_code}"
-    raise (CommandError if answer.status_code < 500 else CommandFailed)(said)
+        message = f"url: {answer.request.url} answers {answer.status_code}"
+    raise (CommandError if answer.status_code < 500 else CommandFailed)(message)

@@ -1,4 +1,4 @@
-"""A file of sound that is written while the sound is made, and is there once it is whole."""
+"""A sound file that is written incrementally and appears when it is complete."""
 
 from pathlib import Path
 from typing import Final
@@ -6,37 +6,37 @@ from typing import Final
 import numpy as np
 
 from app.audio.containers import open_container
-from app.audio.delivery import Delivery, delivered
+from app.audio.delivery import Delivery, deliver
 from app.audio.rendering import OutputOptions
 from app.commands.errors import CommandFailed
 from app.engine.job import Samples
 
-_MOST_BYTES: Final = 0xFFFFFFFF  # that a WAV can tell; players read a longer one to its end
-_LENGTHS: Final = ((4, 8), (40, 44))  # where a WAV tells one, and how many bytes come before it
+_MOST_BYTES: Final = 0xFFFFFFFF  # of a WAV's length; players read longer files to the end
+_LENGTHS: Final = ((4, 8), (40, 44))  # length fields of WAV: position, bytes before their content
 
 
 class SoundFile:
-    """A sink of samples; what is written goes to a file beside it until `close`.
+    """Writes samples to a temporary file, which `close` moves to its place.
 
-    It holds what a response that is sent whole would hold. A wanted loudness is measured on the
-    whole, so that all samples are kept until then; otherwise none are.
+    The file equals a whole HTTP response. For a target loudness, which is measured on the whole
+    speech, all samples are held in memory until `close`.
     """
 
-    def __init__(self, path: Path, manner: OutputOptions, sample_rate_hz: int) -> None:
-        """Begin a file.
+    def __init__(self, path: Path, output: OutputOptions, sample_rate_hz: int) -> None:
+        """Open the temporary file.
 
         Args:
-            path: Where it will be.
-            manner: What it will be.
-            sample_rate_hz: Samples in a second; mono.
+            path: The final file.
+            output: Format, speed and loudness.
+            sample_rate_hz: Sample rate; mono.
 
         Raises:
             CommandFailed: It cannot be written.
         """
-        self._path, self._manner, self._rate_hz = path, manner, sample_rate_hz
+        self._path, self._output, self._rate_hz = path, output, sample_rate_hz
         self._partial = path.with_name(path.name + ".partial")
-        self._container = open_container(manner.form, sample_rate_hz, whole=True)
-        self._delivery = Delivery(sample_rate_hz, speed=manner.speed, loudness_lufs=None)
+        self._container = open_container(output.form, sample_rate_hz, whole=True)
+        self._delivery = Delivery(sample_rate_hz, speed=output.speed, loudness_lufs=None)
         self._held: list[Samples] = []
         try:
             self._file = self._partial.open("wb")
@@ -44,49 +44,49 @@ class SoundFile:
             raise self._failed(error) from error
 
     def push(self, samples: Samples) -> None:
-        """Take the next samples ``[N]``.
+        """Write samples ``[N]``.
 
         Raises:
             CommandFailed: They cannot be written.
         """
-        if self._manner.loudness_lufs is None:
+        if self._output.loudness_lufs is None:
             self._write(self._container.push(self._delivery.push(samples)))
         else:
             self._held.append(samples)
 
     def close(self) -> None:
-        """Put the file in its place.
+        """Finish the file and move it to its place.
 
         Raises:
             CommandFailed: It cannot be written.
         """
         self._write(self._container.push(self._rest()) + self._container.close())
         try:
-            if self._manner.form == "wav":
+            if self._output.form == "wav":
                 length = self._file.tell()
                 for place, before in _LENGTHS:
                     self._file.seek(place)
-                    told = min(length - before, _MOST_BYTES)
-                    self._file.write(told.to_bytes(4, "little"))
+                    value = min(length - before, _MOST_BYTES)
+                    self._file.write(value.to_bytes(4, "little"))
             self._file.close()
             self._partial.replace(self._path)
         except OSError as error:
             raise self._failed(error) from error
 
     def abandon(self) -> None:
-        """Leave nothing behind; after `close` there is nothing to leave."""
+        """Delete the temporary file; no-op after `close`."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
     def _rest(self) -> Samples:
-        """Return what is not in the container yet."""
-        if self._manner.loudness_lufs is None:
+        """Return the samples that are not in the container yet."""
+        if self._output.loudness_lufs is None:
             return self._delivery.close()
-        return delivered(
+        return deliver(
             np.concatenate(self._held),
             self._rate_hz,
-            speed=self._manner.speed,
-            loudness_lufs=self._manner.loudness_lufs,
+            speed=self._output.speed,
+            loudness_lufs=self._output.loudness_lufs,
         )
 
     def _write(self, part: bytes) -> None:

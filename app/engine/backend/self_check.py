@@ -1,5 +1,6 @@
 """What a loaded model finds out about itself before the first job, by speaking."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
 from time import monotonic, perf_counter
@@ -8,10 +9,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from app.engine.interface import Backend, Plan
+from app.engine.interface import Backend, CostMeter, Plan
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.playback import Playback
-from app.engine.serving.capacity import Capacity
+from app.engine.utterance import Level0Chunk
 from samplers.knobs.params import SamplingParams
 
 _TEXTS = ("One, two, three.", "Hello.", "Good morning.")
@@ -40,14 +41,16 @@ def is_deterministic(speaker: Speaker) -> bool:
     *_, last = speaker.speak(plans[0])
     alone = [one.codes[:, 0] for one in last.result.utterances] if last.result else []
     with closing(speaker.batch(sum(plan.rows for plan in plans))) as batch:
-        jobs = [batch.begin(plan) for plan in plans]
+        chunks: list[Level0Chunk] = []
+        jobs = [batch.begin(plans[0], chunks.append)]
+        jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
         while running := [job for job in jobs if not job.over]:
             batch.step(running)
-    codes = [chunk.codes for chunk in jobs[0].news()]
-    return torch.equal(torch.cat(codes).cpu(), torch.from_numpy(np.concatenate(alone)).long())
+    codes = torch.cat([chunk.codes for chunk in chunks])
+    return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
 
-def measure(backend: Backend, capacity: Capacity) -> None:
+def measure(backend: Backend, costs: CostMeter) -> None:
     """Speak for about a second and note what each stage costs.
 
     Both stages run in this thread by turns, so where they share a processor, as under a quota, each
@@ -56,27 +59,28 @@ def measure(backend: Backend, capacity: Capacity) -> None:
     plan = backend.plan(SpeechJob("measure", _TEXTS[0], SamplingParams(seed=0)))
     began_s = monotonic()
     while monotonic() - began_s < _MEASURED_S:
-        _measure_once(backend, plan, capacity)
+        _measure_once(backend, plan, costs)
 
 
-def _measure_once(backend: Backend, plan: Plan, capacity: Capacity) -> None:
+def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
     rate_hz, playback = backend.info.frame_rate_hz, Playback(monotonic())
     with (
         closing(backend.batch(plan.rows)) as batch,
         closing(backend.sound_stream(plan, playback)) as sound,
     ):
         started_s = perf_counter()
-        job = batch.begin(plan)
-        capacity.note_admission(perf_counter() - started_s)
+        chunks: deque[Level0Chunk] = deque()
+        job = batch.begin(plan, chunks.append)
+        costs.note_admission(perf_counter() - started_s)
         while not job.over:
             started_s, frames = perf_counter(), job.frames
             batch.step([job])
             speech_s = (job.frames - frames) / rate_hz
-            capacity.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
-            for chunk in job.news():
+            costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
+            while chunks:
                 started_s, given_s = perf_counter(), playback.given_s
-                for _ in sound.push(chunk):
+                for _ in sound.push(chunks.popleft()):
                     pass
-                capacity.note_sound(perf_counter() - started_s, playback.given_s - given_s)
+                costs.note_sound(perf_counter() - started_s, playback.given_s - given_s)
     if playback.first_s is not None:
-        capacity.note_start(playback.first_audio_s)
+        costs.note_start(playback.first_audio_s)

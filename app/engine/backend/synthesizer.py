@@ -4,6 +4,7 @@ Owns the model and its voices. Knows nothing of threads and queues: those are `a
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -18,16 +19,16 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import GoldenResult, Plan, Replay
+from app.engine.interface import CostMeter, GoldenResult, Plan, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
-from app.engine.serving.capacity import Capacity
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
 from app.engine.sound.replay import replay as replayed
+from app.engine.utterance import Level0Chunk
 from app.voice_store import VoiceStore
 from models.checkpoints import DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
@@ -243,19 +244,20 @@ class Synthesizer:
             closing(self.batch(plan.rows)) as batch,
             closing(self.sound_stream(plan, playback)) as sound,
         ):
-            job = batch.begin(plan)
+            chunks: deque[Level0Chunk] = deque()
+            job = batch.begin(plan, chunks.append)
             while not job.over:
                 batch.step([job])
                 if not on_progress(job.progress):
                     return
-                for chunk in job.news():
-                    yield from sound.push(chunk)
+                while chunks:
+                    yield from sound.push(chunks.popleft())
                 if job.error is not None:
                     raise job.error
 
-    def measure(self, capacity: Capacity) -> None:
+    def measure(self, costs: CostMeter) -> None:
         """Speak for about a second and note what that costs; see `self_check.measure`."""
-        measure(self, capacity)
+        measure(self, costs)
 
     def check_deterministic(self) -> bool:
         """Return whether a job has the same codes alone and among others; see `self_check`."""

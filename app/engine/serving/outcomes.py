@@ -34,7 +34,7 @@ class Outcomes:
         """Record that a job was refused, and give its reader the error."""
         if ticket.close():
             log.info("job %s: refused (%s)", ticket.job_id, error.code)
-            ticket.give(error)
+            ticket.send(error)
 
     def ended(self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None) -> None:
         """Record that a ticket ended without a result, and give its reader the error.
@@ -49,7 +49,7 @@ class Outcomes:
         self.finished[reason] += 1
         self._metrics.jobs.labels(reason).inc()
         log.info("job %s: %s%s", ticket.job_id, reason, f" ({error.code})" if error else "")
-        ticket.give(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
+        ticket.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
 
     def completed(self, ticket: Ticket, result: SpeechResult) -> None:
         """Record the result of a ticket, before its reader gets the last chunk."""

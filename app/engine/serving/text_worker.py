@@ -55,7 +55,7 @@ class TextWorker:
         with self._lock:
             *_, backend, ticket, job = heappop(self._jobs)
         if ticket.abandoned is not None:
-            if self._queue.leave(ticket):
+            if self._queue.remove(ticket):
                 self._outcomes.ended(ticket, ticket.abandoned)
             return
         refusal: SpeechError
@@ -68,9 +68,9 @@ class TextWorker:
         except Exception as error:
             refusal = broken(ticket.job_id, error)
         else:
-            self._queue.line_up(ticket, plan)
+            self._queue.enqueue(ticket, plan)
             return
-        if self._queue.leave(ticket):
+        if self._queue.remove(ticket):
             self._outcomes.refused(ticket, refusal)
 
     def _check_rows(self, plan: Plan) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.speech.workshop import Workshop
+from app.api.render_pool import RenderPool
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
@@ -26,8 +26,8 @@ CHUNK_S = 10.0
 LONG = "Hello."  # a chunk a character: 60 s of sound; at a quarter of the speed 240 s
 
 
-class Counting(Workshop):
-    """A workshop that tells what it did."""
+class Counting(RenderPool):
+    """A render_pool that tells what it did."""
 
     steps = 0
     longest_s = 0.0
@@ -45,8 +45,8 @@ class Counting(Workshop):
 
 def app_with_counts() -> tuple[FastAPI, Counting]:
     app = create_app(Settings(), fake_engine(FakeBackend(CHUNK_S), slots=8))
-    app.state.workshop = workshop = Counting(1)
-    return app, workshop
+    app.state.render_pool = render_pool = Counting(1)
+    return app, render_pool
 
 
 @pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
@@ -73,26 +73,26 @@ def test_an_operator_sets_the_limit(toy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["wav", "mp3"])
 def test_sound_is_rendered_in_small_steps(form: str) -> None:
-    app, workshop = app_with_counts()
+    app, render_pool = app_with_counts()
     with served(app) as client:
         wanted = {"input": LONG, "speed": 0.25, "loudness_lufs": -16, "response_format": form}
         whole = client.post("/tts", json=wanted | {"stream": False})
         assert whole.status_code == 200
         assert float(whole.headers["x-audio-ms"]) == 240_000
-        assert workshop.steps > 50
-        assert workshop.longest_s < 5  # but the measurement of loudness, a step is 2 s of sound
+        assert render_pool.steps > 50
+        assert render_pool.longest_s < 5  # but the measurement of loudness, a step is 2 s of sound
 
 
 def test_what_a_client_left_is_rendered_no_more() -> None:
-    app, workshop = app_with_counts()
+    app, render_pool = app_with_counts()
     with served(app) as client:
         wanted = {"input": LONG, "speed": 0.25, "response_format": "mp3", "stream": False}
         for _ in range(4):
             with suppress(httpx.TimeoutException):
                 client.post("/tts", json=wanted, timeout=0.4)
-        until(lambda: not workshop.waiting)
+        until(lambda: not render_pool.waiting)
         time.sleep(0.5)
-        steps = workshop.steps
+        steps = render_pool.steps
         time.sleep(0.5)
-        assert workshop.steps == steps
+        assert render_pool.steps == steps
         assert steps < 4 * 30  # of which each would take as many

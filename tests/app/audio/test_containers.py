@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.audio.containers import contained, open_container
+from app.audio.containers import encode_file, open_container
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from tests.app.tools.decoding import decoded
 
@@ -42,7 +42,7 @@ def heard(sound: bytes, form: AudioFormat) -> tuple[np.ndarray, int]:
 @pytest.mark.parametrize("samples", [2400, 24_000, 50_001])
 def test_a_decoder_gives_as_many_samples_as_went_in(form, whole, samples):
     sound = tone(samples)
-    file = contained(sound, form, RATE_HZ) if whole else streamed(sound, form, 4800)
+    file = encode_file(sound, form, RATE_HZ) if whole else streamed(sound, form, 4800)
     read, rate_hz = heard(file, form)
     more_s = len(read) / rate_hz - samples / RATE_HZ
     if form == "aac" or (form == "mp3" and not whole):
@@ -55,7 +55,7 @@ def test_a_decoder_gives_as_many_samples_as_went_in(form, whole, samples):
 def test_formats_without_loss_give_the_very_samples(form):
     sound = tone(24_001)
     rounded = np.rint(sound * 2**15) / 2**15
-    for file in (contained(sound, form, RATE_HZ), streamed(sound, form, 1111)):
+    for file in (encode_file(sound, form, RATE_HZ), streamed(sound, form, 1111)):
         np.testing.assert_array_equal(heard(file, form)[0], rounded.astype(np.float32))
 
 
@@ -64,7 +64,7 @@ def test_formats_without_loss_give_the_very_samples(form):
 def test_the_last_word_is_there_and_where_it_was(form, whole):
     sound = np.zeros(36_000, np.float32)
     sound[-4800:] = tone(4800)  # 0.2 s, up to the very end
-    file = contained(sound, form, RATE_HZ) if whole else streamed(sound, form, 4800)
+    file = encode_file(sound, form, RATE_HZ) if whole else streamed(sound, form, 4800)
     read, rate_hz = heard(file, form)
     loud = np.flatnonzero(np.abs(read) > 0.1) / rate_hz
     gapless = form == "opus" or (form == "mp3" and whole)
@@ -80,7 +80,7 @@ def test_the_last_word_is_there_and_where_it_was(form, whole):
 def test_the_bytes_depend_on_the_sound_and_not_on_its_pieces(form):
     sound = tone(20_000)
     assert streamed(sound, form, 4800) == streamed(sound, form, 700)
-    assert contained(sound, form, RATE_HZ) == contained(sound, form, RATE_HZ)
+    assert encode_file(sound, form, RATE_HZ) == encode_file(sound, form, RATE_HZ)
 
 
 @pytest.mark.parametrize("form", HEADS)
@@ -93,13 +93,13 @@ def test_pieces_make_one_file(form):
 
 def test_a_streamed_mp3_has_no_frame_that_tells_a_length():
     sound = tone(24_000)
-    assert b"Info" in contained(sound, "mp3", RATE_HZ)[:64]
+    assert b"Info" in encode_file(sound, "mp3", RATE_HZ)[:64]
     file = streamed(sound, "mp3", 4800)
     assert not {b"Info", b"Xing", b"ID3"} & {file[n : n + k] for n in range(64) for k in (3, 4)}
 
 
 def test_a_whole_flac_tells_its_length_and_checksum():
-    info = soundfile.info(BytesIO(contained(tone(50_001), "flac", RATE_HZ)))
+    info = soundfile.info(BytesIO(encode_file(tone(50_001), "flac", RATE_HZ)))
     assert (info.frames, info.samplerate, info.subtype) == (50_001, RATE_HZ, "PCM_16")
 
 
@@ -116,14 +116,14 @@ def test_most_of_a_sound_is_sent_before_the_next_comes(form):
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("samples", [1, 100])
 def test_the_shortest_of_sounds_is_whole(form, samples):
-    for file in (contained(tone(samples), form, RATE_HZ), streamed(tone(samples), form, 50)):
+    for file in (encode_file(tone(samples), form, RATE_HZ), streamed(tone(samples), form, 50)):
         least = 1 if form == "mp3" else samples  # of one sample it keeps a part of its padding
         assert len(heard(file, form)[0]) >= least
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_sound_at_all_is_a_file_of_silence(form):
-    for file in (contained(tone(0), form, RATE_HZ), streamed(tone(0), form, 50)):
+    for file in (encode_file(tone(0), form, RATE_HZ), streamed(tone(0), form, 50)):
         read, rate_hz = heard(file, form)
         assert len(read) / rate_hz <= 0.13  # three frames of AAC
         assert not read.any()
@@ -132,7 +132,7 @@ def test_no_sound_at_all_is_a_file_of_silence(form):
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_is_too_loud_is_clipped_and_does_not_wrap_around(form):
     loud = np.clip(tone(24_000) * 20, -3, 3)
-    read, _ = heard(contained(loud, form, RATE_HZ), form)
+    read, _ = heard(encode_file(loud, form, RATE_HZ), form)
     together = min(len(read), 12_000)
     assert np.abs(read[:together]).max() > 0.9
     if form in EXACT:
@@ -145,6 +145,6 @@ def test_every_format_has_a_media_type():
 
 
 def test_opus_is_said_to_be_of_our_rate_and_played_at_48_khz():
-    with av.open(BytesIO(contained(tone(24_000), "opus", RATE_HZ))) as file:
+    with av.open(BytesIO(encode_file(tone(24_000), "opus", RATE_HZ))) as file:
         assert file.streams.audio[0].rate == 48_000
         assert file.format.name == "ogg"

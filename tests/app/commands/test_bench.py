@@ -10,7 +10,7 @@ import pytest
 
 from app.cli import main
 from app.commands.errors import CommandFailed
-from app.commands.listeners import Listen, hear, load
+from app.commands.listeners import Listen, listen_once, run_load
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +31,18 @@ def speaker(*chunks: tuple[float, float]) -> Listen:
 
 
 def test_a_listener_notes_when_the_first_sound_came_and_how_long_there_was_none() -> None:
-    heard = asyncio.run(hear(speaker((0.1, 0.05), (0.2, 1.0), (0.0, 1.0)), "Hello.", seed=0))
-    assert heard.error is None
-    assert heard.audio_s == pytest.approx(2.05)
-    assert 0.1 <= heard.first_s < heard.wall_s
-    assert heard.underrun_s == pytest.approx(heard.wall_s - heard.first_s - 0.05, abs=0.01)
+    result = asyncio.run(
+        listen_once(speaker((0.1, 0.05), (0.2, 1.0), (0.0, 1.0)), "Hello.", seed=0)
+    )
+    assert result.error is None
+    assert result.audio_s == pytest.approx(2.05)
+    assert 0.1 <= result.first_s < result.wall_s
+    assert result.underrun_s == pytest.approx(result.wall_s - result.first_s - 0.05, abs=0.01)
 
 
 def test_sound_in_time_has_no_gap() -> None:
-    heard = asyncio.run(hear(speaker((0.0, 60.0), (0.1, 1.0)), "Hello.", seed=0))
-    assert heard.underrun_s == 0
+    result = asyncio.run(listen_once(speaker((0.0, 60.0), (0.1, 1.0)), "Hello.", seed=0))
+    assert result.underrun_s == 0
 
 
 def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> None:
@@ -52,7 +54,7 @@ def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> Non
             raise CommandFailed("503: busy")
         yield 1.0
 
-    figures = asyncio.run(load(listen, ["a", "b"], at_once=3, requests=2))
+    figures = asyncio.run(run_load(listen, ["a", "b"], at_once=3, requests=2))
     assert len({seed for _, seed in asked}) == len(asked) == figures.requests == 6
     assert {text for text, _ in asked} == {"a", "b"}
     assert (figures.failed, figures.errors) == (1, ("503: busy",))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.commands.checks.device import Place, problem
+from app.commands.checks.device import CudaFacts, problem
 from models.checkpoints.hub import PINNED, HubFile
 from tests.toy.make_public import make_public
 
@@ -138,26 +138,26 @@ KERNELS = ("sm_80", "sm_90", "compute_90")
 @pytest.mark.parametrize(
     ("place", "advice"),
     [
-        (Place(None, None, usable=False), None),
-        (Place(BUILT, None, usable=False), None),
-        (Place(BUILT, "12.4", usable=True, capability=(9, 0), kernels=KERNELS), None),
-        (Place(BUILT, "13.0", usable=True, capability=(8, 6), kernels=KERNELS), None),
-        (Place(BUILT, "13.0", usable=True, capability=(12, 0), kernels=KERNELS), None),
-        (Place(None, "12.4", usable=False), "TORCH_INDEX_URL"),
-        (Place("13.0", "12.4", usable=False), "update the driver"),
-        (Place(BUILT, "12.4", usable=False), "--gpus all"),
+        (CudaFacts(None, None, usable=False), None),
+        (CudaFacts(BUILT, None, usable=False), None),
+        (CudaFacts(BUILT, "12.4", usable=True, capability=(9, 0), kernels=KERNELS), None),
+        (CudaFacts(BUILT, "13.0", usable=True, capability=(8, 6), kernels=KERNELS), None),
+        (CudaFacts(BUILT, "13.0", usable=True, capability=(12, 0), kernels=KERNELS), None),
+        (CudaFacts(None, "12.4", usable=False), "TORCH_INDEX_URL"),
+        (CudaFacts("13.0", "12.4", usable=False), "update the driver"),
+        (CudaFacts(BUILT, "12.4", usable=False), "--gpus all"),
         (
-            Place(BUILT, "12.4", usable=True, capability=(7, 5), kernels=KERNELS),
+            CudaFacts(BUILT, "12.4", usable=True, capability=(7, 5), kernels=KERNELS),
             "no kernels for this GPU (capability 7.5",
         ),
         (
-            Place(BUILT, "12.4", usable=True, capability=(12, 0), kernels=("sm_90",)),
+            CudaFacts(BUILT, "12.4", usable=True, capability=(12, 0), kernels=("sm_90",)),
             "no kernels for this GPU (capability 12.0",
         ),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_told_of_with_the_reason(
-    place: Place, advice: str | None
+    place: CudaFacts, advice: str | None
 ) -> None:
     told = problem(place)
     assert told is None if advice is None else told is not None and advice in told

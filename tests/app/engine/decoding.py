@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.sound.utterance import finer_levels
 from app.engine.utterance import UtteranceInput
 from models.prefix_cache import PrefixCache
@@ -45,7 +45,7 @@ class LevelZero:
     ) -> None:
         self._model, self._inputs, self._on_frame = model, inputs, on_frame
         self._prefixes = prefixes
-        self.drawn: ArUtterance | MaskedUtterance | None = None
+        self.drawn: HypothesisGroup | MaskedUtterance | None = None
 
     def __iter__(self) -> Iterator[Tensor]:
         self.drawn, step = self._begin()
@@ -61,7 +61,7 @@ class LevelZero:
                 start, given = given, self.drawn.final
                 yield self.drawn.codes(start, given)
 
-    def _begin(self) -> tuple[ArUtterance | MaskedUtterance, Callable[[], object]]:
+    def _begin(self) -> tuple[HypothesisGroup | MaskedUtterance, Callable[[], object]]:
         if self._inputs.params.level_0 == "masked":
             masked = MaskedUtterance(self._model, self._inputs)
             return masked, masked.step

@@ -2,7 +2,8 @@ import asyncio
 
 import pytest
 
-from app.api.gate.admission import Admission, TooManyRequests
+from app.api.errors import TooManyRequests
+from app.api.gate.admission import Admission
 from app.engine.errors import EngineNotReady
 
 pytestmark = pytest.mark.anyio

@@ -1,10 +1,8 @@
 """A page of elsewhere that has its name lead here (DNS rebinding) can do nothing without keys."""
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from starlette.requests import HTTPConnection
 from websockets.exceptions import InvalidStatus
@@ -18,7 +16,7 @@ from app.settings import Settings
 from tests.app.api.test_errors import shape
 from tests.app.tools.live_client import url_of
 from tests.app.tools.serving import served
-from tests.fakes import FakeBackend, fake_engine
+from tests.fakes import fake_engine
 
 BODY = {"input": "Hi."}
 
@@ -93,17 +91,6 @@ def test_two_names_are_none() -> None:
     assert not Hosts("", "").allow(HTTPConnection({"type": "http", "headers": headers}))
 
 
-@pytest.fixture(scope="module")
-def speaking() -> FakeBackend:
-    return FakeBackend()
-
-
-@pytest.fixture(scope="module")
-def client(speaking) -> Iterator[httpx.Client]:
-    with served(create_app(Settings(), fake_engine(speaking))) as one:
-        yield one
-
-
 REBOUND: list[dict[str, str]] = [
     {"host": "evil.example", "origin": "http://evil.example"},
     {"host": "evil.example:8000", "origin": "http://evil.example:8000"},
@@ -115,13 +102,13 @@ REBOUND: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("headers", REBOUND, ids=str)
-def test_a_rebound_page_is_refused(client, speaking, headers) -> None:
-    began = len(speaking.spoken)
+def test_a_rebound_page_is_refused(client, backend, headers) -> None:
+    began = len(backend.spoken)
     for method, path in (("POST", "/tts"), ("GET", "/v1/audio/voices"), ("GET", "/metrics")):
         answer = client.request(method, path, headers=headers, json=BODY)
         assert answer.status_code == 403, (path, headers)
         assert shape(answer)["param"] in {"host", "origin"}
-    assert len(speaking.spoken) == began
+    assert len(backend.spoken) == began
 
 
 def test_a_rebound_page_opens_no_session(client) -> None:

@@ -39,7 +39,7 @@ class Room:
 
     async def lined_up(self) -> Ticket:
         async with asyncio.timeout(20):
-            while (ticket := self.queue.take(lambda waiting: waiting[0])) is None:
+            while (ticket := self.queue.pop(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
         return ticket
 

@@ -1,4 +1,4 @@
-"""A text of any length, read aloud in this process: piece by piece, so that a book fits too."""
+"""Speech of a text of any length: one job a piece, so that memory does not grow with the text."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -14,57 +14,59 @@ from models.text.characters import check
 from models.text.incremental.text import pieces
 
 
-def pieces_of(text: str) -> list[str]:
-    """Return a text in the pieces that are spoken one after the other: sentences, mostly.
+def split_pieces(text: str) -> list[str]:
+    """Split a text into the pieces that are spoken one after the other, mostly sentences.
 
     Raises:
-        TextError: It is empty, or holds what no text does.
+        TextError: The text is empty or holds characters that are not text.
     """
     check(text, max_chars=len(text))
     return pieces(text)
 
 
-class Reading:
-    """A long text spoken piece by piece, and the result of all pieces as one.
+class LongSpeech:
+    """Speaks the pieces of a text in order, each as a job that continues the one before.
+
+    All jobs have one seed, so their codes and samples are those of one job with the whole text.
 
     Attributes:
-        text: Its pieces.
-        begun: How many pieces were begun.
+        pieces: The text.
+        begun: Number of pieces that have been started.
     """
 
     def __init__(
         self,
         engine: SpeechEngine,
         job: SpeechJob,
-        text: Sequence[str],
+        pieces: Sequence[str],
         journal: Journal | None = None,
     ) -> None:
-        """Begin with nothing spoken.
+        """Initialise without starting a job.
 
         Args:
-            engine: Is ready.
-            job: How to speak; its text is ignored.
-            text: Its pieces.
-            journal: Stores spoken parts, and has those of an earlier run; None stores none.
+            engine: An engine that is ready.
+            job: The template of all jobs; its text is ignored.
+            pieces: The text, as `split_pieces` returns it.
+            journal: Stores finished parts, and supplies those of an interrupted run.
         """
-        self.text = text
+        self.pieces = pieces
         self._engine, self._chain, self._journal = engine, JobChain(job), journal
         self.begun = 0
         self._stream: SpeechStream | None = None
 
     @property
     def progress(self) -> Progress:
-        """How far the piece that is being spoken is."""
+        """Progress of the current piece."""
         return Progress() if self._stream is None else self._stream.progress
 
     async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """Yield the audio as it is made; the last chunk is the pause that the text ends with.
+        """Yield the audio as it comes; the last chunk is the pause that ends the text.
 
         Raises:
             CommandFailed: A part cannot be stored.
             SpeechError: A piece cannot be spoken.
         """
-        for number, piece in enumerate(self.text):
+        for number, piece in enumerate(self.pieces):
             self.begun = number + 1
             stored = None if self._journal is None else self._journal.get(number)
             if stored is None:
@@ -78,21 +80,21 @@ class Reading:
         yield self._chain.finish(self._engine.info.sample_rate_hz)
 
     def result(self) -> SpeechResult:
-        """Return the result of the whole text; of stored parts without their traces."""
+        """Return the result of the whole text; parts from the journal have no trace."""
         assert self._chain.result is not None
         return self._chain.result
 
     async def _speak(self, number: int, piece: str) -> AsyncIterator[AudioChunk]:
-        """Yield the audio of a piece, and store it."""
-        spoken: list[AudioChunk] = []
+        """Yield the audio of a piece and store it in the journal."""
+        chunks: list[AudioChunk] = []
         self._stream = self._engine.submit(self._chain.next_job(piece))
         async with aclosing(self._stream) as stream:
             async for chunk in stream:
-                spoken.append(chunk)
+                chunks.append(chunk)
                 yield chunk
-        result = spoken[-1].result
+        result = chunks[-1].result
         assert result is not None  # the last chunk has it
         self._chain.add(result)
         if self._journal is not None and result.utterances:
-            samples = np.concatenate([chunk.samples for chunk in spoken])
-            self._journal.put(number, Part(samples, spoken[0].sample_rate_hz, result))
+            samples = np.concatenate([chunk.samples for chunk in chunks])
+            self._journal.put(number, Part(samples, chunks[0].sample_rate_hz, result))

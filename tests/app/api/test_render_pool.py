@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from app.api.speech.workshop import Workshop
+from app.api.render_pool import RenderPool
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def workshop() -> AsyncIterator[Workshop]:
-    made = Workshop(threads=1)
+async def render_pool() -> AsyncIterator[RenderPool]:
+    made = RenderPool(threads=1)
     yield made
     made.close()
 
@@ -22,9 +22,9 @@ async def workshop() -> AsyncIterator[Workshop]:
 class Busy:
     """A step that takes the one thread until it is let go."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, render_pool: RenderPool) -> None:
         self._go_on, self._began = threading.Event(), threading.Event()
-        self.step = asyncio.create_task(workshop.run("busy", self._work))
+        self.step = asyncio.create_task(render_pool.run("busy", self._work))
 
     def _work(self) -> None:
         self._began.set()
@@ -38,18 +38,18 @@ class Busy:
         await self.step
 
 
-async def test_a_step_gives_what_it_gives_or_raises(workshop: Workshop) -> None:
-    assert await workshop.run("a", lambda: 7) == 7
+async def test_a_step_gives_what_it_gives_or_raises(render_pool: RenderPool) -> None:
+    assert await render_pool.run("a", lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        await workshop.run("a", lambda: 1 // 0)
-    assert await workshop.run("a", lambda: 8) == 8
+        await render_pool.run("a", lambda: 1 // 0)
+    assert await render_pool.run("a", lambda: 8) == 8
 
 
-async def test_a_stranger_waits_for_one_step_of_each_other(workshop: Workshop) -> None:
-    busy, done = Busy(workshop), list[str]()
+async def test_a_stranger_waits_for_one_step_of_each_other(render_pool: RenderPool) -> None:
+    busy, done = Busy(render_pool), list[str]()
     await busy.began()
     steps = [
-        asyncio.create_task(workshop.run(who, partial(done.append, f"{who}{number}")))
+        asyncio.create_task(render_pool.run(who, partial(done.append, f"{who}{number}")))
         for who, number in [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)]
     ]
     await asyncio.sleep(0)
@@ -58,12 +58,12 @@ async def test_a_stranger_waits_for_one_step_of_each_other(workshop: Workshop) -
     assert done == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-async def test_what_was_cancelled_is_not_begun(workshop: Workshop) -> None:
-    busy, done = Busy(workshop), list[int]()
+async def test_what_was_cancelled_is_not_begun(render_pool: RenderPool) -> None:
+    busy, done = Busy(render_pool), list[int]()
     await busy.began()
-    left = [asyncio.create_task(workshop.run("a", partial(done.append, n))) for n in range(3)]
+    left = [asyncio.create_task(render_pool.run("a", partial(done.append, n))) for n in range(3)]
     await asyncio.sleep(0)
-    assert workshop.waiting == 3
+    assert render_pool.waiting == 3
     left[1].cancel()
     await busy.end()
     await asyncio.gather(*left, return_exceptions=True)

@@ -2,31 +2,15 @@
 
 import json
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from app.api.gate.heads import MAX_HEAD_BYTES
-from app.main import create_app
-from app.settings import Settings
-from tests.app.tools.serving import served
-from tests.fakes import FakeBackend, fake_engine
+from app.api.gate.head_limits import MAX_HEAD_BYTES
 
 BODY = b'{"input": "Hi."}'
 POST = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 NEXT = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def speaking() -> FakeBackend:
-    return FakeBackend()
-
-
-@pytest.fixture(scope="module")
-def client(speaking) -> Iterator[httpx.Client]:
-    with served(create_app(Settings(), fake_engine(speaking))) as one:
-        yield one
 
 
 def sent(client: httpx.Client, content: bytes) -> list[tuple[int, bytes]]:
@@ -48,16 +32,16 @@ def sent(client: httpx.Client, content: bytes) -> list[tuple[int, bytes]]:
     ],
 )
 def test_two_lengths_of_a_body_are_refused_and_nothing_after_them_is_read(
-    client, speaking, lengths
+    client, backend, lengths
 ) -> None:
-    began = len(speaking.spoken)
+    began = len(backend.spoken)
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
     answers = sent(client, POST + lengths + b"\r\n" + chunked + NEXT)
     assert [status for status, _ in answers] == [400]
     assert b"connection: close" in answers[0][1].lower()
     error = json.loads(answers[0][1].partition(b"\r\n\r\n")[2])["error"]
     assert error["code"] == "two_lengths"
-    assert len(speaking.spoken) == began
+    assert len(backend.spoken) == began
 
 
 def test_a_chunked_body_alone_is_taken(client) -> None:

@@ -1,8 +1,8 @@
-"""Reports as JSON, a small piece at a time: one of a traced minute is megabytes.
+"""Serialisation of reports to JSON in small pieces: a traced minute of speech is megabytes.
 
-Whoever makes text in Python holds the interpreter, and the event loop and the thread that draws
-wait for it meanwhile. So a piece takes about a millisecond, pieces are made in another thread, one
-at a time for all who ask, and after each the thread rests.
+Building strings holds the GIL, which blocks the event loop and the decoding thread. So each piece
+takes about 1 ms, pieces are built in another thread, one at a time for all clients, and the thread
+sleeps between two.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from samplers.ar.trace import entries
 
 _ROWS = 64
-"""Frames, records or numbers of a piece."""
+"""Rows of a list in one piece."""
 
 _REST = 4.0
-"""How many times as long as it worked the thread rests."""
+"""Sleep after a piece, as a multiple of the time it took."""
 
 R = TypeVar("R", bound=UtteranceReport)
 
@@ -32,14 +32,14 @@ _LISTS = ("codes", "tokens", "scores", "logprobs")
 
 
 class ReportWriter:
-    """Makes the pieces of all reports of an application, by turns."""
+    """Builds the pieces of all reports of an application in turn."""
 
     def __init__(self) -> None:
-        """Write nothing yet."""
+        """Initialise without work."""
         self._turn = asyncio.Lock()
 
     async def write(self, pieces: Iterator[str]) -> AsyncIterator[str]:
-        """Yield pieces as they are made, in turn with whoever else asks."""
+        """Yield pieces, taking turns with other reports."""
         while True:
             async with self._turn:
                 piece, took_s = await asyncio.to_thread(_timed, pieces)
@@ -50,23 +50,23 @@ class ReportWriter:
 
 
 def _timed(pieces: Iterator[str]) -> tuple[str | None, float]:
-    """Return the next piece, None at the end, and the seconds that it took."""
+    """Return the next piece, None at the end, and the seconds it took."""
     began_s = perf_counter()
     return next(pieces, None), perf_counter() - began_s
 
 
 def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
-    """Return a `SpeechReport` as JSON; what is no finite number is null."""
+    """Return a `SpeechReport` as JSON; NaN and infinity become null."""
     return "".join(report_pieces(job, outcome))
 
 
 def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[str]:
-    """Yield the pieces of a `SpeechReport` as JSON; what is no finite number is null."""
+    """Yield a `SpeechReport` as JSON in pieces; NaN and infinity become null."""
     if isinstance(outcome, Failure):
         report = _failure_report(job, outcome)
     else:
         report = _result_report(job, outcome)
-    yield _opened(report, "utterances") + ',"utterances":['
+    yield _open_object(report, "utterances") + ',"utterances":['
     for number, spoken in enumerate(outcome.utterances):
         blank = blank_report(spoken, UtteranceReport)
         yield from chain([","] if number else [], utterance_pieces(blank, spoken))
@@ -74,14 +74,14 @@ def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[s
 
 
 def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterator[str]:
-    """Yield the pieces of a report of an utterance.
+    """Yield an utterance's report as JSON in pieces.
 
     Args:
-        blank: It, with nothing in its long lists.
-        spoken: What they tell of.
+        blank: The report with empty lists.
+        spoken: The utterance with the lists' content.
     """
-    yield _opened(blank, *_LISTS) + ',"codes":'
-    yield from _listed(spoken.codes)
+    yield _open_object(blank, *_LISTS) + ',"codes":'
+    yield from _list_pieces(spoken.codes)
     trace = spoken.trace
     if trace is None:
         yield "".join(f',"{name}":null' for name in _LISTS[1:]) + "}"
@@ -90,22 +90,22 @@ def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterato
     drawn = len(trace["frame"]) if trace else 0
     for begin in range(0, drawn, _ROWS):
         rows = entries({name: column[begin : begin + _ROWS] for name, column in trace.items()})
-        yield ("," if begin else "") + _inner(rows)
+        yield ("," if begin else "") + _items(rows)
     yield "]"
-    stayed = _stayed(trace["frame"], spoken) if drawn else []
+    rows_kept = _kept_rows(trace["frame"], spoken) if drawn else []
     for name, column in (("scores", "score"), ("logprobs", "logprob")):
         yield f',"{name}":'
-        yield from _listed(trace[column][stayed] if drawn else np.zeros(0))
+        yield from _list_pieces(trace[column][rows_kept] if drawn else np.zeros(0))
     yield "}"
 
 
 def blank_report(spoken: SpokenUtterance, kind: type[R], **more: Any) -> R:
-    """Return a report of an utterance with nothing in its long lists.
+    """Return an utterance's report with empty lists.
 
     Args:
-        spoken: What it tells of.
-        kind: `UtteranceReport`, or what has more fields.
-        more: Those.
+        spoken: The utterance.
+        kind: `UtteranceReport` or a subclass.
+        more: Further fields of the subclass.
     """
     return kind(
         codes=[],
@@ -119,21 +119,21 @@ def blank_report(spoken: SpokenUtterance, kind: type[R], **more: Any) -> R:
     )
 
 
-def _opened(report: BaseModel, *without: str) -> str:
-    """Return a model as JSON, some fields left out and its brace not closed."""
+def _open_object(report: BaseModel, *without: str) -> str:
+    """Return a model as JSON without some fields and without its closing brace."""
     return report.model_dump_json(exclude=set(without))[:-1]
 
 
-def _listed(values: np.ndarray[Any, Any]) -> Iterator[str]:
-    """Yield the pieces of a list."""
+def _list_pieces(values: np.ndarray[Any, Any]) -> Iterator[str]:
+    """Yield an array ``[N, ...]`` as a JSON list in pieces."""
     yield "["
     for begin in range(0, len(values), _ROWS):
-        yield ("," if begin else "") + _inner(values[begin : begin + _ROWS].tolist())
+        yield ("," if begin else "") + _items(values[begin : begin + _ROWS].tolist())
     yield "]"
 
 
-def _inner(values: list[Any]) -> str:
-    """Return what stands between the brackets of a list."""
+def _items(values: list[Any]) -> str:
+    """Return the JSON of a list without its brackets."""
     return to_json(values, inf_nan_mode="null").decode()[1:-1]
 
 
@@ -182,10 +182,10 @@ def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
     )
 
 
-def _stayed(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:
-    """Return which records stayed: of draws for the same frame the last one, the stop included."""
-    stayed: list[int] = []
+def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:
+    """Return the rows of a trace whose tokens were kept: the last of each frame, and the stop."""
+    kept: list[int] = []
     for record, frame in enumerate(frames.tolist()):
-        del stayed[frame:]
-        stayed.append(record)
-    return stayed[: len(spoken.codes) + (spoken.finish_reason == "stop")]
+        del kept[frame:]
+        kept.append(record)
+    return kept[: len(spoken.codes) + (spoken.finish_reason == "stop")]

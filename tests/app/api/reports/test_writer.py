@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.api.reports.recent import SpeechReport
-from app.api.reports.writing import ReportWriter, report_json, report_pieces
+from app.api.reports.writer import ReportWriter, report_json, report_pieces
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
 from samplers.ar.trace import Record, entries
 from samplers.knobs.params import SamplingParams

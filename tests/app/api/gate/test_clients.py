@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import HTTPConnection
 
-from app.api.gate.askers import asker, network_of
+from app.api.gate.clients import client_of, network_of
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,6 @@ def test_one_client_is_one_address_or_the_network_that_it_was_given(host, counte
 def test_an_owner_is_counted_as_itself_and_others_by_their_address() -> None:
     for owner, counted in (("alice", "alice"), ("", "10.0.0.7")):
         scope = {"type": "http", "client": ("10.0.0.7", 1), "state": {"owner": owner}}
-        assert asker(HTTPConnection(scope)) == counted
+        assert client_of(HTTPConnection(scope)) == counted
     unix = SimpleNamespace(client=None, state=SimpleNamespace(owner=""))
-    assert asker(unix) == ""  # type: ignore[arg-type]
+    assert client_of(unix) == ""  # type: ignore[arg-type]

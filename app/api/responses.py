@@ -1,44 +1,45 @@
-"""What the routes may answer, for the OpenAPI document, and the headers that tell of a speech."""
+"""Responses of the routes for the OpenAPI document, and the headers that describe a speech."""
 
 from typing import Any
 
 from app.api.schemas import ErrorBody, Usage
-from app.api.speech.events import EVENT_STREAM
 from app.audio.formats import MEDIA_TYPES
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult
 
-Answers = dict[int | str, dict[str, Any]]
+EVENT_STREAM = "text/event-stream"
+
+Responses = dict[int | str, dict[str, Any]]
 
 
-def error_answers(**reasons: str) -> Answers:
-    """Return the failures of a route: ``_404="Why."`` and the like."""
+def error_responses(**reasons: str) -> Responses:
+    """Return error responses for a route's OpenAPI entry: ``_404="Why."`` and so on."""
     return {
         int(status[1:]): {"model": ErrorBody, "description": reason}
         for status, reason in reasons.items()
     }
 
 
-NOT_READY = error_answers(_503="Not ready; come back in Retry-After seconds.")
-SPEECH_ANSWERS: Answers = {
+NOT_READY = error_responses(_503="Not ready; retry in Retry-After seconds.")
+SPEECH_RESPONSES: Responses = {
     200: {
-        "description": "The sound; streamed, it ends early where the speech breaks.",
+        "description": "The audio; a stream is cut off if the speech fails.",
         "content": {media_type: {} for media_type in (*MEDIA_TYPES.values(), EVENT_STREAM)},
     },
-    **error_answers(
+    **error_responses(
         _404="No such voice or model.",
         _413="The body is too large.",
         _415="The body is not JSON.",
-        _422="A field is wrong; `param` names it.",
-        _500="The speech could not be made.",
-        _503="Busy or not ready; come back in Retry-After seconds.",
-        _504="It took longer than this server allows.",
+        _422="A field is invalid; `param` names it.",
+        _500="The speech could not be generated.",
+        _503="Busy or not ready; retry in Retry-After seconds.",
+        _504="The request exceeded the server's time limit.",
     ),
 }
 
 
 def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
-    """Return what is known of a speech when its first sound is."""
+    """Return the headers that are known when the first audio is: of a streamed response."""
     return {
         "X-Seed": str(plan.seed),
         "X-Preset": plan.params.preset,
@@ -52,13 +53,13 @@ def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
 def result_headers(
     result: SpeechResult, sample_rate_hz: int, audio_s: float, first_audio_s: float
 ) -> dict[str, str]:
-    """Return what is worth knowing of a whole speech.
+    """Return the headers of a whole response.
 
     Args:
-        result: What the engine says of it.
-        sample_rate_hz: Samples in a second.
-        audio_s: Seconds of sound that are sent.
-        first_audio_s: Seconds from the request to the first sound.
+        result: The engine's result.
+        sample_rate_hz: Sample rate.
+        audio_s: Seconds of audio sent.
+        first_audio_s: Seconds from the request to the first audio.
     """
     times, usage = result.timings, usage_of(result)
     stages = {
@@ -92,6 +93,6 @@ def result_headers(
 
 
 def usage_of(result: SpeechResult) -> Usage:
-    """Return how much was read and made of a speech."""
-    read = sum(len(utterance.phonemes) for utterance in result.utterances)
-    return Usage.of(read, result.frames)
+    """Return the token counts of a speech."""
+    phonemes = sum(len(utterance.phonemes) for utterance in result.utterances)
+    return Usage.of(phonemes, result.frames)

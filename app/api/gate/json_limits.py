@@ -1,4 +1,4 @@
-"""How many values a request may hold: counted before it is read, which costs far more each."""
+"""Limit on the number of values in a JSON body, checked before the costlier validation."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from app.engine.errors import InvalidRequest
 
 MAX_FIELDS: Final = 256
 MAX_VALUES: Final = 8192
-"""More than all lists of a request are long together, at their longest."""
+"""More than the longest valid request has in all its lists."""
 
-_SMALL_BYTES: Final = 2 * MAX_FIELDS  # cannot hold so many fields, and far fewer values
+_SMALL_BYTES: Final = 2 * MAX_FIELDS  # too short to exceed either limit
 
 
-def check_shape(raw: bytes | str) -> None:
-    """Refuse JSON with too many fields or values; what is no JSON is left for others to refuse.
+def check_json_size(raw: bytes | str) -> None:
+    """Check the number of fields and values in JSON; anything that is not JSON passes.
 
-    What is wrong with a request is told in one call of a library, value by value: of some 100,000
-    it would hold the event loop for a second.
+    pydantic reports errors value by value in a single call, which for 100,000 values would block
+    the event loop for a second.
 
     Raises:
         InvalidRequest: There are too many.
@@ -29,7 +29,7 @@ def check_shape(raw: bytes | str) -> None:
     except ValueError:
         return
     if isinstance(sent, dict) and len(sent) > MAX_FIELDS:
-        raise InvalidRequest(f"it has {len(sent)} fields, at most {MAX_FIELDS} may be sent")
+        raise InvalidRequest(f"the body has {len(sent)} fields, the limit is {MAX_FIELDS}")
     values, inner = 0, [sent]
     while inner and values <= MAX_VALUES:
         one = inner.pop()
@@ -39,4 +39,4 @@ def check_shape(raw: bytes | str) -> None:
         if isinstance(one, list):
             inner += [value for value in one[:MAX_VALUES] if isinstance(value, dict | list)]
     if values > MAX_VALUES:
-        raise InvalidRequest(f"it has more than {MAX_VALUES} values in its lists and objects")
+        raise InvalidRequest(f"the body has more than {MAX_VALUES} values in its lists and objects")

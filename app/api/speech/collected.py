@@ -1,0 +1,105 @@
+"""Chunks of a speech collected before a response is sent: all of them, or up to the first audio."""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import aclosing
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from fastapi import Request, Response
+
+from app.api.render_pool import RenderPool
+from app.api.responses import result_headers
+from app.api.speech.streaming import disconnected
+from app.audio.formats import MEDIA_TYPES
+from app.audio.rendering import OutputOptions, render_in_steps
+from app.engine.job import AudioChunk, SpeechResult
+from app.engine.serving.ticket import SpeechStream
+
+T = TypeVar("T")
+
+
+class CollectedSpeech(NamedTuple):
+    """The first chunks of a speech, or all of them.
+
+    Args:
+        chunks: At least one; the last of a whole speech has its result.
+        first_audio_s: Seconds from the request to the first chunk with samples, or to the end if
+            there is none.
+    """
+
+    chunks: list[AudioChunk]
+    first_audio_s: float
+
+    @property
+    def result(self) -> SpeechResult:
+        """The result of a whole speech."""
+        result = self.chunks[-1].result
+        assert result is not None
+        return result
+
+
+async def collect_all(stream: SpeechStream, came_s: float) -> CollectedSpeech:
+    """Collect a speech to its end.
+
+    Args:
+        stream: Its chunks.
+        came_s: Monotonic time of the request.
+    """
+    async with aclosing(stream):
+        speech = await collect_opening(stream, came_s)
+        speech.chunks.extend([chunk async for chunk in stream])
+        return speech
+
+
+async def collect_opening(stream: SpeechStream, came_s: float) -> CollectedSpeech:
+    """Collect a speech up to its first chunk with samples.
+
+    Args:
+        stream: Its chunks.
+        came_s: Monotonic time of the request.
+    """
+    chunks = []
+    async for chunk in stream:
+        chunks.append(chunk)
+        if len(chunk.samples):
+            break
+    return CollectedSpeech(chunks, monotonic() - came_s)
+
+
+async def rendered_response(
+    speech: CollectedSpeech, output: OutputOptions, render_pool: RenderPool, client: str
+) -> Response:
+    """Render a whole speech step by step and return the response; it may be cancelled.
+
+    Args:
+        speech: The speech; its chunks are removed as they are rendered, to free memory.
+        output: Format, speed and loudness.
+        render_pool: Threads for rendering.
+        client: Whose queue of ``render_pool`` is used.
+    """
+    rate_hz, result = speech.chunks[0].sample_rate_hz, speech.result
+    chunks = deque(chunk.samples for chunk in speech.chunks)
+    speech.chunks.clear()
+    steps = render_in_steps((chunks.popleft() for _ in range(len(chunks))), rate_hz, output)
+    parts: list[bytes] = []
+    samples = 0
+    while (step := await render_pool.run(client, partial(next, steps, None))) is not None:
+        parts.append(step[0])
+        samples += step[1]
+    headers = result_headers(result, rate_hz, samples / rate_hz, speech.first_audio_s)
+    return Response(b"".join(parts), media_type=MEDIA_TYPES[output.form], headers=headers)
+
+
+async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of a coroutine, or cancel it and return None if the client disconnects."""
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(disconnected(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()

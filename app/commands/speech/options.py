@@ -1,0 +1,120 @@
+"""The parsed command line of `valle-serve speak`: request, text, and where the audio goes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
+from pydantic_settings import CliPositionalArg
+
+from app.api.schemas import SpeechOptions
+from app.audio.formats import AudioFormat
+from samplers.knobs.params import SamplingParams
+
+if TYPE_CHECKING:
+    from app.audio.rendering import OutputOptions
+
+PIPE = "-"
+"""Stands for stdin as the text, and for stdout as the file."""
+
+
+class SpeakOptions(SpeechOptions):
+    """The parsed command line of `valle-serve speak`."""
+
+    input: CliPositionalArg[str | None] = Field(
+        None, description="The text to speak; - reads it from stdin."
+    )
+    file: Path | None = Field(
+        None,
+        validation_alias=AliasChoices("f", "file"),
+        description="UTF-8 text file to speak, in place of the text itself.",
+    )
+    out: Path | None = Field(
+        None,
+        validation_alias=AliasChoices("o", "out"),
+        description="The file to write; - streams to stdout.",
+    )
+    play: bool = Field(
+        False, description="Play the speech while it is generated, with or without a file."
+    )
+    url: str | None = Field(
+        None,
+        description="Use a running server, for example http://127.0.0.1:8000, whose model is"
+        " already loaded; by default the model is loaded in this process.",
+    )
+    key: SecretStr | None = Field(None, description="API key of the server, if it requires one.")
+    model: str | None = Field(None, description="Model folder; by default that of TTS_MODEL.")
+    response_format: AudioFormat | None = Field(
+        None,
+        description="Audio format; by default that of the file's suffix, and wav for stdout.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse_knobs(cls, given: Any) -> Any:
+        """Convert the knobs' flags from strings and lists of strings to what a request holds."""
+        if not isinstance(given, dict):
+            return given
+        fields = SamplingParams.model_fields
+        return {
+            name: _parsed(fields[name].annotation, value) if name in fields else value
+            for name, value in given.items()
+        }
+
+    @property
+    def piped(self) -> bool:
+        """Whether the audio goes to stdout."""
+        return str(self.out) == PIPE
+
+    @property
+    def target(self) -> Path | None:
+        """The file to write; None without one."""
+        return None if self.piped else self.out
+
+    @property
+    def parts(self) -> Path | None:
+        """The folder in which finished parts of the file are kept until it is complete."""
+        return self.target and self.target.with_name(self.target.name + ".parts")
+
+    def output_options(self, form: AudioFormat) -> "OutputOptions":
+        """Return the requested speed and loudness with a format."""
+        from app.audio.rendering import OutputOptions
+
+        return OutputOptions(form, self.speed, self.loudness_lufs)
+
+
+def _parsed(kind: Any, value: object) -> object:
+    """Return the value of a flag as its field's type takes it.
+
+    The command line gives ``"2"`` for ``--mirostat-mode 2`` and ``["hf"]`` for
+    ``--sampler-order hf``.
+
+    Args:
+        kind: The field's annotation.
+        value: What the command line gave. Returned unchanged if no reading of it is valid, so that
+            the field reports the error.
+    """
+    adapter: TypeAdapter[object] = TypeAdapter(kind)
+    readings = [value]
+    if isinstance(value, str):
+        readings += _as_json(value)
+    elif isinstance(value, list) and len(value) == 1:
+        readings += value
+    elif isinstance(value, Mapping):
+        return value
+    for reading in readings:
+        try:
+            adapter.validate_python(reading)
+        except ValidationError:
+            continue
+        return reading
+    return value
+
+
+def _as_json(text: str) -> list[object]:
+    """Return the JSON value of a text in a list, which is empty if it is not JSON."""
+    try:
+        return [json.loads(text)]
+    except ValueError:
+        return []
