@@ -179,8 +179,12 @@ class Backend(Protocol):
     def voices(self) -> Voices:
         """The voices that it can speak as."""
 
-    def plan(self, job: SpeechJob) -> Plan:
-        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while."""
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while.
+
+        ``on_piece`` is called every few milliseconds, between two pieces of the text, and may plan
+        other jobs.
+        """
 
     def batch(self, slots: int) -> Batch[Any]:
         """Return an empty batch of so many rows. Call in the thread that will use it."""

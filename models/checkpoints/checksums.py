@@ -1,7 +1,7 @@
-"""The hashes of a folder's weights, beside them.
+"""Checksums of a folder's weights, in a file beside them.
 
-Damage that leaves numbers behind is found by nothing else. The file is what `sha256sum` writes, and
-`sha256sum --check SHA256SUMS` reads.
+Without them, corruption that leaves valid numbers would go unnoticed. The format is that of
+`sha256sum`; `sha256sum --check SHA256SUMS` reads it.
 """
 
 import re
@@ -17,7 +17,7 @@ _LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^/\n]+)")
 
 
 def write_sums(files: Sequence[Path]) -> None:
-    """Write down the hashes of files of one folder; those of others that are still there stay."""
+    """Add the hashes of files of one folder to its checksums; drop entries of deleted files."""
     folder = files[0].parent
     kept = {name: digest for name, digest in _read(folder).items() if (folder / name).exists()}
     sums = kept | {file.name: sha256_of([file]) for file in files}
@@ -28,13 +28,13 @@ def write_sums(files: Sequence[Path]) -> None:
 
 
 def check_sums(files: Sequence[Path]) -> str:
-    """Compare the hashes of files of one folder with those stored there, if any are.
+    """Compare files of one folder with its checksums, if it has any.
 
     Returns:
         The SHA-256 of the contents of all files, in the order given: that of `sha256_of`.
 
     Raises:
-        CheckpointError: A file has another hash, or none is stored for it.
+        CheckpointError: A file differs or is not listed.
     """
     folder = files[0].parent
     stored = _read(folder) if (folder / SUMS).exists() else None
@@ -57,10 +57,10 @@ def check_sums(files: Sequence[Path]) -> str:
 
 
 def _read(folder: Path) -> Mapping[str, str]:
-    """Return the hash of each file that is told of.
+    """Return the listed hash of each file name; empty if there is no list.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: The list cannot be read.
     """
     path = folder / SUMS
     if not path.exists():

@@ -1,6 +1,6 @@
 """From a job to its plan: knobs resolved, voice found, text read; or the job refused."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from time import perf_counter
 
 import torch
@@ -73,10 +73,14 @@ class Planner:
             speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
         )
 
-    def plan(self, job: SpeechJob) -> Plan:
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
         Reads nothing that the workers change, so it runs in a thread beside theirs.
+
+        Args:
+            job: What is asked for.
+            on_piece: Called after each piece of the text; it may plan other jobs.
 
         Raises:
             InvalidRequest: The text or language is not for this model, the speech would last too
@@ -107,7 +111,7 @@ class Planner:
         check_windows(params, moved, config)
         check_trained(params, voice, config)
         assert params.seed is not None
-        utterances = self._read(job.text, language)
+        utterances = self._read(job.text, language, on_piece)
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
@@ -147,7 +151,9 @@ class Planner:
             torch.cuda.current_stream(prompt.device).synchronize()
         return prompt
 
-    def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
+    def _read(
+        self, text: str, language: str, on_piece: Callable[[], None]
+    ) -> tuple[Utterance, ...]:
         """Return the utterances of a text, as phonemes.
 
         Raises:
@@ -155,7 +161,7 @@ class Planner:
         """
         try:
             utterances = self.front_end.prepare(
-                text, language=language, max_chars=self._max_text_chars
+                text, language=language, max_chars=self._max_text_chars, on_piece=on_piece
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error

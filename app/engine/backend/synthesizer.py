@@ -199,7 +199,7 @@ class Synthesizer:
         """End the sound process, if there is one."""
         self._sound_decoder.close()
 
-    def plan(self, job: SpeechJob) -> Plan:
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Plan a job, or refuse it; in the text thread. See `Planner.plan`.
 
         Raises:
@@ -208,7 +208,7 @@ class Synthesizer:
             UnknownVoice: There is no such voice.
         """
         self._residence.bring()
-        return self._planner.plan(job)
+        return self._planner.plan(job, on_piece)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.interface.Backend`."""
