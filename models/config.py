@@ -1,6 +1,6 @@
-"""The shapes of a model and of a codec, as their checkpoint states them.
+"""Architecture configurations of language models and codecs, as their checkpoints state them.
 
-Both are frozen and refuse unknown fields; neither ever reads the environment.
+They are frozen, refuse unknown fields and never read the environment.
 """
 
 from math import prod
@@ -13,15 +13,15 @@ MaskKind = Literal["causal", "block_causal", "full"]
 CodeSums = Literal["inclusive", "exclusive", "none"]
 
 UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on
-LENGTH_TOKENS = 11  # of the length task: ten digits and the stop
+LENGTH_TOKENS = 11  # of length prediction: ten digits and the stop token
 
 
-class _Shape(BaseModel):
+class _Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ModelConfig(_Shape):
-    """An AR+NAR language model over codec codes."""
+class ModelConfig(_Config):
+    """Configuration of an AR+NAR language model over codec codes."""
 
     name: str = Field("unnamed", min_length=1, description="What requests call the model.")
     width: int = Field(gt=0, description="D, the width of the residual stream.")
@@ -48,7 +48,7 @@ class ModelConfig(_Shape):
     language_rows: int = Field(
         0,
         ge=0,
-        description="Rows of the language table where fewer; languages past them share "
+        description="Rows of the language table if fewer than languages; those past the end share "
         "the last one. 0: a row each.",
     )
     segments: tuple[Segment, ...] = ("lang", "level", "prom", "phn", "resp")
@@ -59,22 +59,23 @@ class ModelConfig(_Shape):
     )
     prompt_sums: CodeSums = Field(
         "inclusive",
-        description="Which levels of the prompt level q hears: all below q, all but the last of "
-        "those, or that one alone.",
+        description="Which levels of the prompt level q is predicted from: all below q, all but "
+        "the last of those, or that one alone.",
     )
     response_sums: CodeSums = Field("inclusive", description="The same, of the response.")
     masked_level_0: bool = Field(
-        False, description="Can also draw level 0 in masked passes, and tell its length."
+        False, description="Can also predict level 0 in masked passes, and its length."
     )
     max_prompt_frames: int = Field(
-        225, ge=0, description="Frames of the voice that the model was trained to hear; 0 is none."
+        225, ge=0, description="Longest voice prompt it was trained with, in frames; 0 is none."
     )
     shared_tables: bool = Field(
-        False, description="Codes of the prompt use the finer levels' tables of the response."
+        False,
+        description="The prompt uses the response's embedding tables of levels 1 and up.",
     )
     has_null_condition: bool = Field(False, description="Trained for guidance by dropped text.")
     nar_has_null_condition: bool = Field(
-        False, description="The same of the finer levels: prompt and text dropped together."
+        False, description="The same for the NAR levels: prompt and text dropped together."
     )
     preset: str = Field("default", description="Sampling preset that `auto` resolves to.")
 
@@ -95,24 +96,24 @@ class ModelConfig(_Shape):
 
     @property
     def stop_token(self) -> int:
-        """The level-0 id that ends an utterance."""
+        """Id of the token that ends an utterance in level 0."""
         return self.codes
 
     @property
     def mask_token(self) -> int:
-        """The level-0 id of a frame that masked passes have yet to draw."""
+        """Id of a masked frame of level 0."""
         return self.codes
 
     @property
     def phoneme_ids(self) -> dict[str, int]:
-        """Return each symbol's id."""
+        """The id of each phoneme symbol."""
         return self.phoneme_vocabulary or {
             symbol: number for number, symbol in enumerate(self.phonemes, start=EOS_ID + 1)
         }
 
 
-class CodecConfig(_Shape):
-    """A codec of EnCodec's architecture: SEANet, an LSTM, residual vector quantisation."""
+class CodecConfig(_Config):
+    """Configuration of an EnCodec codec: SEANet, an LSTM, residual vector quantisation."""
 
     architecture: Literal["encodec"] = "encodec"
     sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
@@ -142,17 +143,17 @@ class CodecConfig(_Shape):
         return self.sample_rate_hz / self.hop
 
 
-class SpectralCodecConfig(_Shape):
-    """A codec that works on one spectrum a frame, and on nothing finer.
+class SpectralCodecConfig(_Config):
+    """Configuration of a codec that works at the frame rate, on one spectrum a frame.
 
-    The encoder hears log-mel spectra, the decoder gives magnitudes and phases.
+    The encoder's input is log-mel spectra, the decoder's output magnitudes and phases.
     """
 
     architecture: Literal["spectral"] = "spectral"
     sample_rate_hz: int = Field(24_000, ge=8_000, le=192_000)
     hop: int = Field(320, gt=0, description="Samples in a frame.")
     window: int = Field(1280, description="Samples of a frame's spectrum; a multiple of hop.")
-    bands: int = Field(100, gt=0, description="Mel bands that the encoder hears.")
+    bands: int = Field(100, gt=0, description="Mel bands of the encoder's input.")
     dimension: int = Field(64, gt=0, description="Width of the latent that is quantised.")
     levels: int = Field(4, gt=0)
     codes: int = Field(1024, gt=0)
@@ -174,16 +175,16 @@ class SpectralCodecConfig(_Shape):
         return self.sample_rate_hz / self.hop
 
 
-class VocosConfig(_Shape):
-    """A decoder of Vocos's architecture; the defaults are the published one for EnCodec."""
+class VocosConfig(_Config):
+    """Configuration of a Vocos decoder; the defaults are the published one for EnCodec."""
 
-    dimension: int = Field(128, description="Width of the latent that the codes stand for.")
+    dimension: int = Field(128, description="Width of the codes' latent.")
     width: int = 384
     ffn: int = 1152
     layers: int = 8
     codes: int = 1024
     bandwidth_levels: tuple[int, ...] = Field(
-        (2, 4, 8, 16), description="RVQ levels at each bit rate that it was trained at, rising."
+        (2, 4, 8, 16), description="RVQ levels of each bit rate it was trained at, rising."
     )
     window: int = Field(1280, description="Samples of a frame's spectrum.")
     hop: int = Field(320, description="Samples in a frame.")

@@ -1,4 +1,4 @@
-"""Where a language model runs, and in which numbers."""
+"""Placement of a loaded language model on a device, in a dtype."""
 
 import torch
 
@@ -6,21 +6,21 @@ from models.valle import Valle
 
 
 def prepare_for(device: torch.device, model: Valle, dtype: torch.dtype | None = None) -> Valle:
-    """Put a loaded model where it is to run, for good.
+    """Move a model to a device in place, converting its weights.
 
     Args:
-        device: Where.
+        device: The target device.
         model: In float32, as it was loaded.
-        dtype: Of the weights; None is bfloat16 on a GPU, whose steps take the time of reading
-            them, and float32 elsewhere. Rotations stay float32, and so do logits.
+        dtype: Of the weights; None is bfloat16 on a GPU, where a step is bound by reading them, and
+            float32 elsewhere. Rotations and logits stay float32.
 
     Returns:
-        The model.
+        The same model.
     """
     if dtype is None:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     for parameter in model.parameters():
         placed = parameter.data.to(device, dtype)
-        # Column by column, as `Valle.lay_out_for_steps` has them, is good for a CPU alone.
+        # The column-major order of `Valle.lay_out_for_steps` is good for a CPU only.
         parameter.data = placed.contiguous() if device.type == "cuda" else placed
-    return model.to(device)  # buffers, in the numbers that they are in
+    return model.to(device)  # buffers keep their dtype

@@ -1,7 +1,7 @@
-"""What many sequences begin with, read once: keys and values are copied into their slots.
+"""Prefix caching: keys and values of the shared part of prefixes, computed once and copied.
 
-A voice's prompt is most of what stands before the response, and the same for every text; so is the
-condition that says nothing. See `models.valle.Prefix.shared` for why the copy is exact.
+A voice's prompt is most of the prefix and the same for every text; so is the unconditional prefix
+of guidance. See `models.prefix.Prefix.shared` for why the copy is exact.
 """
 
 from collections import Counter, OrderedDict
@@ -19,10 +19,10 @@ DEFAULT_MAX_BYTES = 256 << 20
 
 
 class VoiceKey(NamedTuple):
-    """What the shared part of a prefix is a function of, together with model and level.
+    """Cache key of the shared part of a conditional prefix, beside model and level.
 
-    `voice` is a `models.voices.voice.Voice.key`, so that nothing need be forgotten when a name
-    comes to mean another voice.
+    `voice` is a `models.voices.voice.Voice.key`, which changes with the audio, so entries need no
+    invalidation when a name is given to another voice.
     """
 
     owner: str | None
@@ -31,46 +31,44 @@ class VoiceKey(NamedTuple):
 
 
 class NullKey(NamedTuple):
-    """The same of the prefix that says nothing."""
+    """Cache key of the unconditional prefix."""
 
     language: int
 
 
 class PrefixCache:
-    """The shared parts of prefixes under one model; the most recently used are kept.
-
-    One thread only: a thread that reads prefixes has its own.
+    """LRU cache of the shared parts of one model's prefixes. Not thread-safe.
 
     Attributes:
-        bytes: Of all keys and values that are kept.
-        misses: How many parts were read by the model, over all time.
+        bytes: Memory of all cached keys and values.
+        misses: How many parts the model has computed so far.
     """
 
     def __init__(self, model: Valle, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        """Keep nothing yet.
+        """Create an empty cache.
 
         Args:
-            model: Whose prefixes they are.
-            max_bytes: More than this is kept only while it is pinned.
+            model: Computes the prefixes.
+            max_bytes: Memory above which unpinned entries are evicted.
         """
         self._model, self._max_bytes = model, max_bytes
-        self._kept: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
+        self._entries: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
 
     @property
     def parts(self) -> int:
-        """How many are kept."""
-        return len(self._kept)
+        """Number of cached parts."""
+        return len(self._entries)
 
     def clear(self) -> None:
-        """Keep nothing any more, whatever is pinned."""
-        self._kept.clear()
+        """Drop all entries, pinned ones too."""
+        self._entries.clear()
         self.bytes = 0
 
     @contextmanager
     def pinned(self, *keys: Hashable) -> Iterator[None]:
-        """Keep what is read under these keys, all levels, as long as the context lasts."""
+        """Protect entries of these keys, at all levels, from eviction within the context."""
         self._pins.update(keys)
         try:
             yield
@@ -82,41 +80,43 @@ class PrefixCache:
     def begin(
         self, prefix: Prefix, level: int, cache: SlotCache, slot: int, key: Hashable | None
     ) -> Prefix:
-        """Put the shared part of a prefix into a slot.
+        """Load the shared part of a prefix into a slot.
 
-        The part is always read by itself, kept or not, so that the bits of a slot do not depend
-        on what was read before.
+        The part is always computed by itself, cached or not, so that the bits of a slot do not
+        depend on what is in the cache.
 
         Args:
-            prefix: Of the level.
-            level: Which level is to be predicted.
-            cache: Its slot is empty.
-            slot: Which one.
-            key: What the shared part depends on; None: read it and keep nothing.
+            prefix: Made for the level.
+            level: The level to be predicted.
+            cache: The cache to fill.
+            slot: An empty slot of it.
+            key: What the shared part depends on; None: compute it and cache nothing.
 
         Returns:
-            The rest of the prefix, still to be read; it may be of length 0.
+            The rest of the prefix, which is still to be computed; may have length 0.
 
         Raises:
             ValueError: The slot is not empty or too short.
         """
         if prefix.shared:
             part = prefix[: prefix.shared]
-            cache.load(slot, self._read(part, level) if key is None else self._of(key, part, level))
+            found = self._compute(part, level) if key is None else self._get(key, part, level)
+            cache.load(slot, found)
         return prefix[prefix.shared :]
 
-    def _of(self, key: Hashable, part: Prefix, level: int) -> SlotCache:
-        # The prompt may be left out for one request: then less is shared under the same key.
+    def _get(self, key: Hashable, part: Prefix, level: int) -> SlotCache:
+        """Return the entry of a key, computing it on a miss."""
+        # A request may omit the prompt: the shared part is then shorter under the same key.
         place = (key, level, len(part))
-        if place not in self._kept:
-            self._kept[place] = self._read(part, level)
-            self.bytes += self._kept[place].bytes
-        self._kept.move_to_end(place)
-        kept = self._kept[place]
+        if place not in self._entries:
+            self._entries[place] = self._compute(part, level)
+            self.bytes += self._entries[place].bytes
+        self._entries.move_to_end(place)
+        entry = self._entries[place]
         self._evict()
-        return kept
+        return entry
 
-    def _read(self, part: Prefix, level: int) -> SlotCache:
+    def _compute(self, part: Prefix, level: int) -> SlotCache:
         cache = self._model.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)
@@ -124,9 +124,9 @@ class PrefixCache:
         return cache
 
     def _evict(self) -> None:
-        """Drop the longest unused until the rest fits, but nothing that is pinned."""
-        for place in list(self._kept):
+        """Drop least recently used entries until the rest fits, except pinned ones."""
+        for place in list(self._entries):
             if self.bytes <= self._max_bytes:
                 return
             if not self._pins[place[0]]:
-                self.bytes -= self._kept.pop(place).bytes
+                self.bytes -= self._entries.pop(place).bytes

@@ -1,15 +1,13 @@
-"""The AR+NAR language model: segments of embeddings into the stack, logits out.
+"""The AR+NAR language model: segments of embeddings in, logits out. It never draws a token.
 
-A sequence is a list of segments; between two of them stands one learned separator. Each segment
-counts its positions from 0 and includes its trailing separator; the response comes last and has
-none. Response frame i therefore always has position i, which makes a KV cache exact.
+A sequence is a list of segments with one learned separator between any two. Each segment counts its
+positions from 0 and includes its trailing separator; the response comes last and has none. Response
+frame i therefore always has position i, which makes a KV cache exact.
 
-Level 0 is autoregressive (AR): causal, position i predicts frame i + 1, the last position before
-the response predicts frame 0. Levels 1 and up are not (NAR): position i predicts frame i of its
-level from the codes of lower levels. Some models can also draw level 0 in passes over all frames,
-of which those still open are masked, and tell the number of frames beforehand, digit by digit.
-
-It returns logits; it never draws a token.
+Level 0 is autoregressive (AR): causal, position i predicts frame i + 1, and the last position
+before the response predicts frame 0. Levels 1 and up are not (NAR): position i predicts frame i of
+its level from the codes of lower levels. Some models can also predict level 0 in masked passes over
+all frames, and the number of frames beforehand, digit by digit.
 """
 
 from collections.abc import Sequence
@@ -27,7 +25,7 @@ from models.stack.transformer import Transformer
 
 
 class Valle(nn.Module):
-    """Embeddings, stack and heads of one checkpoint."""
+    """Embeddings, transformer stack and output heads of one checkpoint."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -57,11 +55,11 @@ class Valle(nn.Module):
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
 
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
-        """Return an empty cache as the stack's passes need it: where, and in what numbers.
+        """Return an empty KV cache; see `Transformer.new_cache`.
 
         Args:
-            slots: How many sequences.
-            max_length: Positions that each has room for.
+            slots: Number of sequences.
+            max_length: Positions reserved for each.
         """
         return self.transformer.new_cache(slots, max_length)
 
@@ -73,16 +71,16 @@ class Valle(nn.Module):
         language: int = 0,
         prompt: Tensor | None = None,
     ) -> Prefix:
-        """Assemble everything before the response.
+        """Embed everything before the response.
 
         Args:
-            phoneme_ids: With the begin and end marks.
-            level: Which level is to be predicted.
-            language: Its index in ``config.languages``.
+            phoneme_ids: Including BOS and EOS.
+            level: The level to be predicted.
+            language: Index into ``config.languages``.
             prompt: ``[Tp, K]`` int64 codes of the voice, or None.
 
         Raises:
-            ValueError: A prompt for a model that was trained without.
+            ValueError: There is a prompt but the model was trained without.
         """
         device = self.separator.device
         segments: dict[str, Tensor] = {
@@ -96,29 +94,33 @@ class Valle(nn.Module):
             tables = self.response[1:] if self.config.shared_tables else self.prompt
             segments["prom"] = self._embed(tables, prompt, level, self.config.prompt_sums)
         parts, positions, blocks = [], [], []
-        total = before_words = 0
+        total = before_text = 0
         for name in self.config.segments[:-1]:
             if name not in segments:
                 continue
             if name == "phn":
-                before_words = total
+                before_text = total
             parts += [segments[name], self.separator[None]]
             count = len(segments[name]) + 1
             total += count
             positions.append(torch.arange(count, device=device))
             blocks.append(torch.full((count,), int(name == "phn"), device=device))
-        counted = torch.cat(positions)
+        all_positions = torch.cat(positions)
         if self.config.unified_positions:
-            counted = torch.arange(total, device=device)
+            all_positions = torch.arange(total, device=device)
         start = total if self.config.unified_positions else 0
-        shared = before_words if self._words_are_unseen(level) else 0
-        return Prefix(torch.cat(parts), counted, torch.cat(blocks), start, shared)
+        shared = before_text if self._hides_text(level) else 0
+        return Prefix(torch.cat(parts), all_positions, torch.cat(blocks), start, shared)
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
-        """Assemble the prefix that says nothing, no words and no prompt, for guidance.
+        """Return the unconditional prefix for guidance: no text and no prompt.
 
-        All of it is the same for every text. What level 0 predicts frame 0 from, its last position,
-        is not shared, so that it is always read anew.
+        It is shared by all texts, except for the last position of level 0, which predicts frame 0
+        and is therefore always computed.
+
+        Args:
+            level: The level to be predicted.
+            language: Index into ``config.languages``.
         """
         prefix = self.prefix([BOS_ID, EOS_ID], level, language=language)
         if level == 0:
@@ -126,11 +128,11 @@ class Valle(nn.Module):
         return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
 
     def begin(self, prefix: Prefix, codes: Tensor) -> Prefix:
-        """Return a prefix of level 0 after which the response has begun already.
+        """Return a level-0 prefix extended by the first frames of the response.
 
         Args:
             prefix: Made for level 0.
-            codes: ``[T]`` int64 of the frames before the first that is to be predicted.
+            codes: ``[T]`` int64, level 0 of the given frames; prediction continues after them.
         """
         start = prefix.response_start
         frames = torch.arange(start, start + len(codes), device=codes.device)
@@ -142,11 +144,11 @@ class Valle(nn.Module):
         )
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
-        """Return the response's embeddings ``[T, D]`` as the given level sees it.
+        """Return the embeddings ``[T, D]`` of the response as input of a level.
 
         Args:
-            codes: ``[T, >= max(1, level)]`` int64; level 0 sees level 0, others those lower levels
-                that ``config.response_sums`` says.
+            codes: ``[T, >= max(1, level)]`` int64. Level 0 is predicted from level 0, others from
+                the lower levels that ``config.response_sums`` selects.
             level: The level to be predicted.
         """
         if level == 0:
@@ -159,20 +161,20 @@ class Valle(nn.Module):
         return 2 + frames // self.config.block_frames
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
-        """Return who sees whom among positions, as ranks of the stack.
+        """Return the mask ranks ``[S]`` of positions for `Transformer`.
 
         Args:
-            level: 0 is always causal; others as ``config.nar_mask`` says.
-            blocks: ``[S]`` of the positions, from `Prefix.blocks` and `response_blocks`.
+            level: 0 is always causal; others use ``config.nar_mask``.
+            blocks: ``[S]``, from `Prefix.blocks` and `response_blocks`.
         """
         if level == 0:
             return torch.arange(len(blocks), device=blocks.device)
         return self._nar_ranks(blocks)
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
-        """Return ``[..., V]`` of ``[..., D]``; level 0 has the stop token as its last entry.
+        """Return the logits ``[..., V]`` float32 of hidden states ``[..., D]``.
 
-        In float32 whatever the weights are in, as everything that is computed of logits.
+        Level 0 has the stop token as its last entry.
         """
         head = self.heads[level]
         if hidden.ndim == 2:
@@ -180,7 +182,7 @@ class Valle(nn.Module):
         return head(hidden).float()
 
     def _head_batching(self, level: int) -> Batching:
-        """Return how few rows go through the head of level 0, whose rows come from many jobs."""
+        """Return the batching of a head's rows; only level 0 batches rows of several jobs."""
         if level or not self.transformer.depends_on_batch:
             return UNPADDED
         if self._level_0_batching is None:
@@ -190,26 +192,26 @@ class Valle(nn.Module):
         return self._level_0_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
-        """Predict every frame of level 0 from those before it, in one pass, with no cache.
+        """Predict every frame of level 0 from those before it, in one pass without a cache.
 
         Args:
             prefix: Made for level 0.
             codes: ``[T, >= 1]`` int64.
 
         Returns:
-            ``[T + 1, V + 1]``: row i predicts frame i, the last what follows.
+            ``[T + 1, V + 1]``: row i predicts frame i, the last row the frame after them.
         """
         hidden = self._run(prefix, self.embed_response(codes, 0), None)
         return self.logits(hidden[len(prefix) - 1 :], 0)
 
     def nar_logits(self, prefix: Prefix, codes: Tensor, level: int, start: int = 0) -> Tensor:
-        """Predict a level of some frames in one pass, with no cache.
+        """Predict a level of several frames in one pass without a cache.
 
         Args:
             prefix: Made for this level.
             codes: ``[T, >= level]`` int64.
-            level: From 1 on.
-            start: Index of the first frame; those before it are not seen.
+            level: 1 or higher.
+            start: Index of the first frame; earlier frames are not attended to.
 
         Returns:
             ``[T, V]``.
@@ -220,14 +222,14 @@ class Valle(nn.Module):
         return self.logits(hidden[len(prefix) :], level)
 
     def masked_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
-        """Predict level 0 at all frames from those that are known.
+        """Predict level 0 of all frames from the unmasked ones, in one pass.
 
         Args:
             prefix: Made for level 0.
-            codes: ``[T]`` int64, ``config.mask_token`` where open.
+            codes: ``[T]`` int64, ``config.mask_token`` where unknown.
 
         Returns:
-            ``[T, V]``; there is no stop among them.
+            ``[T, V]``, without a stop token.
         """
         blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
         hidden = self._run(prefix, self.masked_response(codes), self._nar_ranks(blocks))
@@ -238,29 +240,29 @@ class Valle(nn.Module):
 
         Args:
             prefix: Made for level 0.
-            digits: ``[n]`` int64, those so far; a 0 comes first.
+            digits: ``[n]`` int64, a leading 0 and the digits so far.
 
         Returns:
-            ``[LENGTH_TOKENS]``: ten digits and the stop.
+            ``[LENGTH_TOKENS]``: ten digits and the stop token.
         """
         hidden = self._run(prefix, self.length_digits(digits), None)
         return self.length_head(hidden[-1:])[0].float()
 
     def lay_out_for_steps(self) -> None:
-        """Store every matrix column by column; shapes and state dict stay as they are.
+        """Store every matrix in column-major order; shapes and state dict do not change.
 
-        A step multiplies a single row by each matrix. On a CPU that is bound by reading the matrix,
-        and goes half as fast again where all products of one input lie side by side.
+        A step multiplies a single row by each matrix. On a CPU that is bound by reading the matrix
+        and 1.5 times as fast in column-major order.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 module.weight.data = module.weight.data.t().contiguous().t()
 
-    def _words_are_unseen(self, level: int) -> bool:
-        """Whether what stands before the words sees neither them nor anything after them."""
+    def _hides_text(self, level: int) -> bool:
+        """Whether no position before the text attends to the text or anything after it."""
         if level == 0 or self.config.nar_mask == "causal":
             return True
-        # Voice and prompt are one block, wherever they stand.
+        # All segments but the text and the response are one block, wherever they stand.
         return self.config.nar_mask == "block_causal" and self.config.segments[-2] == "phn"
 
     def _nar_ranks(self, blocks: Tensor) -> Tensor:
@@ -271,7 +273,7 @@ class Valle(nn.Module):
     def _run(
         self, prefix: Prefix, response: Tensor, ranks: Tensor | None, start: int = 0
     ) -> Tensor:
-        """Return ``[S + T, D]`` of a prefix and response ``[T, D]`` from frame ``start`` on."""
+        """Return hidden states ``[S + T, D]`` of a prefix and a response ``[T, D]``."""
         begin = prefix.response_start + start
         frames = torch.arange(begin, begin + len(response), device=response.device)
         return self.transformer(
@@ -282,8 +284,8 @@ class Valle(nn.Module):
 
     @staticmethod
     def _embed(tables: Sequence[nn.Embedding], codes: Tensor, level: int, sums: CodeSums) -> Tensor:
-        """Sum the embeddings of the codes that a level hears: ``[T, K]`` to ``[T, D]``."""
-        # Exclusive sums miss the newest level: so the reference trained until March 2025.
+        """Sum the embeddings of the codes ``[T, K]`` that a level is predicted from: ``[T, D]``."""
+        # Exclusive sums omit the level just below, as the reference trained until March 2025.
         end = max(1, level - (sums == "exclusive"))
-        heard = range(end - 1 if sums == "none" else 0, end)
-        return torch.stack([tables[k](codes[:, k]) for k in heard]).sum(0)
+        levels = range(end - 1 if sums == "none" else 0, end)
+        return torch.stack([tables[k](codes[:, k]) for k in levels]).sum(0)

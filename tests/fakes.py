@@ -61,10 +61,11 @@ class FakeBackend:
         """Let waiting jobs make some more frames."""
         self.steps.release(frames)
 
-    def plan(self, job: SpeechJob) -> Plan:
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         self.readers.add(threading.current_thread().name)
         if "hard" in job.text:
             assert self.read_on.wait(20), "the test never let this text be read"
+        on_piece()
         if "unreadable" in job.text:
             raise RuntimeError("unreadable on purpose")
         if not job.text.strip():
@@ -85,8 +86,8 @@ class FakeBackend:
     def sound_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        if still():
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        if is_idle():
             self.unloaded += 1
 
     def close(self) -> None:

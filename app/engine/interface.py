@@ -179,8 +179,12 @@ class Backend(Protocol):
     def voices(self) -> Voices:
         """The voices that it can speak as."""
 
-    def plan(self, job: SpeechJob) -> Plan:
-        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while."""
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while.
+
+        ``on_piece`` is called every few milliseconds, between two pieces of the text, and may plan
+        other jobs.
+        """
 
     def batch(self, slots: int) -> Batch[Any]:
         """Return an empty batch of so many rows. Call in the thread that will use it."""
@@ -197,8 +201,8 @@ class Backend(Protocol):
     def sound_context(self) -> AbstractContextManager[None]:
         """Return the context in which the thread that makes audio must work."""
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        """Move the model off its device, if `still` idle; `plan` and `replay` move it back."""
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        """Move the model off its device, if `is_idle` says so; `plan` and `replay` move it back."""
 
     def close(self) -> None:
         """Release everything; nothing may be called afterwards."""

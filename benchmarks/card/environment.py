@@ -8,7 +8,7 @@ from time import perf_counter
 
 import torch
 
-from benchmarks.harness.report import Gate, Row
+from benchmarks.harness.report import TableRow, Target
 
 PACKAGES: Sequence[str] = (
     "torch", "triton", "numpy", "numba", "safetensors", "transformers", "pydantic",
@@ -37,7 +37,7 @@ def bandwidth_gb_s(device: torch.device, mib: int) -> float:
     return 2 * source.nbytes / min(seconds) / 1e9
 
 
-def describe(device: torch.device, *, tiny: bool) -> tuple[list[Row], list[Gate]]:
+def describe(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
     """Return rows of what there is; nothing is asked of it."""
     found = {
         "python": platform.python_version(),

@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.card.decoder import BatchDecoder
-from benchmarks.harness.report import Gate, Row
+from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config, random_model
 from models.placement import prepare_for
 from models.valle import Valle
@@ -87,11 +87,11 @@ def same_greedy_codes(scale: Scale, device: torch.device) -> int:
     return int(differs[0]) if len(differs) else scale.exact
 
 
-def exactness(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
+def exactness(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
     """Return how many greedy codes are those of a CPU."""
     same = same_greedy_codes(scale, device)
     row = {"what": "greedy codes in float32 as on a CPU", "same": same, "of": scale.exact}
-    asked = Gate("greedy codes as on a CPU", same, f"{scale.exact}", same == scale.exact)
+    asked = Target("greedy codes as on a CPU", same, f"{scale.exact}", same == scale.exact)
     return [row], [asked]
 
 
@@ -119,7 +119,7 @@ def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple
         yield name, ours
 
 
-def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[Row]:
+def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[TableRow]:
     """Time every variant at a batch size; return one table row each."""
     prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
     runs = dict(variants(scale, device, streams))
@@ -135,7 +135,7 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[R
                 synchronize(device)
                 seconds[name].append(perf_counter() - started_s)
                 bar.update()
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for name, own in seconds.items():
         ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
         rows.append({
@@ -149,13 +149,13 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[R
     return rows
 
 
-def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
+def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
     """Return a row for each variant and batch size, and what was asked of ours."""
     rows = [row for size in scale.batches for row in measure_decoding(scale, device, size)]
-    return rows, gates(rows)
+    return rows, targets(rows)
 
 
-def gates(rows: Sequence[Row]) -> list[Gate]:
+def targets(rows: Sequence[TableRow]) -> list[Target]:
     """Return what was asked of an H100, judged by the best of ours at each batch."""
     found = []
     for streams, goal in GOALS.items():
@@ -166,5 +166,5 @@ def gates(rows: Sequence[Row]) -> list[Gate]:
         ]
         if ours:
             best = max(float(row["codes/s"]) for row in ours)
-            found.append(Gate(f"codes/s, batch {streams}", best, f">= {goal:g}", best >= goal))
+            found.append(Target(f"codes/s, batch {streams}", best, f">= {goal:g}", best >= goal))
     return found

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.card.decoder import BatchDecoder
 from benchmarks.card.level_0 import PREFIX, Scale, float_model, random_prefixes, synchronize
-from benchmarks.harness.report import Gate, Row
+from benchmarks.harness.report import TableRow, Target
 from models.placement import prepare_for
 
 FRAMES = 40
@@ -22,7 +22,7 @@ WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
 
 
-def profiled(device: torch.device, run: Callable[[], object], count: int) -> list[Row]:
+def profiled(device: torch.device, run: Callable[[], object], count: int) -> list[TableRow]:
     """Return rows of what one of ``count`` alike parts of a call cost, the longest kernels last."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
@@ -33,7 +33,7 @@ def profiled(device: torch.device, run: Callable[[], object], count: int) -> lis
         run()
         synchronize(device)
     events = found.key_averages()
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         _row("kernels launched one by one", _calls(events, LAUNCHES) / count),
         _row("graphs replayed", _calls(events, ("cudaGraphLaunch",)) / count),
         _row("waits of the host", _calls(events, WAITS) / count),
@@ -48,9 +48,9 @@ def profiled(device: torch.device, run: Callable[[], object], count: int) -> lis
     return rows
 
 
-def step(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
+def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
     """Return what a step of one stream and of many costs."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for streams in (scale.batches[0], scale.batches[-1]):
         model = prepare_for(device, float_model(scale), torch.bfloat16)
         decoder = BatchDecoder(model, streams, PREFIX + FRAMES, graphs=True)
@@ -65,7 +65,7 @@ def step(device: torch.device, scale: Scale) -> tuple[list[Row], list[Gate]]:
     return rows, []
 
 
-def chunk(device: torch.device) -> tuple[list[Row], list[Gate]]:
+def chunk(device: torch.device) -> tuple[list[TableRow], list[Target]]:
     """Return what a chunk of sound of the built-in voice costs, the prefixes' reading included."""
     from app.engine.backend.loading import load_speech
     from app.engine.sound.local import LocalSoundDecoder
@@ -94,7 +94,7 @@ def chunk(device: torch.device) -> tuple[list[Row], list[Gate]]:
         for _ in decoder.begin(inputs).push(codes, ended=True):
             pass
 
-    rows: list[Row] = [{"part": "chunk"} | dict(row) for row in profiled(device, run, chunks)]
+    rows: list[TableRow] = [{"part": "chunk"} | dict(row) for row in profiled(device, run, chunks)]
     return rows, []
 
 

@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 import torch
 
-from benchmarks.harness.listener import hear, listening
-from benchmarks.harness.report import Gate, Row
+from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.report import TableRow, Target
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import open_loop
@@ -29,16 +29,16 @@ async def first_sounds_ms(url: str, said: list[str]) -> list[float]:
         RuntimeError: One gave no speech.
     """
     found = []
-    async with listening(url) as client:
+    async with open_client(url) as client:
         for text in said:
-            heard = await hear(client, text, seed=1)
+            heard = await receive(client, text, seed=1)
             if not heard.ok or heard.first_audio_s is None:
                 raise RuntimeError(f"no speech came: {heard.status} {heard.broke or ''}")
             found.append(heard.first_audio_s * 1000)
     return found[1:]
 
 
-def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[Row], list[Gate]]:
+def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
     """Return the median over 20 sentences, each another."""
     said = ["Hi."] * 2 if tiny else texts(21)
     with served(device=device.type) as url:
@@ -51,10 +51,10 @@ def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[Row], list[Ga
         "most": max(found),
         "requests": len(found),
     }
-    return [row], [Gate("ms to the first sound", median, f"<= {FIRST_MS:g}", median <= FIRST_MS)]
+    return [row], [Target("ms to the first sound", median, f"<= {FIRST_MS:g}", median <= FIRST_MS)]
 
 
-async def most_streams(url: str, *, first: float, most: float) -> tuple[float, list[Row]]:
+async def most_streams(url: str, *, first: float, most: float) -> tuple[float, list[TableRow]]:
     """Return the most streams of a Poisson process that heard no gap, and every load tried.
 
     The load is doubled until somebody hears a gap, is refused or waits too long for the first
@@ -65,10 +65,10 @@ async def most_streams(url: str, *, first: float, most: float) -> tuple[float, l
         first: Streams at once to begin with.
         most: Streams at once beyond which nothing is tried.
     """
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     best, too_many = 0.0, math.inf
-    async with listening(url) as client:
-        alone = [await hear(client, text, seed=seed) for seed, text in enumerate(texts(4))]
+    async with open_client(url) as client:
+        alone = [await receive(client, text, seed=seed) for seed, text in enumerate(texts(4))]
         text_s = statistics.fmean(one.audio_s for one in alone)
         streams = first
         while streams <= most and too_many - best > 0.1 * best:
@@ -82,9 +82,11 @@ async def most_streams(url: str, *, first: float, most: float) -> tuple[float, l
     return best, rows
 
 
-def streams_without_a_gap(device: torch.device, *, tiny: bool) -> tuple[list[Row], list[Gate]]:
+def streams_without_a_gap(
+    device: torch.device, *, tiny: bool
+) -> tuple[list[TableRow], list[Target]]:
     """Return every load tried, and the most streams without a gap."""
     first, most = (1.0, 1.0) if tiny else (16.0, 512.0)
     with served(device=device.type, max_queue=512, slots=20 if tiny else 256) as url:
         best, rows = asyncio.run(most_streams(url, first=first, most=most))
-    return rows, [Gate("real-time streams", best, f">= {STREAMS:g}", best >= STREAMS)]
+    return rows, [Target("real-time streams", best, f">= {STREAMS:g}", best >= STREAMS)]

@@ -21,17 +21,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from benchmarks.harness.report import Gate, Row, machine, print_table
+from benchmarks.harness.report import TableRow, Target, machine, print_table
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ROOT / ".whl"
 MINUTES = 8.8
 _TAIL = 30  # lines of a part that failed
 
-Measured = tuple[Sequence[Row], Sequence[Gate]]
+Measured = tuple[Sequence[TableRow], Sequence[Target]]
 
 
-class Part(NamedTuple):
+class TicketPart(NamedTuple):
     """One thing to do on a card.
 
     Attributes:
@@ -53,15 +53,15 @@ PYTEST = (
     "-p", "no:cacheprovider",
 )  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")
-PARTS: Sequence[Part] = (
-    Part("environment", (), 60),
-    Part("exact", ("pydantic",), 60),
-    Part("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, PYTEST),
-    Part("codes a second", ("pydantic", "transformers"), 180),
-    Part("profile of a step", ("pydantic",), 60),
-    Part("profile of a chunk", ("pydantic", "soundfile"), 60),
-    Part("first sound", SERVICE, 90),
-    Part("streams", SERVICE, 180),
+PARTS: Sequence[TicketPart] = (
+    TicketPart("environment", (), 60),
+    TicketPart("exact", ("pydantic",), 60),
+    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, PYTEST),
+    TicketPart("codes a second", ("pydantic", "transformers"), 180),
+    TicketPart("profile of a step", ("pydantic",), 60),
+    TicketPart("profile of a chunk", ("pydantic", "soundfile"), 60),
+    TicketPart("first sound", SERVICE, 90),
+    TicketPart("streams", SERVICE, 180),
 )
 """In the order of what is wanted most; what the time does not suffice for is left out."""
 
@@ -102,12 +102,12 @@ def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
     return parts[name]()
 
 
-def run(part: Part, device: str, *, tiny: bool, left_s: float) -> dict[str, Any]:
+def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str, Any]:
     """Do a part in a process of its own.
 
     Returns:
         ``status`` (ok, failed, timed out, skipped), ``seconds`` and, as far as there are any,
-        ``rows``, ``gates``, and ``output``: the last lines of a part that did not end well.
+        ``rows``, ``targets``, and ``output``: the last lines of a part that did not end well.
     """
     missing = [name for name in part.needs if not _has(name)]
     if missing:
@@ -171,9 +171,9 @@ def work_through(device: str, *, tiny: bool, minutes: float) -> dict[str, Any]:
             print(f"\n## {part.name}: {found['status']}, {found['seconds']:.0f} s\n")
             if found.get("rows"):
                 print_table(found["rows"])
-            for gate in found.get("gates", ()):
-                verdict = "holds" if gate["holds"] else "DOES NOT HOLD"
-                print(f"{gate['what']}: {gate['figure']:g}, asked {gate['asked']}: {verdict}")
+            for target in found.get("targets", ()):
+                verdict = "holds" if target["holds"] else "DOES NOT HOLD"
+                print(f"{target['what']}: {target['figure']:g}, asked {target['asked']}: {verdict}")
             if "output" in found:
                 print(found["output"])
             sys.stdout.flush()
@@ -196,8 +196,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="JSON file")
     args = parser.parse_args(arguments)
     if args.only:
-        rows, gates = measure(args.only, args.device, tiny=args.tiny)
-        report: dict[str, Any] = {"rows": [*rows], "gates": [asdict(gate) for gate in gates]}
+        rows, targets = measure(args.only, args.device, tiny=args.tiny)
+        report: dict[str, Any] = {
+            "rows": [*rows],
+            "targets": [asdict(target) for target in targets],
+        }
     else:
         report = work_through(args.device, tiny=args.tiny, minutes=args.minutes)
     if args.out is not None:

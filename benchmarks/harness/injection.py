@@ -1,4 +1,4 @@
-"""Faults that are put into a running server from outside, in its own process."""
+"""Fault injection into a server that runs in this process."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,28 +9,28 @@ from typing import Any
 
 import torch
 
-from models.codecs.encodec import DecoderStream
+from models.codecs.encodec import EncodecStream
 from models.valle import Valle
 
 Call = Callable[..., Any]
 
 
 class WorkerKilled(BaseException):
-    """Nothing that catches an `Exception` catches this: the thread ends."""
+    """Ends a thread: no handler of `Exception` catches it."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that breaks, once.
+    """A fault that occurs once.
 
     Attributes:
-        name: In words.
-        owner: The class whose method breaks.
-        method: Its name.
-        happens: Takes the call's place: the method as it was, and its arguments.
-        level: Of the method's last argument, where only one level breaks.
-        after_calls: How many go well before.
-        hits: How many speeches may be hit, the others must not notice; None is all that run.
+        name: For the table.
+        owner: The class of the method that fails.
+        method: Name of the method.
+        happens: Called instead, with the original method and its arguments.
+        level: Only calls whose last argument is this level fail; None: all.
+        after_calls: Number of successful calls before.
+        hits: How many concurrent requests may be affected; None: all of them.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Fault:
 
 
 def no_numbers(original: Call, *args: Any) -> Any:
-    """Let the first row of a result be no numbers."""
+    """Return the result with NaN in its first row."""
     result = original(*args).clone()
     result[0] = torch.nan
     return result
 
 
 def raises(error: BaseException) -> Call:
-    """Return what raises an error in place of a call."""
+    """Return a replacement of a call that raises an error."""
 
     def fail(*_: Any) -> Any:
         raise error
@@ -69,12 +69,12 @@ FAULTS = (
     ),
     Fault(
         "the codec raises",
-        DecoderStream,
+        EncodecStream,
         "push",
         raises(RuntimeError("broken on purpose")),
         after_calls=4,
     ),
-    Fault("the codec gives NaN", DecoderStream, "push", no_numbers, after_calls=4),
+    Fault("the codec gives NaN", EncodecStream, "push", no_numbers, after_calls=4),
     Fault(
         "the worker of level 0 is killed",
         Valle,
@@ -86,7 +86,7 @@ FAULTS = (
     ),
     Fault(
         "the worker of the codec is killed",
-        DecoderStream,
+        EncodecStream,
         "push",
         raises(WorkerKilled("on purpose")),
         after_calls=4,
@@ -97,17 +97,17 @@ FAULTS = (
 
 @contextmanager
 def injected(fault: Fault) -> Iterator[threading.Event]:
-    """Let it break once; the event tells whether it did."""
+    """Inject a fault within the context; the event is set once it has occurred."""
     original, calls, happened = getattr(fault.owner, fault.method), count(), threading.Event()
 
-    def instead(*args: Any, **kwargs: Any) -> Any:
-        meant = fault.level is None or args[-1] == fault.level
-        if meant and not happened.is_set() and next(calls) >= fault.after_calls:
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        matches = fault.level is None or args[-1] == fault.level
+        if matches and not happened.is_set() and next(calls) >= fault.after_calls:
             happened.set()
             return fault.happens(original, *args, **kwargs)
         return original(*args, **kwargs)
 
-    setattr(fault.owner, fault.method, instead)
+    setattr(fault.owner, fault.method, replacement)
     try:
         yield happened
     finally:

@@ -1,4 +1,4 @@
-"""The same stack as a `LlamaForCausalLM` of `transformers`, to compare with."""
+"""A model's stack as a `LlamaForCausalLM` of `transformers`, as a baseline."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
 
-from benchmarks.harness.clock import Clock, Marks
+from benchmarks.harness.mark_timer import Marks, MarkTimer
 from models.valle import Valle
 
 
-class _Ticking(LogitsProcessor):
-    """Bans the stop and notes the time, at every step of generate."""
+class _TimingProcessor(LogitsProcessor):
+    """Bans the stop token and records the time at every step of `generate`."""
 
     def __init__(self, stop: int) -> None:
-        self.clock, self.count, self.stop = Clock(), 0, stop
+        self.timer, self.count, self.stop = MarkTimer(), 0, stop
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002
         self.count += 1
-        self.clock.tick(self.count)
+        self.timer.tick(self.count)
         scores[:, self.stop] = -torch.inf
         return scores
 
@@ -27,19 +27,19 @@ class _Ticking(LogitsProcessor):
 def transformers_generate(
     llama: Any, prefixes: Tensor, frames: int, *, greedy: bool, static: bool = False
 ) -> tuple[Tensor, Marks]:
-    """Decode by `generate`.
+    """Decode with `generate`.
 
     Args:
         llama: From `as_llama`.
         prefixes: ``[B, S, D]``.
-        frames: How many codes to draw.
-        greedy: Or drawn at temperature 1.
-        static: With its StaticCache, else its DynamicCache.
+        frames: Number of codes.
+        greedy: Take the likeliest code; otherwise draw at temperature 1.
+        static: Use its StaticCache instead of its DynamicCache.
 
     Returns:
-        Codes ``[B, frames]``, and when there were how many.
+        Codes ``[B, frames]``, and the seconds at each of `MARKS`.
     """
-    ticking = _Ticking(llama.config.vocab_size - 1)
+    timing = _TimingProcessor(llama.config.vocab_size - 1)
     ids: Tensor = llama.generate(
         inputs_embeds=prefixes,
         attention_mask=torch.ones(prefixes.shape[:2], dtype=torch.int64, device=prefixes.device),
@@ -52,13 +52,13 @@ def transformers_generate(
         use_cache=True,
         cache_implementation="static" if static else None,
         pad_token_id=0,
-        logits_processor=LogitsProcessorList([ticking]),
+        logits_processor=LogitsProcessorList([timing]),
     )
-    return ids, ticking.clock.marks
+    return ids, timing.timer.marks
 
 
 def as_llama(model: Valle) -> Any:
-    """Return a `LlamaForCausalLM` of the same shape and weights; the head's bias must be zero."""
+    """Return a `LlamaForCausalLM` with the weights of a model, whose head must have no bias."""
     config = model.config
     llama: Any = LlamaForCausalLM(
         LlamaConfig(

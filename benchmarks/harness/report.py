@@ -1,4 +1,4 @@
-"""What a measurement says: one table on stdout, gates below it, the same as JSON."""
+"""Report of a benchmark: a table and its targets on stdout, and the same as JSON."""
 
 import json
 import math
@@ -11,18 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Gate:
-    """One figure that was asked for.
+class Target:
+    """A figure with the bound that it should meet.
 
     Attributes:
-        what: In words.
-        figure: What was measured.
-        asked: The bound, in words.
-        holds: Whether the figure is within it.
+        what: Name of the figure.
+        figure: The measured value.
+        asked: The bound, as printed.
+        holds: Whether the figure meets it.
     """
 
     what: str
@@ -32,7 +32,7 @@ class Gate:
 
 
 def machine() -> dict[str, Any]:
-    """Return where and when; with the load, as figures of a busy machine mean little."""
+    """Return machine, time, command and load average, for the report."""
     return {
         "machine": platform.processor() or platform.machine(),
         "cpus": os.cpu_count(),
@@ -43,8 +43,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """Print rows that have the same columns."""
+def print_table(rows: Sequence[TableRow]) -> None:
+    """Print rows with equal columns as a Markdown table."""
     columns = list(rows[0])
     print("| " + " | ".join(columns) + " |")
     print("| " + " | ".join("---" for _ in columns) + " |")
@@ -53,38 +53,38 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def conclude(
-    rows: Sequence[Row],
-    gates: Sequence[Gate],
+    rows: Sequence[TableRow],
+    targets: Sequence[Target],
     out: Path | None,
-    started: Row,
-    series: Row | None = None,
+    started: TableRow,
+    series: TableRow | None = None,
 ) -> int:
-    """Print what was measured and write it.
+    """Print the table and the targets, and write the report.
 
     Args:
         rows: The table.
-        gates: What was asked for.
-        out: JSON file; None writes none.
-        started: `machine` of before the measurement, with the load it had then.
-        series: What only the file has, by name.
+        targets: The targets with their figures.
+        out: JSON file; None: not written.
+        started: `machine`, called before the measurement.
+        series: Further data for the file, by name.
 
     Returns:
-        An exit status: 1 where a gate does not hold.
+        The exit status: 1 if a target is missed.
     """
     print_table(rows)
     print()
-    for gate in gates:
-        verdict = "holds" if gate.holds else "DOES NOT HOLD"
-        print(f"{gate.what}: {_shown(gate.figure)}, asked {gate.asked}: {verdict}")
+    for target in targets:
+        verdict = "holds" if target.holds else "DOES NOT HOLD"
+        print(f"{target.what}: {_shown(target.figure)}, asked {target.asked}: {verdict}")
     if out is not None:
-        report = {**started, "rows": [*rows], "gates": [asdict(gate) for gate in gates]}
+        report = {**started, "rows": [*rows], "targets": [asdict(target) for target in targets]}
         report = _without_nan(report | dict(series or {}))
         out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-    return int(not all(gate.holds for gate in gates))
+    return int(not all(target.holds for target in targets))
 
 
 def _without_nan(value: Any) -> Any:
-    """Return null for what is no number, which JSON has no word for."""
+    """Return a value with NaN replaced by None, as JSON has no NaN."""
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, Mapping):

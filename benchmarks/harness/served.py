@@ -1,4 +1,4 @@
-"""A server to measure: one that is started for it, in a process of its own, or any that runs."""
+"""Servers to measure: started in a process, in a thread of this process, or already running."""
 
 import argparse
 import os
@@ -19,16 +19,16 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class NotServed(RuntimeError):
-    """The server did not come up."""
+    """The server did not become ready."""
 
 
 @contextmanager
 def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[str]:
-    """Serve with settings; give the address once it is ready.
+    """Start a server in a new process; yield its URL once it is ready.
 
     Args:
-        prefix: Words before the command, which run it in some way.
-        settings: Of `app.settings`, by name. Where they say nothing the environment holds.
+        prefix: Command line words before the server's own, such as a wrapper.
+        settings: Fields of `app.settings.Settings`; others come from the environment.
 
     Raises:
         NotServed: It ended, or did not become ready within five minutes.
@@ -36,7 +36,7 @@ def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[s
     chosen = {"port": 0, "log_level": "warning"} | settings
     environment = os.environ | {f"TTS_{k.upper()}": str(v) for k, v in chosen.items()}
     process = subprocess.Popen(
-        [*prefix, sys.executable, "-m", "benchmarks.harness.observed"],
+        [*prefix, sys.executable, "-m", "benchmarks.harness.instrumented"],
         cwd=_ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[s
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         if not url:
-            raise NotServed("the server ended at its start; what it said is above")
+            raise NotServed("the server ended at its start; its output is above")
         _wait_until_ready(url, lambda: process.poll() is None)
         yield url
     finally:
@@ -58,7 +58,7 @@ def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[s
 
 @contextmanager
 def served_here(app: FastAPI) -> Iterator[str]:
-    """Serve an application in a thread of this process, where it can be reached from outside.
+    """Serve an application in a thread of this process; yield its URL once it is ready.
 
     Raises:
         NotServed: It ended, or did not become ready within five minutes.
@@ -71,7 +71,7 @@ def served_here(app: FastAPI) -> Iterator[str]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         if not server.started:
-            raise NotServed("the server ended at its start; what it said is above")
+            raise NotServed("the server ended at its start; its output is above")
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         _wait_until_ready(url, thread.is_alive)
         yield url
@@ -81,16 +81,16 @@ def served_here(app: FastAPI) -> Iterator[str]:
 
 
 def served_or(url: str | None, **settings: str | float) -> AbstractContextManager[str]:
-    """Serve with settings, unless there is the address of a server that runs."""
+    """Start a server as `served`, or use the URL of a running one."""
     return nullcontext(url) if url else served(**settings)
 
 
 def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.ArgumentParser:
-    """Return what every measurement of a server can be asked.
+    """Return the command line arguments that benchmarks of a server share.
 
     Args:
-        description: Of the command.
-        needs_vitals: Whether it must be a server that tells its vitals, and so one it starts.
+        description: Description of the command.
+        needs_vitals: Whether the benchmark reads `Vitals` and must start the server itself.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -101,12 +101,12 @@ def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.
     return parser
 
 
-def _wait_until_ready(url: str, lives: Callable[[], bool]) -> None:
+def _wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:
     ends_s = time.monotonic() + READY_WITHIN_S
     with httpx.Client(base_url=url, trust_env=False) as client:
         while True:
-            if not lives():
-                raise NotServed("the server ended while it loaded; what it said is above")
+            if not is_alive():
+                raise NotServed("the server ended while it loaded; its output is above")
             try:
                 if client.get("/ready").status_code == 200:
                     return

@@ -1,4 +1,4 @@
-"""What the measurements of a server say."""
+"""Texts for requests to a measured server."""
 
 from itertools import cycle, islice
 from pathlib import Path
@@ -9,17 +9,17 @@ OWN = _ROOT / "app" / "calibration_sentences.txt"
 
 
 def sentences() -> list[str]:
-    """Return Harvard sentences where they are at hand, else those that come with the project."""
+    """Return the Harvard sentences if available, else those of `app`."""
     lines = (HARVARD if HARVARD.is_file() else OWN).read_text("utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def texts(count: int, *, sentences_each: int = 1) -> list[str]:
-    """Return texts, all different as long as there are sentences left.
+    """Return texts, distinct as long as the sentences last.
 
     Args:
-        count: How many.
-        sentences_each: How many sentences one has.
+        count: Number of texts.
+        sentences_each: Sentences a text.
     """
-    said = cycle(sentences())
-    return [" ".join(islice(said, sentences_each)) for _ in range(count)]
+    source = cycle(sentences())
+    return [" ".join(islice(source, sentences_each)) for _ in range(count)]

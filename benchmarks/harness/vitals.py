@@ -1,4 +1,4 @@
-"""What a server holds: jobs, slots, tasks, threads, files, memory. What a leak looks like."""
+"""Resources held by a server: jobs, slots, tasks, threads, files, memory; to detect leaks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _USED = ("tts_slots", {"state": "used"})
 
 @dataclass(frozen=True)
 class Vitals:
-    """What a server held at one moment, its voice process counted in.
+    """Resources held at one moment by a server and its child processes.
 
     Attributes:
         queued: Jobs that wait.
-        running: Jobs that are spoken.
-        slots: Rows of the level-0 cache in use; None where the engine does not count them.
-        tasks: On the event loop.
-        processes: It and its children.
-        threads: Of them all.
-        files: Open handles, sockets too.
+        running: Jobs in work.
+        slots: Slots of the level-0 cache in use; None if the engine does not count them.
+        tasks: Tasks on the event loop.
+        processes: The process and its children.
+        threads: Threads of all processes.
+        files: Open file descriptors, including sockets.
         rss_bytes: Resident memory.
     """
 
@@ -41,17 +41,17 @@ class Vitals:
 
     @property
     def idle(self) -> bool:
-        """Whether no job is there and no slot is taken."""
+        """Whether there is no job and no slot is in use."""
         return not (self.queued or self.running or self.slots)
 
     def left_since(self, before: Vitals) -> dict[str, int]:
-        """Return how many more tasks, threads, files and slots there are than before."""
+        """Return the increase of each count since an earlier reading."""
         names = ("tasks", "processes", "threads", "files", "queued", "running", "slots")
         return {name: (getattr(self, name) or 0) - (getattr(before, name) or 0) for name in names}
 
 
 def take_vitals(engine: SpeechEngine) -> Vitals:
-    """Look at this process and its children; called on its event loop."""
+    """Measure this process and its children; call on its event loop."""
     status, own = engine.status, psutil.Process()
     slots = engine.metrics.registry.get_sample_value(*_USED)
     processes = [own, *own.children(recursive=True)]
@@ -68,27 +68,27 @@ def take_vitals(engine: SpeechEngine) -> Vitals:
 
 
 def collect_garbage() -> None:
-    """Let go of what nothing refers to, so that what is left is a leak."""
+    """Collect garbage, so that what remains is referenced."""
     gc.collect()
 
 
 async def ask_vitals(client: httpx.AsyncClient, *, collect: bool = False) -> Vitals:
-    """Ask a server of `benchmarks.harness.observed`.
+    """Fetch the vitals of a server of `benchmarks.harness.instrumented`.
 
     Args:
-        client: Of that server.
-        collect: Whether it collects its garbage first, which takes tens of milliseconds.
+        client: A client of the server.
+        collect: Collect garbage first, which takes tens of milliseconds.
     """
     answer = await client.get(PATH, params={"collect": str(collect).lower()})
     return Vitals(**answer.raise_for_status().json())
 
 
 async def settled_vitals(url: str, timeout_s: float = 10.0) -> Vitals:
-    """Return what a server holds once it is idle and its connections are closed.
+    """Return the vitals once the server is idle and its connections are closed.
 
     Args:
-        url: Of the server.
-        timeout_s: After which what it then holds is returned: something was left.
+        url: URL of the server.
+        timeout_s: After this time the current vitals are returned.
     """
     async with httpx.AsyncClient(base_url=url) as client:
         vitals = await ask_vitals(client, collect=True)

@@ -1,12 +1,12 @@
-"""The AR loop in float32 and int8, against the same model without a cache and `transformers`.
+"""The AR loop in float32 and int8, compared with no cache and with `transformers`.
 
     python -m benchmarks.model.ar --rounds 5 --threads 1 --out ar.json
 
-All do the same work with the same weights on the same number of threads: prefixes of 100 vectors,
-then 750 codes drawn at temperature 1 with the stop banned, one stream and eight. Before any timing,
-those in float32 must agree on 200 greedy codes of every stream, and a stream in int8 must have the
-same codes alone and among eight. Rounds are interleaved; figures are medians over rounds, ratios
-are taken round by round. Only an idle machine gives figures worth quoting.
+All variants do the same work with the same weights and threads: prefixes of 100 vectors, then 750
+codes drawn at temperature 1 with the stop token banned, at batch 1 and 8. Nothing is timed unless
+the float32 variants agree on 200 greedy codes of every stream and int8 gives a stream the same
+codes alone and in a batch of eight. Rounds are interleaved; figures are medians over rounds, ratios
+are taken round by round. Figures need an idle machine.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from app.settings import BUILTIN_MODEL
-from benchmarks.harness.clock import MARKS, Clock, Marks
 from benchmarks.harness.llama import as_llama, transformers_generate
+from benchmarks.harness.mark_timer import MARKS, Marks, MarkTimer
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -36,11 +36,11 @@ GATE = 200
 BATCHES = (1, 8)
 STEPS_AT = ((250, 512), (250, 2048), (1000, 2048))  # cached positions, capacity
 
-Contestant = Callable[..., tuple[Tensor, Marks]]
+Variant = Callable[..., tuple[Tensor, Marks]]
 
 
 def sampler_for(model: Valle, streams: int, frames: int, *, greedy: bool) -> ArSampler:
-    """Return a sampler that never stops."""
+    """Return a sampler with the stop token banned."""
     stop = model.config.stop_token
     params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
     sampler = ArSampler(stop_token=stop, vocab_size=stop + 1)
@@ -53,10 +53,10 @@ def sampler_for(model: Valle, streams: int, frames: int, *, greedy: bool) -> ArS
 def ours(
     model: Valle, prefixes: Tensor, frames: int, *, greedy: bool, capacity: int = 2048
 ) -> tuple[Tensor, Marks]:
-    """Decode ``[B, S, D]`` prefixes with the cache: a prefill each, then steps; ``[B, frames]``."""
+    """Decode prefixes ``[B, S, D]`` with a KV cache: codes ``[B, frames]`` and their timing."""
     slots = range(len(prefixes))
     cache = model.new_cache(len(slots), capacity)
-    sampler, clock = sampler_for(model, len(slots), frames, greedy=greedy), Clock()
+    sampler, timer = sampler_for(model, len(slots), frames, greedy=greedy), MarkTimer()
     codes = torch.empty(len(slots), frames, dtype=torch.int64)
     positions = torch.arange(PREFIX + frames)
     causal = positions[:PREFIX]
@@ -66,31 +66,31 @@ def ours(
     for frame in range(frames):
         tokens = sampler.step(model.logits(hidden, 0))
         codes[:, frame] = tokens
-        clock.tick(frame + 1)
+        timer.tick(frame + 1)
         embeddings = model.embed_response(tokens[:, None], 0)
         at = positions[PREFIX + frame].expand(len(slots))
         hidden = model.transformer.step(embeddings, at, cache, slots)
-    return codes, clock.marks
+    return codes, timer.marks
 
 
 @torch.inference_mode()
 def uncached(model: Valle, prefixes: Tensor, frames: int, *, greedy: bool) -> tuple[Tensor, Marks]:
-    """Decode by a whole pass a code, as the published reference does."""
-    sampler, clock = sampler_for(model, len(prefixes), frames, greedy=greedy), Clock()
+    """Decode with a whole pass for each code, as the published reference."""
+    sampler, timer = sampler_for(model, len(prefixes), frames, greedy=greedy), MarkTimer()
     codes, x = [], prefixes
     for frame in range(frames):
         hidden = model.transformer(x, torch.arange(x.shape[1]).expand(len(x), -1))[:, -1]
         codes.append(sampler.step(model.logits(hidden, 0)))
-        clock.tick(frame + 1)
+        timer.tick(frame + 1)
         x = torch.cat([x, model.embed_response(codes[-1][:, None], 0)[:, None]], 1)
-    return torch.stack(codes, 1), clock.marks
+    return torch.stack(codes, 1), timer.marks
 
 
 @torch.inference_mode()
 def step_us(model: Valle, *, length: int, capacity: int, steps: int = 50, passes: int = 9) -> float:
-    """Return microseconds a step of the stack and head, around ``length`` cached positions.
+    """Return microseconds a step of stack and head from ``length`` cached positions on.
 
-    It is the median of some passes over the same steps: a stranger's burst takes milliseconds.
+    The median of several passes over the same steps, robust against other processes.
     """
     cache = model.new_cache(1, capacity)
     x = torch.randn(length, model.config.width) * 0.3
@@ -108,12 +108,12 @@ def step_us(model: Valle, *, length: int, capacity: int, steps: int = 50, passes
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return median, least and greatest."""
+    """Return median, minimum and maximum."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def contestants(model: Valle, quantized: Valle) -> dict[str, Contestant]:
-    """Return every way of decoding, by name; all but ours in int8 have the same weights."""
+def variants(model: Valle, quantized: Valle) -> dict[str, Variant]:
+    """Return every variant by name; all but int8 have the same weights."""
     llama = as_llama(model)
     return {
         "float32": lambda x, frames, **k: ours(model, x, frames, **k),
@@ -124,11 +124,11 @@ def contestants(model: Valle, quantized: Valle) -> dict[str, Contestant]:
     }
 
 
-def check(runs: dict[str, Contestant], prefixes: Tensor) -> None:
-    """Hold the contestants to the same greedy codes.
+def check(runs: dict[str, Variant], prefixes: Tensor) -> None:
+    """Compare the greedy codes of all variants.
 
     Raises:
-        SystemExit: They differ, so no time would mean anything.
+        SystemExit: They differ.
     """
     greedy = {name: run(prefixes, GATE, greedy=True)[0] for name, run in runs.items()}
     for name, codes in greedy.items():
@@ -140,13 +140,13 @@ def check(runs: dict[str, Contestant], prefixes: Tensor) -> None:
 
 
 def measure(model: Valle, rounds: int, *, with_uncached: bool) -> dict[str, object]:
-    """Run the gate, then the rounds; return every figure."""
+    """Check the codes, run the rounds and return all figures."""
     torch.manual_seed(0)
     torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))  # Llama's head has none
     quantized = copy.deepcopy(model)
     quantize_linears(quantized)
     prefixes = torch.randn(max(BATCHES), PREFIX, model.config.width) * 0.3
-    runs = contestants(model, quantized)
+    runs = variants(model, quantized)
     check(runs, prefixes)
     if not with_uncached:
         del runs["uncached"]
@@ -183,8 +183,10 @@ def measure(model: Valle, rounds: int, *, with_uncached: bool) -> dict[str, obje
 
 
 def main() -> None:
-    """Print one table and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)

@@ -1,8 +1,8 @@
-"""How exact the fast paths are with the built-in weights: the greatest differences, in one table.
+"""Largest differences of cached and streamed paths from whole passes, with built-in weights.
 
     python -m benchmarks.model.fast_paths
 
-The tests hold random weights of many shapes to the same bounds; this is the figure for what ships.
+The tests check random weights of many shapes; this measures the weights that ship.
 """
 
 import argparse
@@ -25,18 +25,18 @@ REWINDS = (1, 40, 299)
 
 
 def some_codes(model: Valle, frames: int, seed: int) -> Tensor:
-    """Return random codes ``[T, K]``."""
+    """Return random codes ``[T, K]`` from a seed."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(model.config.codes, (frames, model.config.levels), generator=generator)
 
 
 def phonemes(count: int) -> list[int]:
-    """Return as many phoneme ids, and the marks."""
+    """Return a number of phoneme ids, with BOS and EOS."""
     return [BOS_ID, *(EOS_ID + 1 + number % 40 for number in range(count)), EOS_ID]
 
 
 def uncached(model: Valle, ids: list[int], codes: Tensor) -> Tensor:
-    """Return logits ``[T + 1, V]`` of one whole pass."""
+    """Return the logits ``[T + 1, V]`` of one whole pass."""
     prefix = model.prefix(ids, 0)
     x = torch.cat([prefix.embeddings, model.embed_response(codes, 0)])
     positions = torch.cat([prefix.positions, torch.arange(len(codes))])
@@ -44,21 +44,21 @@ def uncached(model: Valle, ids: list[int], codes: Tensor) -> Tensor:
 
 
 def prefill(model: Valle, ids: list[int], cache: SlotCache, slot: int) -> Tensor:
-    """Put a prefix into a slot and return its last hidden row ``[1, D]``."""
+    """Run a prefix into a slot; return its last hidden state ``[1, D]``."""
     prefix = model.prefix(ids, 0)
     ranks = model.ranks(0, prefix.blocks)
     return model.transformer.extend(prefix.embeddings, prefix.positions, cache, slot, ranks)[-1:]
 
 
 def step(model: Valle, codes: Tensor, frame: int, cache: SlotCache, slots: list[int]) -> Tensor:
-    """Feed frame ``frame`` of ``[B, T, K]`` codes to the slots and return the logits ``[B, V]``."""
+    """Step the slots with one frame of codes ``[B, T, K]``; return the logits ``[B, V]``."""
     positions = torch.full((len(slots),), frame)
     x = model.embed_response(codes[:, frame], 0)
     return model.logits(model.transformer.step(x, positions, cache, slots), 0)
 
 
 def cache_differences(model: Valle) -> Iterator[tuple[str, float]]:
-    """Yield what was compared and the greatest difference of logits."""
+    """Yield the name of each comparison and the largest difference of logits."""
     ids = [phonemes(count) for count in PHONEMES]
     codes = torch.stack([some_codes(model, STEPS, seed) for seed in range(len(ids))])
     expected = [uncached(model, *pair) for pair in zip(ids, codes, strict=True)]
@@ -85,7 +85,7 @@ def cache_differences(model: Valle) -> Iterator[tuple[str, float]]:
 
 
 def greedy_agrees(model: Valle) -> bool:
-    """Tell whether the cached loop and the uncached pass choose the same 300 greedy codes."""
+    """Return whether 300 greedy codes are equal with and without a cache."""
     ids, cache = phonemes(30), model.new_cache(1, 512)
     logits, drawn = model.logits(prefill(model, ids, cache, 0), 0), []
     for frame in range(STEPS):
@@ -96,7 +96,7 @@ def greedy_agrees(model: Valle) -> bool:
 
 
 def stream_differences(model: Valle, codec: Codec) -> Iterator[tuple[str, float]]:
-    """Yield the greatest difference of streamed to whole samples, relative to the loudest."""
+    """Yield the largest difference of streamed and whole samples, relative to the peak."""
     for frames, chunk in ((200, 1), (200, 2), (200, 5), (200, 15), (200, 77), (1, 1), (6, 1)):
         codes = some_codes(model, frames, chunk)
         whole, stream = codec.decode(codes), codec.stream()
@@ -107,8 +107,10 @@ def stream_differences(model: Valle, codec: Codec) -> Iterator[tuple[str, float]
 
 @torch.inference_mode()
 def main() -> None:
-    """Print one table."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     folder: Path = parser.parse_args().model
     torch.set_num_threads(1)

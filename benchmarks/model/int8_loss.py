@@ -1,9 +1,9 @@
-"""What integers cost: the loss of held-out speech in int8 over that in float32, level by level.
+"""Loss of held-out speech in int8 compared with float32, level by level.
 
     python -m benchmarks.model.int8_loss --utterances 40
 
-Both read the same prefixes and codes into caches, as the service does; the codes are those of
-`training.export` in the training cache, of utterances that no model was trained on.
+Both run the same prefixes and codes through KV caches, as the service does; the codes are those of
+held-out utterances in the training cache.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from training.lm.rows import Prompts
 
 @torch.inference_mode()
 def loss(model: Valle, utterance: CodedUtterance, prompt: Tensor | None, level: int) -> float:
-    """Return the loss of an utterance's level, in nats over all its codes."""
+    """Return the summed loss of one level of an utterance, in nats."""
     codes = torch.from_numpy(utterance.codes.astype(np.int64))
     prefix = model.prefix(utterance.phoneme_ids, level, prompt=prompt)
     cache, stack = model.new_cache(1, len(prefix) + len(codes)), model.transformer
@@ -47,8 +47,10 @@ def loss(model: Valle, utterance: CodedUtterance, prompt: Tensor | None, level: 
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--utterances", type=int, default=40)
     parser.add_argument("--out", type=Path, default=None)
     args, started = parser.parse_args(), machine()

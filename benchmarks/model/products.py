@@ -1,9 +1,9 @@
-"""Our product of int8 against torch's, all matrices of the stack in turn.
+"""Our int8 matrix product compared with torch's, over all matrices of the stack.
 
     python -m benchmarks.model.products --rounds 60 --out products.json
 
-Both take the same rows through the same matrices, one thread, in turn. Between two uses of a matrix
-lie all the others, as in a step. Before any timing the products must be equal.
+Both multiply the same rows by the same matrices in turn, on one thread. All other matrices are used
+between two uses of one, as in a step. Nothing is timed unless the products are equal.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 128)
 
 
 def shapes(model: Path) -> list[tuple[int, int]]:
-    """Return inputs and outputs of every layer of a model's stack, in order."""
+    """Return the input and output sizes of the linear layers of a model's stack."""
     return [
         (layer.in_features, layer.out_features)
         for layer in load_lm(model).transformer.modules()
@@ -38,10 +38,10 @@ def shapes(model: Path) -> list[tuple[int, int]]:
 
 
 def measure(of: list[tuple[int, int]], count: int, rounds: int) -> dict[str, Any]:
-    """Return a row of the table: a pass of ``count`` rows through all matrices.
+    """Time a pass of ``count`` rows through all matrices; return a table row.
 
     Raises:
-        SystemExit: The products differ, so no time would mean anything.
+        SystemExit: The products differ.
     """
     generator = np.random.default_rng(0)
 
@@ -81,8 +81,10 @@ def _us(run: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--model", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--out", type=Path, default=None)

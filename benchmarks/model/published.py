@@ -1,12 +1,12 @@
-"""What a checkpoint of the published size costs on a CPU, with random weights.
+"""CPU speed and memory of a checkpoint of the published size, with random weights.
 
     python -m benchmarks.model.published --threads 1 2 --out published.json
 
 The sizes are those of `ar+nar-len-llama-8`: 12 layers of 1024, 16 heads, 229 M parameters; speed
-does not depend on the weights. Per number of threads, medians over rounds: the AR's codes a second
-where 300 and 500 positions are cached, reading the prefix, seconds of NAR passes per second of
-audio, one masked pass with guidance. Some three minutes. The reference, which never caches, stands
-beside: measured once, on one thread of such a machine while others used it.
+does not depend on the weights. For each number of threads, medians over rounds: AR codes a second
+with 300 and 500 cached positions, prefill of the prefix, seconds of NAR passes a second of audio,
+and one guided masked pass. Takes three minutes. The figures of the reference, which has no cache,
+were measured once, on one thread of such a machine while others used it.
 """
 
 import argparse
@@ -30,14 +30,14 @@ FRAME_RATE_HZ = 75
 PHONEMES = 40  # ids of a sentence of some 3 s
 PROMPT_FRAMES = 225
 REFERENCE_CODES_A_SECOND = {300: 0.69, 500: 0.40}
-"""By positions before the code; one thread, float32, random weights of the same size."""
+"""By number of positions before the code; one thread, float32, random weights."""
 MARKS = tuple(REFERENCE_CODES_A_SECOND)
 
 Figures = dict[str, dict[str, float]]
 
 
 def published_config(*, layers: int, width: int) -> ModelConfig:
-    """Return the config of layout B, or of a smaller model for trying the benchmark."""
+    """Return the configuration of layout `ar+nar-len`, or of a smaller model for tests."""
     return ModelConfig(
         name="published size",
         width=width,
@@ -56,7 +56,7 @@ def published_config(*, layers: int, width: int) -> ModelConfig:
 
 
 def random_model(config: ModelConfig) -> Valle:
-    """Return a model ready for inference, as `load_public` would."""
+    """Return a random model, ready for inference as from `load_public`."""
     torch.manual_seed(0)
     model = Valle(config)
     model.lay_out_for_steps()
@@ -64,7 +64,7 @@ def random_model(config: ModelConfig) -> Valle:
 
 
 def median_s(run: Callable[[], object], rounds: int) -> float:
-    """Return the median seconds of a call, after one that is not counted."""
+    """Return the median seconds of a call, after an untimed one."""
     run()
     seconds = []
     for _ in range(rounds):
@@ -76,10 +76,10 @@ def median_s(run: Callable[[], object], rounds: int) -> float:
 
 @torch.inference_mode()
 def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
-    """Return how many codes the AR draws a second with so many positions cached."""
+    """Return the AR's codes a second from a number of cached positions on."""
     config = model.config
     cache = model.new_cache(1, cached + codes)
-    # the stop is banned, so that every round draws as many
+    # the stop token is banned, so that every round draws as many codes
     params = SamplingParams(ban_tokens=(config.stop_token,))
     hidden = torch.randn(1, config.width)
 
@@ -99,7 +99,7 @@ def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
 
 @torch.inference_mode()
 def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
-    """Return the seconds of reading the prefix, of all NAR levels, and of one masked pass."""
+    """Return the seconds of prefill, of all NAR levels, and of one masked pass."""
     config = model.config
     ids = [1, *range(4, 2 + PHONEMES), 2]
     prompt = torch.randint(config.codes, (PROMPT_FRAMES, config.levels))
@@ -128,7 +128,7 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
 
 
 def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: int) -> Figures:
-    """Return figures by number of threads, and those that do not depend on it."""
+    """Return the speeds by number of threads, and the memory."""
     model = random_model(config)
     figures: Figures = {}
     for count in tqdm(threads):
@@ -149,8 +149,10 @@ def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: in
 
 
 def main() -> None:
-    """Print the figures and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=225, help="length of the utterance")

@@ -1,12 +1,11 @@
-"""Microseconds a sampling step costs: each sampler alone, the presets, and everything at once.
+"""Sampler benchmark: microseconds a step of each sampler, the presets, and all at once.
 
     python -m benchmarks.model.samplers --json docs/results/samplers.json
 
-A step is what the engine pays a frame: `ArSampler.step` on logits of the model's shape with a
-history of some 300 frames, to which it is taken back between the rounds. Rounds are interleaved, so
-that a machine that slows down slows all; the figure is the median over the rounds. With
-`transformers` installed, its processors run beside ours on the same params and batch. Run it on an
-idle machine, where it takes about two minutes.
+A step is `ArSampler.step` on logits of the model's shape with a history of 300 frames, to which it
+is rewound between rounds. Rounds are interleaved, so that slowdowns of the machine affect all
+alike; figures are medians over rounds. With `transformers` installed, its processors run on the
+same parameters and batch. Takes about two minutes on an idle machine.
 """
 
 import argparse
@@ -76,14 +75,14 @@ SAME_IN_TRANSFORMERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 TARGETS_US = {"preset default": 150.0, "all on": 1500.0}
-"""What a step of one row may cost."""
+"""Targets of a step of one row, in microseconds."""
 
 
-class OurStep:
-    """A step of ours that can be repeated."""
+class SamplerStep:
+    """A step of `ArSampler` that can be repeated."""
 
     def __init__(self, params: SamplingParams, rows: int) -> None:
-        """Draw `HISTORY` codes a row."""
+        """Create the sampler and draw `HISTORY` codes a row."""
         self._sampler = ArSampler(stop_token=STOP, vocab_size=VOCAB_SIZE)
         for seed in range(rows):
             self._sampler.join(params, seed, max_frames=10 * HISTORY)
@@ -98,20 +97,20 @@ class OurStep:
         self._sampler.step(self._logits, attention=self._attention)
 
     def reset(self) -> None:
-        """Take the history back to `HISTORY` codes."""
+        """Rewind the history to `HISTORY` codes."""
         for row in range(self._rows):
             self._sampler.rewind(row, HISTORY)
 
 
 def model_logits(rows: int) -> Tensor:
-    """Logits ``(rows, V)`` in which every code is possible and the stop is not."""
+    """Return random logits ``[rows, V]`` with an improbable stop token."""
     logits = 3 * torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(0))
     logits[:, STOP] = -30.0
     return logits
 
 
 def their_step(knobs: dict[str, Any], rows: int) -> Callable[[], object]:
-    """The same processors of `transformers`, and the draw that its `generate` makes."""
+    """Return a step of the same processors of `transformers` and its `generate`'s draw."""
     from transformers import generation  # type: ignore[import-not-found,unused-ignore]
 
     makers = {
@@ -142,11 +141,11 @@ def their_step(knobs: dict[str, Any], rows: int) -> Callable[[], object]:
 def measure(
     steps: dict[str, Callable[[], object]], *, rounds: int, repeats: int
 ) -> dict[str, float]:
-    """Median microseconds of each step over interleaved rounds."""
+    """Return the median microseconds of each step over interleaved rounds."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            if isinstance(step, OurStep):
+            if isinstance(step, SamplerStep):
                 step.reset()
             step()
             started = time.perf_counter()
@@ -157,7 +156,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure, print a table, and write JSON if asked."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--repeats", type=int, default=50)
@@ -171,10 +170,10 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for rows in options.rows:
         steps: dict[str, Callable[[], object]] = {
-            name: OurStep(params, rows) for name, params in cases.items()
+            name: SamplerStep(params, rows) for name, params in cases.items()
         }
         for name, knobs in SAME_IN_TRANSFORMERS.items():
-            steps[f"ours: {name}"] = OurStep(SamplingParams(**knobs), rows)
+            steps[f"ours: {name}"] = SamplerStep(SamplingParams(**knobs), rows)
             try:
                 steps[f"transformers: {name}"] = their_step(knobs, rows)
             except ImportError:
@@ -203,7 +202,7 @@ def main() -> None:
 
 
 def report(results: dict[str, dict[str, float]], rows: list[int]) -> None:
-    """Print the figures as a Markdown table, with the ratios where there are any."""
+    """Print the figures as a Markdown table, with ratios to `transformers`."""
     print("| us/step | " + " | ".join(f"B = {count}" for count in rows) + " |")
     print("| --- |" + " --- |" * len(rows))
     for name, figures in results.items():

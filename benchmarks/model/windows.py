@@ -1,13 +1,13 @@
-"""What windows cost in sound: codes and samples of `full` masks drawn in windows, and as a whole.
+"""Windowed NAR benchmark: codes and samples of `full` masks in windows and as a whole.
 
     python -m benchmarks.model.windows --sentences 12 --out windows.json
     python -m benchmarks.model.windows --model ecker/vall-e --out windows.json
 
-Level 0 is what the model speaks; the finer levels are drawn over it in every shape of windows. A
-seam is the border of two windows; its jump is the step between the two samples there over the rms
-of the whole sound, and must be compared with that of the whole at the same places. Without a
-checkpoint that was trained with `full` masks the built-in voice stands in, its masks opened: what
-it was not trained for, so its row `own mask` tells how far that alone leads away.
+Level 0 is generated once; the NAR levels are predicted over it with every window shape. A seam is
+the border of two windows; its jump is the step between the two samples there divided by the rms of
+the audio, to be compared with that of the whole at the same places. Without a checkpoint trained
+with `full` masks the built-in voice is used with full masks, which it was not trained for; the row
+`own mask` shows the effect of that alone.
 """
 
 import argparse
@@ -50,24 +50,24 @@ SHAPES = (
 )
 """Frames of a window, before it, and after it."""
 
-FLOOR_DB = -60.0  # under the loudest bin; what is softer counts as that
+FLOOR_DB = -60.0  # relative to the loudest bin; lower values are clamped
 
 
 @dataclass(frozen=True)
-class Row:
-    """One shape of windows against the whole, over all sentences.
+class WindowResult:
+    """Comparison of one window shape with the whole, over all sentences.
 
     Attributes:
-        shape: Frames of a window, before and after it; or in words.
-        heard_after_s: Speech that must have been drawn before the first window can be heard.
-        work: Positions that all passes see, over those of the whole's.
-        equal_level_1: Share of its codes that are those of the whole.
-        equal: The same of all finer levels.
-        jump: Median over seams of the jump over rms.
-        jump_of_whole: The same of the whole's sound, at the same places.
-        worst_jump: The greatest.
-        worst_jump_of_whole: The same of the whole.
-        spectrum_db: Mean difference of the sounds' log spectra.
+        shape: Frames of a window, before and after it; or a name.
+        heard_after_s: Seconds of level 0 needed before the first window can be decoded.
+        work: Positions of all passes relative to those of the whole.
+        equal_level_1: Share of level-1 codes equal to those of the whole.
+        equal: Share of equal codes over all NAR levels.
+        jump: Median jump over seams.
+        jump_of_whole: Median jump of the whole at the same places.
+        worst_jump: Largest jump.
+        worst_jump_of_whole: Largest jump of the whole at the same places.
+        spectrum_db: Mean difference of the log spectra.
     """
 
     shape: str
@@ -83,8 +83,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """A sentence: what it says, its level 0 ``[T]`` and, drawn as a whole, codes and samples."""
+class SpokenSentence:
+    """A sentence: model input, level 0 ``[T]``, and codes and samples predicted as a whole."""
 
     inputs: UtteranceInput
     level_0: Tensor
@@ -92,8 +92,8 @@ class Spoken:
     samples: Tensor
 
 
-def opened(model: Valle) -> Valle:
-    """Return the same weights with `full` masks."""
+def with_full_mask(model: Valle) -> Valle:
+    """Return a model with the same weights and `full` masks."""
     twin = Valle(model.config.model_copy(update={"nar_mask": "full"}))
     twin.load_state_dict(model.state_dict())
     return twin.eval().requires_grad_(False)
@@ -103,15 +103,15 @@ def opened(model: Valle) -> Valle:
 def draw(
     model: Valle, speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return codes ``[T, K]`` and samples ``[N]`` of a given level 0."""
+    """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
     finer = finer_levels(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
     chunks = chain.from_iterable(finer.push(level_0, ended=True))
     codes = torch.cat([*chunks, finer.rest()])
     return codes, speech.codec.decode(codes)
 
 
-def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Spoken]:
-    """Speak sentences with the model's first voice and preset, a seed each."""
+def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[SpokenSentence]:
+    """Generate sentences with the default voice and the model's preset, one seed each."""
     config, codec = speech.model.config, speech.codec
     front_end, voices = FrontEnd(config), BuiltinVoices(speech.folder / "voices")
     prompts = PromptCodes(codec, torch.device("cpu"), max_frames=config.max_prompt_frames)
@@ -132,7 +132,7 @@ def speak(speech: SpeechModel, full: Valle, sentences: Sequence[str]) -> list[Sp
             batch.step()
         if len(level_0 := utterance.codes()):
             codes, samples = draw(full, speech, inputs, level_0)
-            spoken.append(Spoken(inputs, level_0, codes, samples))
+            spoken.append(SpokenSentence(inputs, level_0, codes, samples))
     return spoken
 
 
@@ -140,10 +140,10 @@ def compare(
     name: str,
     model: Valle,
     speech: SpeechModel,
-    spoken: Sequence[Spoken],
+    spoken: Sequence[SpokenSentence],
     shape: tuple[int, int, int],
-) -> Row:
-    """Draw all sentences in windows of a shape, and hold them against the whole."""
+) -> WindowResult:
+    """Predict all sentences in windows of a shape and compare them with the whole."""
     size, _, lookahead = shape
     hop, rate_hz = speech.codec.config.hop, speech.codec.config.frame_rate_hz
     equal, spectra, work = [], [], []
@@ -167,7 +167,7 @@ def compare(
         jumps_of_whole += jumps_at(one.samples, seams)
     shares = torch.stack(equal).mean(0)
     longest_s = fmean(len(one.level_0) for one in spoken) / rate_hz
-    return Row(
+    return WindowResult(
         name,
         min(longest_s, (size + lookahead) / rate_hz) if size else longest_s,
         fmean(work),
@@ -182,13 +182,13 @@ def compare(
 
 
 def jumps_at(samples: Tensor, places: Sequence[int]) -> list[float]:
-    """Return the step to each place from the sample before it, over the sound's rms."""
+    """Return the step from the sample before each place, divided by the rms of the audio."""
     rms = float(samples.square().mean().sqrt()) or 1.0
     return [float((samples[place] - samples[place - 1]).abs()) / rms for place in places]
 
 
 def spectral_difference_db(left: Tensor, right: Tensor) -> float:
-    """Return the mean absolute difference of two sounds' log spectra, 1024 samples a window."""
+    """Return the mean absolute difference of log spectra in dB, with windows of 1024 samples."""
     window = torch.hann_window(1024)
     power = [
         torch.stft(sound, 1024, 256, window=window, return_complex=True).abs()
@@ -199,13 +199,13 @@ def spectral_difference_db(left: Tensor, right: Tensor) -> float:
     return float((logs[0] - logs[1]).abs().mean())
 
 
-def measure(speech: SpeechModel, sentences: Sequence[str]) -> list[Row]:
-    """Return a row a shape; the first is of the model's own mask if it is another."""
-    stands_in = speech.model.config.nar_mask != "full"
-    full = opened(speech.model) if stands_in else speech.model
+def measure(speech: SpeechModel, sentences: Sequence[str]) -> list[WindowResult]:
+    """Return a result for each shape, and first for the model's own mask if it is not `full`."""
+    substitute = speech.model.config.nar_mask != "full"
+    full = with_full_mask(speech.model) if substitute else speech.model
     spoken = speak(speech, full, sentences)
     rows = []
-    if stands_in:
+    if substitute:
         rows.append(compare("own mask", speech.model, speech, spoken, (0, 0, 0)))
     for shape in tqdm(SHAPES):
         rows.append(compare(" ".join(map(str, shape)), full, speech, spoken, shape))
@@ -213,8 +213,10 @@ def measure(speech: SpeechModel, sentences: Sequence[str]) -> list[Row]:
 
 
 def main() -> None:
-    """Print the table and write JSON."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default=str(BUILTIN_MODEL), help="as TTS_MODEL names one")
     parser.add_argument("--sentences", type=int, default=12)
     parser.add_argument("--out", type=Path, default=None)
@@ -222,7 +224,7 @@ def main() -> None:
     torch.set_num_threads(1)
     speech = open_speech_model(args.model, torch.device("cpu"))
     rows = measure(speech, read_sentences(SENTENCES)[: args.sentences])
-    names = list(Row.__dataclass_fields__)
+    names = list(WindowResult.__dataclass_fields__)
     print("| " + " | ".join(names) + " |")
     print("| " + " | ".join("---" for _ in names) + " |")
     for row in rows:

@@ -1,11 +1,11 @@
-"""What is left of clients who leave in the middle.
+"""Cancellation benchmark: resources left by clients that disconnect.
 
     python -m benchmarks.service.cancel --out cancel.json
 
-Clients leave at random moments, in turn over HTTP (whole and streamed) and the WebSocket, first one
-at a time, then all that the server takes at once; each time until no job runs and no slot is taken
-is measured, polls included. Then more requests, some heard to the end and some left, while the
-memory of the server is read: its slope, and what of tasks, threads and files is left in the end.
+Clients disconnect at random moments, in turn from HTTP (whole and streamed) and the WebSocket,
+first one at a time, then in groups; the time until no job runs and no slot is used is measured,
+polls included. Then more requests, some complete and some disconnected, while memory is read: its
+slope, and the tasks, threads and files left in the end.
 """
 
 import argparse
@@ -22,48 +22,48 @@ import httpx
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.harness.listener import Heard, hear, listening
-from benchmarks.harness.live_listener import hear_live
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import Vitals, ask_vitals, settled_vitals
+from benchmarks.harness.websocket_client import receive_live
 
 FREE_WITHIN_S = 0.1
 GROWTH_BYTES = 20_000  # a request
-AT_MOST_S = 30.0  # that slots are waited for
+AT_MOST_S = 30.0  # timeout for the server to become idle
 TOGETHER = 8
 POLL_S = 0.002
 SPARE = {"threads": (os.cpu_count() or 1) + 4}
-"""Asyncio's pool grows to that size as it is needed, and stays; a leak is a thread a client."""
-READ_EVERY = 10  # requests, for the slope
-STAY = 2 / 3  # of those over which memory is read
+"""Threads that may remain: asyncio's pool grows to this size. A leak would be one a client."""
+READ_EVERY = 10  # requests between two readings of memory
+STAY = 2 / 3  # share of requests that are not disconnected
 
-Listening = Coroutine[Any, Any, Heard]
+Listening = Coroutine[Any, Any, ReceivedSpeech]
 Clients = Sequence[Callable[[str, int], Listening]]
 
 
 def clients(url: str, client: httpx.AsyncClient) -> Clients:
-    """Return the manners to listen in, each given a text and a seed."""
+    """Return request functions of a text and a seed: streamed, whole, WebSocket."""
     return (
-        lambda text, seed: hear(client, text, seed=seed, stream=True),
-        lambda text, seed: hear(client, text, seed=seed, stream=False),
-        lambda text, seed: hear_live(url, text, seed=seed),
+        lambda text, seed: receive(client, text, seed=seed, stream=True),
+        lambda text, seed: receive(client, text, seed=seed, stream=False),
+        lambda text, seed: receive_live(url, text, seed=seed),
     )
 
 
-async def leave(listening_to: Listening, after_s: float) -> None:
-    """Listen, and hang up in the middle."""
+async def leave(response: Listening, after_s: float) -> None:
+    """Receive a response and disconnect after a time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(after_s):
-            await listening_to
+            await response
 
 
 async def until_idle(client: httpx.AsyncClient) -> float:
-    """Return the seconds until the server is idle, at most 30.
+    """Wait until the server is idle; return the seconds that took.
 
     Raises:
-        TimeoutError: It is not.
+        TimeoutError: It is not idle after 30 s.
     """
     began_s = perf_counter()
     async with asyncio.timeout(AT_MOST_S):
@@ -72,25 +72,25 @@ async def until_idle(client: httpx.AsyncClient) -> float:
     return perf_counter() - began_s
 
 
-class Leavers:
-    """Clients who leave, and how long the server then takes to be free."""
+class LeavingClients:
+    """Disconnects clients and measures how long the server takes to become idle."""
 
     def __init__(self, url: str, client: httpx.AsyncClient, said: Sequence[str], text_s: float):
-        """Take turns.
+        """Create the clients.
 
         Args:
-            url: Of the server.
-            client: Of the server, for those who speak HTTP.
-            said: Their texts.
-            text_s: Seconds within which each leaves.
+            url: URL of the server.
+            client: HTTP client of the server.
+            said: One text a client.
+            text_s: Time within which each disconnects.
         """
         self._clients = clients(url, client)
         self._said, self._text_s = said, text_s
         self._generator = random.Random(0)
-        self._asking = listening(url)
+        self._asking = open_client(url)
 
     async def one_at_a_time(self) -> list[float]:
-        """Return seconds to be free, one each."""
+        """Disconnect one client at a time; return the seconds to idle of each."""
         took_s = []
         async with self._asking:
             for number in tqdm(range(len(self._said)), desc="one at a time", disable=None):
@@ -99,9 +99,9 @@ class Leavers:
         return took_s
 
     async def together(self, url: str) -> list[float]:
-        """Let groups leave at one moment each; return seconds to be free, one a group."""
+        """Disconnect clients in groups; return the seconds to idle of each group."""
         took_s = []
-        async with listening(url) as asking:
+        async with open_client(url) as asking:
             for start in tqdm(range(0, len(self._said), TOGETHER), desc="together", disable=None):
                 numbers = range(start, min(start + TOGETHER, len(self._said)))
                 group = [asyncio.create_task(self._listen(number)) for number in numbers]
@@ -117,12 +117,13 @@ class Leavers:
 
 
 async def grow(url: str, said: Sequence[str], text_s: float) -> list[float]:
-    """Serve requests, four at a time, a third of them left, and read the memory in bytes.
+    """Send requests, four at a time, a third of them disconnected, and read the server's memory.
 
-    It is read after every ten, when the server is idle and its garbage collected.
+    Returns:
+        Bytes after every ten requests, with the server idle and its garbage collected.
     """
     generator, memory = random.Random(1), list[float]()
-    async with listening(url) as client, listening(url) as asking:
+    async with open_client(url) as client, open_client(url) as asking:
         manners = clients(url, client)
 
         async def listen(waiting: Iterator[int]) -> None:
@@ -140,33 +141,33 @@ async def grow(url: str, said: Sequence[str], text_s: float) -> list[float]:
 
 
 def slope(values: Sequence[float], every: float) -> float:
-    """Return the growth a unit of values that are ``every`` units apart, by least squares."""
+    """Return the least-squares slope of values that are ``every`` units apart."""
     return float(np.polyfit(np.arange(len(values)) * every, values, 1)[0])
 
 
 async def measure(
     url: str, count: int, requests: int
-) -> tuple[list[dict[str, Any]], list[Gate], list[float]]:
-    """Measure all three; the last is the memory after every ten requests, in bytes."""
+) -> tuple[list[dict[str, Any]], list[Target], list[float]]:
+    """Return the table, the targets, and the memory in bytes after every ten requests."""
     said = texts(max(count, requests))
-    async with listening(url) as client:
-        # What is made once is made: caches, threads, the connections of clients who come together.
+    async with open_client(url) as client:
+        # Fills caches and thread pools and opens connections, which happens once.
         warm = await asyncio.gather(
-            *(hear(client, text, stream=number % 2 == 0) for number, text in enumerate(said[:8]))
+            *(receive(client, text, stream=number % 2 == 0) for number, text in enumerate(said[:8]))
         )
     text_s = float(np.mean([one.audio_s for one in warm])) / 2
     await grow(url, said[: requests // 5], text_s)
     before = await settled_vitals(url)
-    async with listening(url) as client:
-        alone_s = await Leavers(url, client, said[:count], text_s).one_at_a_time()
-        together_s = await Leavers(url, client, said[:count], text_s).together(url)
+    async with open_client(url) as client:
+        alone_s = await LeavingClients(url, client, said[:count], text_s).one_at_a_time()
+        together_s = await LeavingClients(url, client, said[:count], text_s).together(url)
     memory = await grow(url, said[:requests], text_s)
     after = await settled_vitals(url)
     rows = [
         free_row(f"{count} clients, one at a time", alone_s),
         free_row(f"{count} clients, {TOGETHER} at a time", together_s),
     ]
-    return rows, gates_of(alone_s + together_s, after, before, memory), memory
+    return rows, targets_of(alone_s + together_s, after, before, memory), memory
 
 
 def free_row(what: str, took_s: Sequence[float]) -> dict[str, Any]:
@@ -176,19 +177,19 @@ def free_row(what: str, took_s: Sequence[float]) -> dict[str, Any]:
     return {"who left": what, "free p50, ms": p50, "free p95, ms": p95, "free at most, ms": most}
 
 
-def gates_of(
+def targets_of(
     took_s: Sequence[float], after: Vitals, before: Vitals, memory: Sequence[float]
-) -> list[Gate]:
-    """Return what is asked."""
+) -> list[Target]:
+    """Return the targets."""
     most, growth = max(took_s), slope(memory, READ_EVERY)
     left = after.left_since(before)
     return [
-        Gate("slots free, at most, ms", 1000 * most, "< 100", most < FREE_WITHIN_S),
+        Target("slots free, at most, ms", 1000 * most, "< 100", most < FREE_WITHIN_S),
         *(
-            Gate(f"{name} left", count, f"<= {SPARE.get(name, 0)}", count <= SPARE.get(name, 0))
+            Target(f"{name} left", count, f"<= {SPARE.get(name, 0)}", count <= SPARE.get(name, 0))
             for name, count in left.items()
         ),
-        Gate("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
+        Target("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
     ]
 
 
@@ -200,11 +201,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
+    """Run the command line."""
     args, started = _arguments(), machine()
     with served(max_queue=64) as url:
-        rows, gates, memory = asyncio.run(measure(url, args.clients, args.requests))
-    return conclude(rows, gates, args.out, started, {"memory_bytes": memory})
+        rows, targets, memory = asyncio.run(measure(url, args.clients, args.requests))
+    return conclude(rows, targets, args.out, started, {"memory_bytes": memory})
 
 
 if __name__ == "__main__":

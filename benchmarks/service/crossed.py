@@ -1,10 +1,11 @@
-"""Whether anybody ever hears what another asked for.
+"""Isolation benchmark: no client may receive the speech of another.
 
     python -m benchmarks.service.crossed --out crossed.json
 
-Sixteen clients ask at once, each for texts of its own, whole, streamed and over the WebSocket in
-turn. What each text gives is known from when it was spoken alone, with the same seed: an answer is
-its own if its codes and all its bytes are. No two texts may give the same.
+Sixteen clients send requests at once, each with its own texts, whole, streamed and over the
+WebSocket in turn. The response to each text is known from a request alone with the same seed: a
+response is the client's own if its codes and all its bytes are equal. No two texts may give the
+same response.
 """
 
 import argparse
@@ -16,16 +17,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.harness.listener import listening
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import open_client
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
-from benchmarks.service.exact import Listener, Print, Request, requests
+from benchmarks.service.exact import Fingerprint, FingerprintClient, SeededRequest, requests
 
-Owned = tuple[Request, Print]
+Owned = tuple[SeededRequest, Fingerprint]
 
 
-def own_texts(clients: int, each: int) -> list[list[Request]]:
-    """Return the requests of every client; no text is another's, though all seeds are equal."""
+def own_texts(clients: int, each: int) -> list[list[SeededRequest]]:
+    """Return each client's requests: all texts differ, all seeds are equal."""
     wanted = requests(clients * each)
     own = [
         replace(one, text=f"Number {number}, {one.text}", seed=1, preset="auto")
@@ -34,40 +35,42 @@ def own_texts(clients: int, each: int) -> list[list[Request]]:
     return [own[client::clients] for client in range(clients)]
 
 
-async def measure(url: str, wanted: Sequence[Sequence[Request]], count: int) -> dict[str, int]:
-    """Return how many answers were whose.
+async def measure(
+    url: str, wanted: Sequence[Sequence[SeededRequest]], count: int
+) -> dict[str, int]:
+    """Send the requests and count whose response each client received.
 
     Args:
-        url: Of the server.
-        wanted: What each client asks for.
-        count: Requests of all together.
+        url: URL of the server.
+        wanted: Requests of each client.
+        count: Total number of requests.
 
     Returns:
-        How many answers were their own, another's, nobody's, and none; and how many texts cannot
-        be told apart.
+        Counts of ``own``, ``another's``, ``nobody's`` and ``failed`` responses, and of texts with
+        equal responses (``alike``).
     """
-    async with listening(url) as client:
-        listener = Listener(client, url)
+    async with open_client(url) as client:
+        sender = FingerprintClient(client, url)
         owned = [
-            [(request, await listener.whole(request)) for request in own]
+            [(request, await sender.whole(request)) for request in own]
             for own in tqdm(wanted, desc="alone", disable=None)
         ]
-        known = [print_ for own in owned for _, print_ in own]
+        known = [fingerprint for own in owned for _, fingerprint in own]
         tally = dict.fromkeys(("own", "another's", "nobody's", "failed"), 0)
         turns = iter(tqdm(range(count), desc="together", disable=None))
-        await asyncio.gather(*(ask(listener, own, known, turns, tally) for own in owned))
+        await asyncio.gather(*(ask(sender, own, known, turns, tally) for own in owned))
     return tally | {"alike": len(known) - len(set(known))}
 
 
 async def ask(
-    listener: Listener,
+    sender: FingerprintClient,
     own: Sequence[Owned],
-    known: Sequence[Print],
+    known: Sequence[Fingerprint],
     turns: Iterator[int],
     tally: dict[str, int],
 ) -> None:
-    """Ask for one text after another as long as there are turns, and count whose each answer is."""
-    manners = (listener.whole, listener.streamed, listener.live)
+    """Send one client's requests while ``turns`` lasts, and count its responses in ``tally``."""
+    manners = (sender.whole, sender.streamed, sender.live)
     for turn in turns:
         request, expected = own[turn // len(manners) % len(own)]
         try:
@@ -79,11 +82,11 @@ async def ask(
         tally["own" if heard == expected else others] += 1
 
 
-def gates_of(tally: dict[str, int], count: int) -> list[Gate]:
-    """Ask that all be their own."""
+def targets_of(tally: dict[str, int], count: int) -> list[Target]:
+    """Return the targets: all responses are the client's own."""
     return [
-        Gate("answers that are their own", tally["own"], f"{count}", tally["own"] == count),
-        Gate("texts that sound alike", tally["alike"], "0", tally["alike"] == 0),
+        Target("answers that are their own", tally["own"], f"{count}", tally["own"] == count),
+        Target("texts that sound alike", tally["alike"], "0", tally["alike"] == 0),
     ]
 
 
@@ -96,13 +99,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Ask, print one table and write JSON."""
+    """Run the command line."""
     args, started = _arguments(), machine()
     with served_or(args.url, max_queue=64) as url:
         wanted = own_texts(args.clients, args.texts)
         tally = asyncio.run(measure(url, wanted, args.requests))
     row: dict[str, Any] = {"clients": args.clients, "requests": args.requests, **tally}
-    return conclude([row], gates_of(tally, args.requests), args.out, started)
+    return conclude([row], targets_of(tally, args.requests), args.out, started)
 
 
 if __name__ == "__main__":

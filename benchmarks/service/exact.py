@@ -1,11 +1,10 @@
-"""Whether a request gives the same codes and the same bytes whatever goes on beside it.
+"""Reproducibility benchmark: a request gives the same codes and bytes under any load.
 
     python -m benchmarks.service.exact --out exact.json
 
-Each request, with a seed and a preset of its own, is spoken alone and whole; then alone and
-streamed, over the WebSocket, among 7 others whole and streamed, and while 7 others leave at random
-moments. The figure is how many are identical to the first, by the hash of their codes and by all
-their bytes of sound.
+Each request, with its own seed and preset, is sent alone for a whole response; then streamed, over
+the WebSocket, beside 7 others whole and streamed, and while 7 others disconnect at random moments.
+The figure is how many responses are identical to the first, by their codes and by all audio bytes.
 """
 
 import argparse
@@ -19,11 +18,11 @@ from typing import Any
 import httpx
 from tqdm import tqdm
 
-from benchmarks.harness.listener import Heard, codes_sha256, hear, listening
-from benchmarks.harness.live_listener import hear_live
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import ReceivedSpeech, codes_sha256, open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
+from benchmarks.harness.websocket_client import receive_live
 
 OTHERS = 7
 PRESETS = ("auto", "default", "greedy", "stable", "expressive")
@@ -32,8 +31,8 @@ OTHERS_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked for, with nothing left open."""
+class SeededRequest:
+    """A request with everything that its response depends on."""
 
     text: str
     seed: int
@@ -42,80 +41,84 @@ class Request:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Those beside the text."""
+        """Its fields without the text."""
         limit = {} if self.max_duration_s is None else {"max_duration_s": self.max_duration_s}
         return {"seed": self.seed, "preset": self.preset, **limit}
 
 
 @dataclass(frozen=True)
-class Print:
-    """What one answer was; two are identical if these are equal.
+class Fingerprint:
+    """Hashes of a response; responses are identical if these are equal.
 
     Attributes:
         codes: Hash of its codes.
-        sound: Hash of its bytes.
+        sound: Hash of its audio bytes.
     """
 
     codes: str
     sound: str
 
 
-Speak = Callable[[Request], Awaitable[Print]]
+Speak = Callable[[SeededRequest], Awaitable[Fingerprint]]
 
 
-def requests(count: int, sentences_each: int = 1) -> list[Request]:
-    """Return requests that differ in text, seed and, in turn, preset."""
+def requests(count: int, sentences_each: int = 1) -> list[SeededRequest]:
+    """Return requests with different texts and seeds, and presets in turn."""
     said = texts(count, sentences_each=sentences_each)
-    return [Request(text, seed, PRESETS[seed % len(PRESETS)]) for seed, text in enumerate(said, 1)]
+    return [
+        SeededRequest(text, seed, PRESETS[seed % len(PRESETS)]) for seed, text in enumerate(said, 1)
+    ]
 
 
-class Listener:
-    """Takes prints of requests, each in one manner."""
+class FingerprintClient:
+    """Sends requests in different ways and returns the fingerprints of their responses."""
 
     def __init__(self, client: httpx.AsyncClient, url: str) -> None:
         self._client, self._url = client, url
 
-    async def whole(self, request: Request) -> Print:
-        """Hear it in one piece."""
-        return await self._print(
-            await hear(self._client, request.text, stream=False, **request.fields)
+    async def whole(self, request: SeededRequest) -> Fingerprint:
+        """Request a whole response."""
+        return await self._fingerprint(
+            await receive(self._client, request.text, stream=False, **request.fields)
         )
 
-    async def streamed(self, request: Request) -> Print:
-        """Hear it while it is made."""
-        return await self._print(await hear(self._client, request.text, **request.fields))
+    async def streamed(self, request: SeededRequest) -> Fingerprint:
+        """Request a streamed response."""
+        return await self._fingerprint(await receive(self._client, request.text, **request.fields))
 
-    async def live(self, request: Request) -> Print:
-        """Hear it over the WebSocket."""
-        return await self._print(await hear_live(self._url, request.text, **request.fields))
+    async def live(self, request: SeededRequest) -> Fingerprint:
+        """Request speech over the WebSocket."""
+        return await self._fingerprint(
+            await receive_live(self._url, request.text, **request.fields)
+        )
 
-    async def leave(self, request: Request, after_s: float) -> None:
-        """Leave in the middle."""
+    async def leave(self, request: SeededRequest, after_s: float) -> None:
+        """Disconnect after a time."""
         try:
             async with asyncio.timeout(after_s):
-                await hear(self._client, request.text, **request.fields)
+                await receive(self._client, request.text, **request.fields)
         except TimeoutError:
             pass
 
-    async def _print(self, heard: Heard) -> Print:
-        """Return the prints.
+    async def _fingerprint(self, heard: ReceivedSpeech) -> Fingerprint:
+        """Return the fingerprint of a response.
 
         Raises:
-            RuntimeError: There was no whole speech.
+            RuntimeError: The response is an error or incomplete.
         """
         if not heard.ok:
             raise RuntimeError(f"{heard.status} {heard.broke}: {heard.sound[:300]!r}")
-        return Print(await codes_sha256(self._client, heard), heard.sound_sha256)
+        return Fingerprint(await codes_sha256(self._client, heard), heard.sound_sha256)
 
 
-async def one_by_one(speak: Speak, wanted: Sequence[Request]) -> list[Print]:
-    """Speak requests, each alone."""
+async def one_by_one(speak: Speak, wanted: Sequence[SeededRequest]) -> list[Fingerprint]:
+    """Send requests sequentially."""
     return [await speak(request) for request in wanted]
 
 
-async def among_others(speak: Speak, wanted: Sequence[Request]) -> list[Print]:
-    """Speak requests together, always eight at a time; others fill in at the end."""
-    found = dict[int, Print]()
+async def among_others(speak: Speak, wanted: Sequence[SeededRequest]) -> list[Fingerprint]:
+    """Send requests eight at a time; further requests keep it eight until the end."""
+    found = dict[int, Fingerprint]()
     others = [replace(one, seed=OTHERS_SEED + one.seed) for one in wanted[:OTHERS]]
     waiting = iter([*enumerate(wanted), *((-1, other) for other in others)])
 
@@ -129,36 +132,38 @@ async def among_others(speak: Speak, wanted: Sequence[Request]) -> list[Print]:
     return [found[number] for number in range(len(wanted))]
 
 
-async def while_others_leave(listener: Listener, wanted: Sequence[Request]) -> list[Print]:
-    """Speak requests one after another beside clients who come and leave."""
+async def while_others_leave(
+    sender: FingerprintClient, wanted: Sequence[SeededRequest]
+) -> list[Fingerprint]:
+    """Send requests sequentially beside clients that connect and disconnect."""
     generator = random.Random(0)
 
     async def come_and_leave() -> None:
         while True:
             other = generator.choice(wanted)
-            await listener.leave(other, generator.uniform(0, LEAVE_WITHIN_S))
+            await sender.leave(other, generator.uniform(0, LEAVE_WITHIN_S))
 
     leavers = [asyncio.create_task(come_and_leave()) for _ in range(OTHERS)]
     try:
-        return await one_by_one(listener.streamed, wanted)
+        return await one_by_one(sender.streamed, wanted)
     finally:
         for leaver in leavers:
             leaver.cancel()
         await asyncio.gather(*leavers, return_exceptions=True)
 
 
-async def measure(url: str, wanted: Sequence[Request]) -> list[dict[str, Any]]:
-    """Return a row a manner, how many are as those spoken alone and whole."""
-    async with listening(url) as client:
-        listener = Listener(client, url)
-        first = await one_by_one(listener.whole, wanted)
-        manners: dict[str, Callable[[], Awaitable[list[Print]]]] = {
-            "alone, whole, again": lambda: one_by_one(listener.whole, wanted),
-            "alone, streamed": lambda: one_by_one(listener.streamed, wanted),
-            "alone, over the WebSocket": lambda: one_by_one(listener.live, wanted),
-            f"among {OTHERS} others, whole": lambda: among_others(listener.whole, wanted),
-            f"among {OTHERS} others, streamed": lambda: among_others(listener.streamed, wanted),
-            f"while {OTHERS} others leave": lambda: while_others_leave(listener, wanted),
+async def measure(url: str, wanted: Sequence[SeededRequest]) -> list[dict[str, Any]]:
+    """Return a table row for each way of requesting, with the number of identical responses."""
+    async with open_client(url) as client:
+        sender = FingerprintClient(client, url)
+        first = await one_by_one(sender.whole, wanted)
+        manners: dict[str, Callable[[], Awaitable[list[Fingerprint]]]] = {
+            "alone, whole, again": lambda: one_by_one(sender.whole, wanted),
+            "alone, streamed": lambda: one_by_one(sender.streamed, wanted),
+            "alone, over the WebSocket": lambda: one_by_one(sender.live, wanted),
+            f"among {OTHERS} others, whole": lambda: among_others(sender.whole, wanted),
+            f"among {OTHERS} others, streamed": lambda: among_others(sender.streamed, wanted),
+            f"while {OTHERS} others leave": lambda: while_others_leave(sender, wanted),
         }
         rows = []
         for manner, speak in tqdm(manners.items(), disable=None):
@@ -172,10 +177,10 @@ async def measure(url: str, wanted: Sequence[Request]) -> list[dict[str, Any]]:
         return rows
 
 
-def gates_of(rows: Sequence[dict[str, Any]]) -> list[Gate]:
-    """Ask that all be identical."""
+def targets_of(rows: Sequence[dict[str, Any]]) -> list[Target]:
+    """Return the target: all responses are identical."""
     other = sum(2 * row["requests"] - row["same codes"] - row["same bytes"] for row in rows)
-    return [Gate("codes or bytes that are not those of the first", other, "0", other == 0)]
+    return [Target("codes or bytes that are not those of the first", other, "0", other == 0)]
 
 
 def _arguments() -> argparse.Namespace:
@@ -186,11 +191,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Compare, print one table and write JSON."""
+    """Run the command line."""
     args, started = _arguments(), machine()
     with served_or(args.url, max_queue=64) as url:
         rows = asyncio.run(measure(url, requests(args.requests, args.sentences)))
-    return conclude(rows, gates_of(rows), args.out, started)
+    return conclude(rows, targets_of(rows), args.out, started)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What clients see when something breaks, and whether the next request works.
+"""Fault benchmark: what clients receive when something breaks, and whether the server recovers.
 
     python -m benchmarks.service.faults --out faults.json
 
-The server runs in this process and makes its sound there, so that its parts can be made to break
-from outside: the loop of level 0 and the codec raise, give what is no number, run out of memory, or
-take their thread with them, each once and in the middle of three speeches. Whoever is not hit must
-hear every byte as if nothing had been; whoever is must be told. Then a server as it is by default,
-whose voice process is killed; a client that stops reading; and more clients than there is room for.
+The server and its sound stage run in this process, so that faults can be injected: the loop of
+level 0 and the codec raise, return NaN, run out of memory or end their thread, each once during
+three requests. Requests that are not affected must receive every byte; the others must get an
+error. Then a server with default settings: its voice process is killed, a client stops reading, and
+more clients connect than are accepted.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from typing import Any
 import httpx
 
 from app.settings import Settings
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
 from benchmarks.harness.injection import FAULTS, Fault, injected
-from benchmarks.harness.listener import Heard, hear, listening
-from benchmarks.harness.observed import observed_app
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.instrumented import observed_app
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_here
-from benchmarks.harness.stalled import Stalled
+from benchmarks.harness.stalled_client import StalledClient
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import settled_vitals
 
@@ -40,8 +40,8 @@ MAX_QUEUE = 8
 KILL_AFTER_S = 0.5
 
 
-class Clients:
-    """Three who speak at once, and know what they should hear."""
+class FaultClients:
+    """Three concurrent clients that know the correct response to their requests."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -49,22 +49,22 @@ class Clients:
         self._expected: list[str] = []
 
     async def learn(self) -> None:
-        """Hear what is right, each alone."""
+        """Record the correct responses, requested sequentially."""
         self._expected = [one.sound_sha256 for one in [await self._one(n) for n in range(CLIENTS)]]
 
     async def together(self) -> list[str]:
-        """Return what each saw when all spoke at once, in words; `whole` is every byte."""
+        """Send all requests at once; describe each response: `whole` if every byte is correct."""
         heard = await asyncio.gather(*(self._one(number) for number in range(CLIENTS)))
         return [self._seen(number, one) for number, one in enumerate(heard)]
 
     async def next(self) -> str:
-        """Return what the next request saw."""
+        """Describe the response to one more request."""
         return self._seen(0, await self._one(0))
 
-    async def _one(self, number: int) -> Heard:
-        return await hear(self._client, self._said[number], seed=number)
+    async def _one(self, number: int) -> ReceivedSpeech:
+        return await receive(self._client, self._said[number], seed=number)
 
-    def _seen(self, number: int, heard: Heard) -> str:
+    def _seen(self, number: int, heard: ReceivedSpeech) -> str:
         if heard.ok:
             return "whole" if heard.sound_sha256 == self._expected[number] else "OTHER BYTES"
         if heard.status != 200:
@@ -72,16 +72,16 @@ class Clients:
         return f"cut off ({heard.broke}) after {heard.audio_s:.2f} s"
 
 
-def refusal(heard: Heard) -> str:
-    """Return a status and the code of the error body."""
+def refusal(heard: ReceivedSpeech) -> str:
+    """Return status and error code of an error response."""
     try:
         return f"{heard.status} {json.loads(heard.sound)['error']['code']}"
     except (ValueError, KeyError, TypeError):
         return f"{heard.status} WITH NO ERROR BODY"
 
 
-async def row_of(fault: Fault, clients: Clients, url: str) -> dict[str, Any]:
-    """Break one thing while three speak; tell what they saw."""
+async def row_of(fault: Fault, clients: FaultClients, url: str) -> dict[str, Any]:
+    """Inject a fault during three requests; return a table row."""
     began_s = perf_counter()
     with injected(fault) as happened:
         seen = await clients.together()
@@ -99,8 +99,8 @@ async def row_of(fault: Fault, clients: Clients, url: str) -> dict[str, Any]:
     }
 
 
-async def killed_row(clients: Clients, url: str) -> dict[str, Any]:
-    """Kill the voice process while three speak; tell what they saw."""
+async def killed_row(clients: FaultClients, url: str) -> dict[str, Any]:
+    """Kill the voice process during three requests; return a table row."""
     children = multiprocessing.active_children()
     began_s = perf_counter()
     speaking = asyncio.create_task(clients.together())
@@ -122,9 +122,9 @@ async def killed_row(clients: Clients, url: str) -> dict[str, Any]:
     }
 
 
-async def stall_row(clients: Clients, url: str) -> dict[str, Any]:
-    """Let a client stop reading; tell what others saw meanwhile and what became of it."""
-    stalled = await Stalled.begin(url, " ".join(texts(40)))
+async def stall_row(clients: FaultClients, url: str) -> dict[str, Any]:
+    """Stop reading on one client while others send requests; return a table row."""
+    stalled = await StalledClient.begin(url, " ".join(texts(40)))
     began_s = perf_counter()
     meanwhile = await clients.together()
     vitals = await settled_vitals(url, timeout_s=REQUEST_TIMEOUT_S)
@@ -141,11 +141,11 @@ async def stall_row(clients: Clients, url: str) -> dict[str, Any]:
     }
 
 
-async def crowd_row(clients: Clients, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Let more come than there is room for; tell what they saw."""
+async def crowd_row(clients: FaultClients, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """Send more requests than the queue accepts; return a table row."""
     began_s = perf_counter()
     heard = await asyncio.gather(
-        *(hear(client, "Hello.", seed=number, max_duration_s=0.3) for number in range(CROWD))
+        *(receive(client, "Hello.", seed=number, max_duration_s=0.3) for number in range(CROWD))
     )
     took_s = perf_counter() - began_s
     refused = [one for one in heard if one.status == 503]
@@ -165,22 +165,22 @@ async def crowd_row(clients: Clients, client: httpx.AsyncClient, url: str) -> di
 
 
 def summed(seen: Sequence[str]) -> str:
-    """Return how many saw what."""
+    """Return the counts of equal descriptions."""
     return ", ".join(f"{number} {what}" for what, number in Counter(seen).most_common())
 
 
 async def measure(url: str, faults: Sequence[Fault]) -> list[dict[str, Any]]:
-    """Return a row a fault; one that leaves the server dead spoils those after it, and is seen."""
-    async with listening(url) as client:
-        clients = Clients(client)
+    """Return a row for each injected fault; a fault that kills the server fails later rows too."""
+    async with open_client(url) as client:
+        clients = FaultClients(client)
         await clients.learn()
         return [await row_of(fault, clients, url) for fault in faults]
 
 
 async def measure_outside(url: str) -> list[dict[str, Any]]:
-    """Return rows of what comes from without: a signal, a client, a crowd."""
-    async with listening(url) as client:
-        clients = Clients(client)
+    """Return the rows of faults from outside: a signal, a stalled client, overload."""
+    async with open_client(url) as client:
+        clients = FaultClients(client)
         await clients.learn()
         return [
             await killed_row(clients, url),
@@ -190,7 +190,7 @@ async def measure_outside(url: str) -> list[dict[str, Any]]:
 
 
 def settings(*, voice_process: bool) -> Settings:
-    """Return those of a server that is to be hit."""
+    """Return the settings of the measured server."""
     return Settings(
         max_queue=MAX_QUEUE,
         stall_timeout_s=STALL_TIMEOUT_S,
@@ -200,17 +200,17 @@ def settings(*, voice_process: bool) -> Settings:
 
 
 def main() -> int:
-    """Break, print one table and write JSON."""
+    """Run the command line."""
     parser = argument_parser(__doc__, needs_vitals=True)
     args: argparse.Namespace = parser.parse_args()
     started = machine()
-    logging.basicConfig(level=logging.FATAL + 1)  # they are meant to break
+    logging.basicConfig(level=logging.FATAL + 1)  # the faults are intended
     with served_here(observed_app(settings(voice_process=False))) as url:
         rows = asyncio.run(measure(url, FAULTS))
     with served_here(observed_app(settings(voice_process=True))) as url:
         rows += asyncio.run(measure_outside(url))
     other = sum(not row["as asked"] for row in rows)
-    return conclude(rows, [Gate("faults not borne", other, "0", other == 0)], args.out, started)
+    return conclude(rows, [Target("faults not borne", other, "0", other == 0)], args.out, started)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""How many listeners a server can serve: throughput, first sounds, gaps.
+"""Load benchmark: throughput, time to first sound and playback gaps of a server.
 
     python -m benchmarks.service.load --out load.json
     python -m benchmarks.service.load --search --sentences 3 --out load.json
 
-Closed loop: N clients, each of whom asks again as soon as it was served, and the seconds of sound a
-second while all were busy. Open loop: requests come as a Poisson process, whoever is being served,
-at the rate at which S listeners would be playing at once; with `--search` S grows until somebody
-hears a gap, is refused, or waits too long. First sound is the byte that holds the first sample over
--50 dBFS. Clients run on the same machine and cost it some percent. Figures need an idle machine.
+Closed loop: N clients, each of which sends its next request when the last has ended; the figure is
+seconds of audio a second while all were busy. Open loop: requests arrive as a Poisson process at
+the rate at which S listeners play at once on average; with `--search` S grows until a client hears
+a gap, is refused, or waits too long. First sound is the arrival of the first sample over -50 dBFS.
+Clients run on the same machine and cost it some percent. Figures need an idle machine.
 """
 
 import argparse
@@ -24,33 +24,33 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.harness.listener import Heard, hear, listening
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
 
 GAP_S = 0.001
-"""A shorter wait is the client's own clock."""
-FIRST_AUDIO_S = 0.6  # p95 that many streams may take
+"""Shorter gaps are within the precision of the client."""
+FIRST_AUDIO_S = 0.6  # target of the p95
 WARM_UP = 4
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What the listeners of one load heard.
+    """Figures of one load.
 
     Attributes:
-        load: In words.
-        requests: How many.
-        failed: Refused or cut off.
-        audio_a_second: Seconds of sound a second, while the load lasted.
-        first_p50_ms: To the first audible byte; of those who heard no gap.
-        first_p95_ms: The same.
-        first_p99_ms: The same.
-        gaps: Who waited in the middle.
-        underrun_s: For how long, together.
-        rtf_p50: Seconds to the last byte over seconds of sound.
-        rtf_p95: The same.
+        load: Name of the load.
+        requests: Number of requests.
+        failed: Requests refused or cut off.
+        audio_a_second: Seconds of audio received a second.
+        first_p50_ms: Median time to first sound of requests without a gap.
+        first_p95_ms: 95th percentile of it.
+        first_p99_ms: 99th percentile of it.
+        gaps: Requests with a gap in playback.
+        underrun_s: Total length of the gaps.
+        rtf_p50: Median of seconds to the last byte over seconds of audio.
+        rtf_p95: 95th percentile of it.
     """
 
     load: str
@@ -67,12 +67,12 @@ class Figures:
 
     @property
     def smooth(self) -> bool:
-        """Whether everybody was served without a gap and soon enough."""
+        """Whether no request failed or had a gap, and first sounds met their target."""
         return not (self.failed or self.gaps) and self.first_p95_ms < 1000 * FIRST_AUDIO_S
 
 
-def figures(load: str, heard: Sequence[Heard], audio_a_second: float) -> Figures:
-    """Sum up what was heard under a load."""
+def figures(load: str, heard: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
+    """Summarise the responses of a load."""
     good = [one for one in heard if one.ok]
     gaps = [one.underrun_s for one in good]
     firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
@@ -95,37 +95,37 @@ def figures(load: str, heard: Sequence[Heard], audio_a_second: float) -> Figures
 
 
 def percentiles(values: Sequence[float], *percents: float) -> list[float]:
-    """Return percentiles; not a number where there is no value."""
+    """Return percentiles of values; NaN if there are none."""
     return [float(np.percentile(values, one)) if values else float("nan") for one in percents]
 
 
 async def closed_loop(client: httpx.AsyncClient, clients: int, said: Sequence[str]) -> Figures:
-    """Let clients ask one text after another until all are spoken."""
-    left, heard = iter(enumerate(said)), list[Heard]()
-    over_s: list[float] = []  # when each client found nothing left
+    """Run a number of clients, each sending sequential requests, until all texts are spoken."""
+    left, heard = iter(enumerate(said)), list[ReceivedSpeech]()
+    over_s: list[float] = []  # when each client ran out of texts
 
     async def listen() -> None:
         for seed, text in left:
-            heard.append(await hear(client, text, seed=seed))
+            heard.append(await receive(client, text, seed=seed))
         over_s.append(perf_counter())
 
     began_s = perf_counter()
     await asyncio.gather(*(listen() for _ in range(clients)))
-    ended_s = min(over_s)  # from here on not all were busy
+    ended_s = min(over_s)  # afterwards not all clients were busy
     return figures(f"{clients} at once", heard, _audio_until(heard, ended_s) / (ended_s - began_s))
 
 
 async def open_loop(
     client: httpx.AsyncClient, streams: float, said: Sequence[str], text_s: float, seed: int = 0
 ) -> Figures:
-    """Let listeners come at random.
+    """Send requests as a Poisson process.
 
     Args:
-        client: Of the server.
-        streams: How many would be playing at once, on average.
-        said: A text a listener.
-        text_s: Seconds that a text takes to say, on average.
-        seed: Of when they come.
+        client: A client of the server.
+        streams: Average number of listeners playing at once.
+        said: One text a request.
+        text_s: Average length of a text's audio in seconds.
+        seed: Seed of the arrival times.
     """
     began_s = perf_counter()
     heard = await arriving(client, said, streams / text_s, seed)
@@ -136,19 +136,19 @@ async def open_loop(
 
 async def arriving(
     client: httpx.AsyncClient, said: Sequence[str], rate_hz: float, seed: int
-) -> list[Heard]:
-    """Let a listener come for each text, at random; return what they heard.
+) -> list[ReceivedSpeech]:
+    """Send requests as a Poisson process and return the responses.
 
     Args:
-        client: Of the server.
-        said: A text a listener.
-        rate_hz: How many come in a second, on average.
-        seed: Of when they come.
+        client: A client of the server.
+        said: One text a request.
+        rate_hz: Average arrivals a second.
+        seed: Seed of the arrival times.
     """
-    heard: list[Heard] = []
+    heard: list[ReceivedSpeech] = []
 
     async def listen(number: int, text: str) -> None:
-        heard.append(await hear(client, text, seed=number))
+        heard.append(await receive(client, text, seed=number))
 
     began_s = perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -161,7 +161,7 @@ async def arriving(
 
 
 def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:
-    """Yield the seconds at which so many come."""
+    """Yield arrival times in seconds."""
     generator, at_s = random.Random(seed), 0.0
     for _ in range(count):
         at_s += generator.expovariate(rate_hz)
@@ -171,10 +171,10 @@ def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:
 async def search(
     client: httpx.AsyncClient, said: Sequence[str], text_s: float
 ) -> tuple[float, list[Figures]]:
-    """Find the largest load that everybody hears smoothly.
+    """Find the largest load that is `Figures.smooth`, by bisection.
 
     Returns:
-        In streams, in halves; 0 where not even half of one is. And the figures of all tried.
+        The load in streams, to a half (0 if not even half a stream is), and all figures.
     """
     tried = list[Figures]()
     best, too_many = 0.0, math.inf
@@ -188,8 +188,8 @@ async def search(
     return best, tried
 
 
-def _audio_until(heard: Sequence[Heard], ends_s: float) -> float:
-    """Return the seconds of sound that had come by then."""
+def _audio_until(heard: Sequence[ReceivedSpeech], ends_s: float) -> float:
+    """Return the seconds of audio received until a time."""
     return sum(
         count / 2 / one.rate_hz
         for one in heard
@@ -198,50 +198,50 @@ def _audio_until(heard: Sequence[Heard], ends_s: float) -> float:
     )
 
 
-async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], list[Gate]]:
-    """Measure what was asked for; one stream comes first, as its length is that of the others."""
-    rows, gates = list[Figures](), list[Gate]()
-    async with listening(url) as client:
+async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], list[Target]]:
+    """Run the loads; single requests come first, as they give the length of a text."""
+    rows, targets = list[Figures](), list[Target]()
+    async with open_client(url) as client:
         for text in texts(WARM_UP):
-            await hear(client, text)
+            await receive(client, text)
         lone = texts(args.requests, sentences_each=args.sentences)
-        alone = [await hear(client, text, seed=seed) for seed, text in enumerate(lone)]
+        alone = [await receive(client, text, seed=seed) for seed, text in enumerate(lone)]
         text_s = fmean(one.audio_s for one in alone)
         rows.append(figures("one", alone, text_s / fmean(one.wall_s for one in alone)))
-        gates += gates_of_one(rows[-1])
+        targets += targets_of_one(rows[-1])
         for clients in args.closed:
             said = texts(args.requests * clients, sentences_each=args.sentences)
             rows.append(await closed_loop(client, clients, said))
             if clients == 8:
                 speed = rows[-1].audio_a_second
-                gates.append(Gate("8 at once, audio s a second", speed, ">= 6", speed >= 6))
+                targets.append(Target("8 at once, audio s a second", speed, ">= 6", speed >= 6))
         said = texts(args.arrivals, sentences_each=args.sentences)
         if args.search:
             best, tried = await search(client, said, text_s)
             rows += tried
-            gates.append(Gate("most streams without a gap", best, ">= 4", best >= 4))
+            targets.append(Target("most streams without a gap", best, ">= 4", best >= 4))
         else:
             rows.append(await open_loop(client, args.streams, said, text_s))
-            gates += gates_of_many(rows[-1], args.streams)
-    return rows, gates
+            targets += targets_of_many(rows[-1], args.streams)
+    return rows, targets
 
 
-def gates_of_one(row: Figures) -> list[Gate]:
-    """Return what is asked of a lone stream."""
+def targets_of_one(row: Figures) -> list[Target]:
+    """Return the targets of a single stream."""
     speed, first_ms = row.audio_a_second, row.first_p50_ms
     return [
-        Gate("one stream, times real time", speed, ">= 2.5", speed >= 2.5),
-        Gate("one stream, first sound p50, ms", first_ms, "< 200", first_ms < 200),
+        Target("one stream, times real time", speed, ">= 2.5", speed >= 2.5),
+        Target("one stream, first sound p50, ms", first_ms, "< 200", first_ms < 200),
     ]
 
 
-def gates_of_many(row: Figures, streams: float) -> list[Gate]:
-    """Return what is asked of many."""
+def targets_of_many(row: Figures, streams: float) -> list[Target]:
+    """Return the targets of many streams."""
     failed, first_ms = row.gaps + row.failed, row.first_p95_ms
     bound_ms = 1000 * FIRST_AUDIO_S
     return [
-        Gate(f"{streams:g} streams, with a gap or refused", failed, "0", failed == 0),
-        Gate(f"{streams:g} streams, first sound p95, ms", first_ms, "< 600", first_ms < bound_ms),
+        Target(f"{streams:g} streams, with a gap or refused", failed, "0", failed == 0),
+        Target(f"{streams:g} streams, first sound p95, ms", first_ms, "< 600", first_ms < bound_ms),
     ]
 
 
@@ -257,12 +257,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
+    """Run the command line."""
     args, started = _arguments(), machine()
     with served_or(args.url, max_queue=256) as url:
-        rows, gates = asyncio.run(measure(url, args))
+        rows, targets = asyncio.run(measure(url, args))
     table: list[dict[str, Any]] = [vars(row) for row in rows]
-    return conclude(table, gates, args.out, started)
+    return conclude(table, targets, args.out, started)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Whether a server that is held to a part of the processor lets in only whom it can serve.
+"""Admission benchmark: a server under a CPU quota accepts only requests that it can serve.
 
     python -m benchmarks.service.quotas --out quotas.json
 
-For each quota a server is started in a cgroup that has so much of the machine, and asked how many
-listeners it can serve (`GET /health`). Then listeners come at random, at 0.5, 0.9 and 1.5 times
-that rate. Told: who heard a gap of those let in, who was refused, the first sound, and how it
-compares with what the server had forecast for that request. Needs root and an idle machine; the
-clients run outside the cgroup.
+For each quota a server is started in a cgroup with that share of the machine, and asked how many
+listeners it can serve (`GET /health`). Then requests arrive at random at 0.5, 0.9 and 1.5 times
+that rate. Figures: gaps in playback of accepted requests, refused requests, time to first sound,
+and its ratio to the server's forecast for the request. Needs root and an idle machine; clients run
+outside the cgroup.
 """
 
 import argparse
@@ -22,35 +22,35 @@ from statistics import fmean
 
 import httpx
 
-from benchmarks.harness.listener import hear, listening
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import GAP_S, arriving, percentiles
 
-WITHIN = 1.3  # first sound over what was told, of 95 in 100
+WITHIN = 1.3  # target of the p95 of first sound over forecast
 _PERIOD_US = 100_000
 _LEAVING_TRIES = 100
 _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class Row:
-    """What the listeners of one load heard.
+class QuotaResult:
+    """Figures of one load.
 
     Attributes:
         quota: Percent of the machine.
-        streams: As the server told when the load began.
-        speed: Of the load, over ``streams``.
-        requests: How many came.
-        refused: Of them, with 503 and when to come back.
-        failed: Of them, otherwise.
-        gaps: Of those let in, who waited amid the sound.
-        underrun_s: For how long, together.
-        first_p50_ms: First byte of sound.
-        first_p95_ms: The same.
-        told_p95_ms: As forecast when their texts were read.
-        over_told_p95: First sound over what was told, request by request.
+        streams: Capacity in streams, as reported by the server before the load.
+        speed: Load relative to ``streams``.
+        requests: Number of requests.
+        refused: Requests refused with 503 and Retry-After.
+        failed: Requests that failed otherwise.
+        gaps: Accepted requests with a gap in playback.
+        underrun_s: Total length of the gaps.
+        first_p50_ms: Median time to the first byte of audio.
+        first_p95_ms: 95th percentile of it.
+        told_p95_ms: 95th percentile of the forecast time.
+        over_told_p95: 95th percentile of time over forecast, request by request.
     """
 
     quota: int
@@ -69,20 +69,20 @@ class Row:
 
 @contextmanager
 def held_to(percent: int) -> Iterator[list[str]]:
-    """Give the words before a command that hold it and what it starts to a part of the machine."""
+    """Yield the command line prefix that runs a process tree within a CPU quota."""
     quota_us = round(_PERIOD_US * len(os.sched_getaffinity(0)) * percent / 100)
-    one = _V1 if _V1.is_dir() else _V2
-    group = one / f"valle-serve-{os.getpid()}-{percent}"
+    root = _V1 if _V1.is_dir() else _V2
+    group = root / f"valle-serve-{os.getpid()}-{percent}"
     group.mkdir()
     try:
-        if one is _V1:
+        if root is _V1:
             (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
         else:
             (group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
         yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
     finally:
-        for _ in range(_LEAVING_TRIES):  # the server's own process may still be ending
+        for _ in range(_LEAVING_TRIES):  # the server's processes may still be ending
             if not (group / "cgroup.procs").read_text():
                 break
             time.sleep(0.1)
@@ -91,16 +91,16 @@ def held_to(percent: int) -> Iterator[list[str]]:
 
 async def load(
     client: httpx.AsyncClient, quota: int, share: float, streams: int, text_s: float, count: int
-) -> Row:
-    """Let ``count`` listeners come at ``share`` of the rate that ``streams`` at once are."""
+) -> QuotaResult:
+    """Send ``count`` requests at ``share`` of the rate that keeps ``streams`` playing."""
     rate_hz = share * max(1, streams) / text_s
     heard = await arriving(client, texts(count), rate_hz, seed=quota)
     good = [one for one in heard if one.ok]
     firsts = [one.arrivals[0][0] for one in good if one.arrivals]
-    told = [await told_s(client, one.id) for one in good if one.arrivals]
+    told = [await forecast_s(client, one.id) for one in good if one.arrivals]
     ratios = [first / forecast for first, forecast in zip(firsts, told, strict=True) if forecast]
     p50, p95 = percentiles(firsts, 50, 95)
-    return Row(
+    return QuotaResult(
         quota=quota,
         streams=streams,
         speed=share,
@@ -116,17 +116,17 @@ async def load(
     )
 
 
-async def told_s(client: httpx.AsyncClient, speech_id: str) -> float:
-    """Return the seconds to the first sound that the server forecast for a response."""
+async def forecast_s(client: httpx.AsyncClient, speech_id: str) -> float:
+    """Return the server's forecast of the seconds to first sound for a response."""
     report = (await client.get(f"/v1/audio/speech/{speech_id}")).json()
     return float(report["timings"]["expected_first_audio_s"])
 
 
-async def measure(url: str, quota: int, args: argparse.Namespace) -> list[Row]:
-    """Ask the server how many listeners it can serve, and send it more and less."""
+async def measure(url: str, quota: int, args: argparse.Namespace) -> list[QuotaResult]:
+    """Query the server's capacity and send loads below and above it."""
     rows = []
-    async with listening(url) as client:
-        lone = [await hear(client, text) for text in texts(args.alone)]
+    async with open_client(url) as client:
+        lone = [await receive(client, text) for text in texts(args.alone)]
         text_s = fmean(one.audio_s for one in lone)
         for share in args.shares:
             streams = (await client.get("/health")).json()["streams"]
@@ -135,12 +135,12 @@ async def measure(url: str, quota: int, args: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def gates_of(row: Row) -> list[Gate]:
-    """Return what is asked of a load."""
+def targets_of(row: QuotaResult) -> list[Target]:
+    """Return the targets of a load."""
     name = f"{row.quota} %, {row.speed:g} of {row.streams} streams"
     return [
-        Gate(f"{name}: heard a gap", row.gaps, "0", not row.gaps and not row.failed),
-        Gate(
+        Target(f"{name}: heard a gap", row.gaps, "0", not row.gaps and not row.failed),
+        Target(
             f"{name}: first sound over told, p95",
             row.over_told_p95,
             f"<= {WITHIN:g}",
@@ -159,14 +159,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure, print one table and write JSON."""
+    """Run the command line."""
     args, started = _arguments(), machine()
-    rows: list[Row] = []
+    rows: list[QuotaResult] = []
     for quota in args.quotas:
         with held_to(quota) as prefix, served(prefix, keep=512) as url:
             rows += asyncio.run(measure(url, quota, args))
-    gates = [gate for row in rows for gate in gates_of(row)]
-    return conclude([vars(row) for row in rows], gates, args.out, started)
+    targets = [target for row in rows for target in targets_of(row)]
+    return conclude([vars(row) for row in rows], targets, args.out, started)
 
 
 if __name__ == "__main__":

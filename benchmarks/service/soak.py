@@ -1,11 +1,11 @@
-"""What a server becomes in a long time of everything at once.
+"""Soak test: leaks and slowdown of a server under a long mixed load.
 
     python -m benchmarks.service.soak --minutes 30 --out soak.json
 
-Clients come at random: speeches whole and streamed in all six formats, as events, over the
-WebSocket; some leave in the middle, some send what is refused. One listener in four is the probe: a
-streamed sentence whose first sound is timed. Memory, handles, threads, tasks and slots are read
-every ten seconds.
+Clients arrive at random: whole and streamed responses in all six formats, server-sent events, the
+WebSocket; some disconnect, some send invalid requests. One client in four is a probe: a streamed
+sentence whose time to first sound is measured. Memory, file descriptors, threads, tasks and slots
+are read every ten seconds.
 """
 
 import argparse
@@ -23,19 +23,19 @@ import httpx
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.harness.listener import Heard, hear, listening
-from benchmarks.harness.live_listener import hear_live
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.harness.vitals import Vitals, ask_vitals, settled_vitals
+from benchmarks.harness.websocket_client import receive_live
 from benchmarks.service.cancel import leave
 from benchmarks.service.load import percentiles
 
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 READ_EVERY_S = 10.0
-EDGE_S = 300.0  # of the first and last minutes that are compared
-WARM_S = 60.0  # whose memory is not counted: caches fill
+EDGE_S = 300.0  # length of the first and last periods that are compared
+WARM_S = 60.0  # memory is not measured before, while caches fill
 GROWTH_BYTES = 20_000  # a request
 WRONG: tuple[dict[str, Any], ...] = (
     {"top_p": 2.0},
@@ -47,13 +47,14 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 
 @dataclass
-class Diary:
-    """What was seen while it went on, at seconds since its begin.
+class SoakLog:
+    """Observations of a soak test, at seconds since its start.
 
     Attributes:
-        outcomes: How often each kind of request ended how.
-        first_s: When each probe was sent, and its seconds to the first sound.
-        vitals: When they were read, how many requests had ended, and what they were.
+        began_s: Its start, by `perf_counter`.
+        outcomes: Count of each kind of request and outcome.
+        first_s: Time at which each probe was sent, and its seconds to first sound.
+        vitals: Time of each reading, number of requests ended by then, and the reading.
     """
 
     began_s: float = field(default_factory=perf_counter)
@@ -63,19 +64,19 @@ class Diary:
 
     @property
     def at_s(self) -> float:
-        """Seconds since the begin."""
+        """Seconds since the start."""
         return perf_counter() - self.began_s
 
     def count(self, kind: str, outcome: str) -> None:
-        """Note how a request ended."""
+        """Count the outcome of a request."""
         self.outcomes[kind, outcome] += 1
 
     def firsts(self, from_s: float, to_s: float) -> list[float]:
-        """Return the waits of the probes sent in a time."""
+        """Return the seconds to first sound of probes sent in a period."""
         return [wait_s for at_s, wait_s in self.first_s if from_s <= at_s < to_s]
 
     def growth_bytes(self) -> float:
-        """Return by how much memory grew a request after the first minute; NaN if too short."""
+        """Return the memory growth a request after the first minute; NaN if too short."""
         late = [(ended, vitals) for at_s, ended, vitals in self.vitals if at_s >= WARM_S]
         if len(late) < 2:
             return math.nan
@@ -83,11 +84,11 @@ class Diary:
         return float(np.polyfit(ended, memory, 1)[0])
 
 
-class Mix:
-    """Clients of every kind."""
+class ClientMix:
+    """Random clients of every kind."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, diary: Diary, seed: int = 0) -> None:
-        self._url, self._client, self._diary = url, client, diary
+    def __init__(self, url: str, client: httpx.AsyncClient, log: SoakLog, seed: int = 0) -> None:
+        self._url, self._client, self._log = url, client, log
         self._random, self._said = random.Random(seed), texts(64)
         self._kinds: dict[str, Callable[[str], Coroutine[Any, Any, str]]] = {
             "probe": self._probe,
@@ -100,42 +101,42 @@ class Mix:
         }
         self._weights = (25, 20, 20, 5, 15, 10, 5)
 
-    async def come(self) -> None:
-        """Be one of them."""
+    async def run(self) -> None:
+        """Run one random client."""
         (kind,) = self._random.choices(list(self._kinds), self._weights)
         try:
             outcome = await self._kinds[kind](self._random.choice(self._said))
         except (OSError, httpx.HTTPError) as error:
             outcome = type(error).__name__
-        self._diary.count(kind, outcome)
+        self._log.count(kind, outcome)
 
     async def _probe(self, text: str) -> str:
-        at_s = self._diary.at_s
-        heard = await hear(self._client, text)
+        at_s = self._log.at_s
+        heard = await receive(self._client, text)
         if heard.ok and heard.first_audio_s is not None:
-            self._diary.first_s.append((at_s, heard.first_audio_s))
+            self._log.first_s.append((at_s, heard.first_audio_s))
         return _outcome(heard)
 
     async def _whole(self, text: str) -> str:
         chosen = self._random.choice(FORMATS)
-        return _outcome(await hear(self._client, text, stream=False, response_format=chosen))
+        return _outcome(await receive(self._client, text, stream=False, response_format=chosen))
 
     async def _streamed(self, text: str) -> str:
         chosen = self._random.choice(FORMATS)
-        return _outcome(await hear(self._client, text, response_format=chosen))
+        return _outcome(await receive(self._client, text, response_format=chosen))
 
     async def _events(self, text: str) -> str:
-        heard = await hear(self._client, text, stream_format="sse", response_format="pcm")
+        heard = await receive(self._client, text, stream_format="sse", response_format="pcm")
         return "good" if b"speech.audio.done" in heard.sound else _outcome(heard)
 
     async def _live(self, text: str) -> str:
-        return _outcome(await hear_live(self._url, text))
+        return _outcome(await receive_live(self._url, text))
 
     async def _left(self, text: str) -> str:
-        speech: Coroutine[Any, Any, Heard] = self._random.choice((
-            lambda: hear(self._client, text),
-            lambda: hear(self._client, text, stream=False),
-            lambda: hear_live(self._url, text),
+        speech: Coroutine[Any, Any, ReceivedSpeech] = self._random.choice((
+            lambda: receive(self._client, text),
+            lambda: receive(self._client, text, stream=False),
+            lambda: receive_live(self._url, text),
         ))()
         await leave(speech, self._random.uniform(0, 1))
         return "good"
@@ -146,71 +147,71 @@ class Mix:
         return "good" if answer.status_code in {404, 422} else str(answer.status_code)
 
 
-def _outcome(heard: Heard) -> str:
+def _outcome(heard: ReceivedSpeech) -> str:
     if heard.ok:
         return "good"
     return heard.broke or str(heard.status)
 
 
-async def soak(url: str, minutes: float, rate_hz: float) -> Diary:
-    """Let clients come for some minutes, and read the server's vitals.
+async def soak(url: str, minutes: float, rate_hz: float) -> SoakLog:
+    """Run clients for some minutes and read the server's vitals.
 
     Args:
-        url: Of the server.
-        minutes: For how long they come.
-        rate_hz: How many come a second, on average.
+        url: URL of the server.
+        minutes: Duration.
+        rate_hz: Average arrivals a second.
     """
     ends_s, generator = 60 * minutes, random.Random(0)
-    async with listening(url) as client, listening(url) as asking:
-        await hear(client, texts(1)[0])
-        diary = Diary()
-        mix = Mix(url, client, diary)
-        reading = asyncio.create_task(_read(asking, diary))
+    async with open_client(url) as client, open_client(url) as asking:
+        await receive(client, texts(1)[0])
+        log = SoakLog()
+        mix = ClientMix(url, client, log)
+        reading = asyncio.create_task(_read(asking, log))
         async with asyncio.TaskGroup() as group:
             with tqdm(total=round(ends_s), unit="s", disable=None) as bar:
-                while diary.at_s < ends_s:
-                    group.create_task(mix.come())
+                while log.at_s < ends_s:
+                    group.create_task(mix.run())
                     await asyncio.sleep(generator.expovariate(rate_hz))
-                    bar.update(round(diary.at_s) - bar.n)
+                    bar.update(round(log.at_s) - bar.n)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-    return diary
+    return log
 
 
-async def _read(client: httpx.AsyncClient, diary: Diary) -> None:
+async def _read(client: httpx.AsyncClient, log: SoakLog) -> None:
     while True:
         vitals = await ask_vitals(client, collect=True)
-        diary.vitals.append((diary.at_s, diary.outcomes.total(), vitals))
+        log.vitals.append((log.at_s, log.outcomes.total(), vitals))
         await asyncio.sleep(READ_EVERY_S)
 
 
-def rows_of(diary: Diary) -> list[dict[str, Any]]:
-    """Return a row a kind of request and outcome."""
+def rows_of(log: SoakLog) -> list[dict[str, Any]]:
+    """Return a table row for each kind of request and outcome."""
     return [
         {"request": kind, "ended": outcome, "times": times}
-        for (kind, outcome), times in sorted(diary.outcomes.items())
+        for (kind, outcome), times in sorted(log.outcomes.items())
     ]
 
 
-def gates_of(diary: Diary, minutes: float, before: Vitals, after: Vitals) -> list[Gate]:
-    """Return what is asked of a server that lived through it."""
+def targets_of(log: SoakLog, minutes: float, before: Vitals, after: Vitals) -> list[Target]:
+    """Return the targets."""
     edge_s = min(EDGE_S, 60 * minutes / 2)
-    (early,) = percentiles(diary.firsts(0, edge_s), 95)
-    (late,) = percentiles(diary.firsts(60 * minutes - edge_s, 60 * minutes), 95)
-    growth, left = diary.growth_bytes(), after.left_since(before)
-    # A 503 is an answer to a crowd, not a fault.
+    (early,) = percentiles(log.firsts(0, edge_s), 95)
+    (late,) = percentiles(log.firsts(60 * minutes - edge_s, 60 * minutes), 95)
+    growth, left = log.growth_bytes(), after.left_since(before)
+    # A 503 is the correct response to overload.
     broken = sum(
         times
-        for (_, outcome), times in diary.outcomes.items()
+        for (_, outcome), times in log.outcomes.items()
         if outcome not in {"good", "503", "engine_busy"}
     )
     return [
-        Gate("requests that broke", broken, "0", broken == 0),
-        Gate("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
-        Gate("slots and jobs left", int(not after.idle), "0", after.idle),
-        Gate("files left", left["files"], "<= 0", left["files"] <= 0),
-        Gate("tasks left", left["tasks"], "<= 0", left["tasks"] <= 0),
-        Gate(
+        Target("requests that broke", broken, "0", broken == 0),
+        Target("memory, bytes a request", growth, "< 20000", growth < GROWTH_BYTES),
+        Target("slots and jobs left", int(not after.idle), "0", after.idle),
+        Target("files left", left["files"], "<= 0", left["files"] <= 0),
+        Target("tasks left", left["tasks"], "<= 0", left["tasks"] <= 0),
+        Target(
             f"first sound p95, last {edge_s / 60:g} minutes over first {early:.3f} s",
             late / early,
             "<= 1.2",
@@ -219,32 +220,32 @@ def gates_of(diary: Diary, minutes: float, before: Vitals, after: Vitals) -> lis
     ]
 
 
-async def measure(url: str, minutes: float, rate_hz: float) -> tuple[Diary, Vitals, Vitals]:
-    """Return the diary, and the server's vitals before and after."""
-    # Its pools of threads and its caches are there before the first reading.
+async def measure(url: str, minutes: float, rate_hz: float) -> tuple[SoakLog, Vitals, Vitals]:
+    """Return the log, and the server's vitals before and after."""
+    # Fills thread pools and caches before the first reading.
     await soak(url, minutes / 20, rate_hz)
     before = await settled_vitals(url)
-    diary = await soak(url, minutes, rate_hz)
-    return diary, before, await settled_vitals(url)
+    log = await soak(url, minutes, rate_hz)
+    return log, before, await settled_vitals(url)
 
 
 def main() -> int:
-    """Soak, print one table and write JSON."""
+    """Run the command line."""
     parser = argument_parser(__doc__, needs_vitals=True)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=1.0, help="clients a second")
     args: argparse.Namespace = parser.parse_args()
     started = machine()
     with served(max_queue=64) as url:
-        diary, before, after = asyncio.run(measure(url, args.minutes, args.rate))
+        log, before, after = asyncio.run(measure(url, args.minutes, args.rate))
     series = {
         "vitals": [
-            {"at_s": at_s, "ended": ended} | asdict(vitals) for at_s, ended, vitals in diary.vitals
+            {"at_s": at_s, "ended": ended} | asdict(vitals) for at_s, ended, vitals in log.vitals
         ],
-        "first_s": diary.first_s,
+        "first_s": log.first_s,
     }
-    gates = gates_of(diary, args.minutes, before, after)
-    return conclude(rows_of(diary), gates, args.out, started, series)
+    targets = targets_of(log, args.minutes, before, after)
+    return conclude(rows_of(log), targets, args.out, started, series)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from benchmarks.harness.listener import codes_sha256, hear, listening
-from benchmarks.harness.live_listener import hear_live
-from benchmarks.harness.report import Gate, conclude, machine
+from benchmarks.harness.http_client import codes_sha256, open_client, receive
+from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.texts import texts
+from benchmarks.harness.websocket_client import receive_live
 
 MANNERS = ("whole", "streamed", "websocket")
 PRESETS = ("auto", "default", "greedy", "stable", "expressive", "hf", "llama_cpp", "vall_e")
@@ -135,7 +135,7 @@ def _ready(url: str) -> bool:
 
 async def answers(url: str, wanted: Sequence[Request]) -> dict[str, list[Answer]]:
     """Speak every request in every manner, one at a time."""
-    async with listening(url) as client:
+    async with open_client(url) as client:
         found: dict[str, list[Answer]] = {}
         for manner in MANNERS:
             found[manner] = [await _answer(client, url, one, manner) for one in wanted]
@@ -144,10 +144,10 @@ async def answers(url: str, wanted: Sequence[Request]) -> dict[str, list[Answer]
 
 async def _answer(client: httpx.AsyncClient, url: str, request: Request, manner: str) -> Answer:
     if manner == "websocket":
-        heard = await hear_live(url, request.text, **request.fields)
+        heard = await receive_live(url, request.text, **request.fields)
     else:
         streamed = manner == "streamed"
-        heard = await hear(client, request.text, stream=streamed, **request.fields)
+        heard = await receive(client, request.text, stream=streamed, **request.fields)
     codes = await codes_sha256(client, heard) if heard.ok else ""
     return Answer(heard.status, codes, heard.sound_sha256)
 
@@ -189,8 +189,8 @@ def main() -> int:
             if old != new:
                 print(manner, number, wanted[number], old, new)
     other = sum(row["requests"] - row["same bytes"] for row in rows)
-    gates = [Gate("answers that differ", other, "0", other == 0)]
-    return conclude(rows, gates, args.out, started)
+    targets = [Target("answers that differ", other, "0", other == 0)]
+    return conclude(rows, targets, args.out, started)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Does taking back help? The same takes with backtracking off and on, judged from outside.
+"""Backtracking benchmark: the same takes with backtracking off and on, judged from outside.
 
     python -m benchmarks.speech.backtracking --sentences 40 --seeds 5 --minutes 25 --out takes.json
 
-The voice is made to stick: without guidance, and with a frequency penalty that rewards what was
-said before. A take is at fault if it runs away (over 1.8x the teacher's length), breaks off (under
-0.5x), ends in 0.7 s of silence, repeats a piece of level 0 four times (0.4 s at least), or if the
-engine says that it gave up. Asked for: at most half as many with backtracking as without, and no
-more words misheard.
+Failures are provoked: without guidance, and with a frequency penalty that rewards repetition. A
+take is faulty if it is over 1.8 or under 0.5 times the teacher's length, ends in 0.7 s of silence,
+repeats a part of level 0 four times (0.4 s at least), or if the engine gave up. Target: at most
+half as many faulty takes as without backtracking, and no higher word error rate.
 
-Stopped by its time or by hand, it takes up where it was: takes are kept in a file.
+An interrupted run resumes: takes are stored in a file.
 """
 
 import json
@@ -18,12 +17,12 @@ from dataclasses import asdict
 from typing import Any
 
 from app.calibration import SENTENCES, read_sentences
-from benchmarks.speech.takes import (
+from benchmarks.speech.recording import (
     EAR,
     Setting,
     Take,
     TakeFile,
-    Task,
+    TakeTask,
     argument_parser,
     plan,
     record_as_asked,
@@ -36,15 +35,15 @@ PROVOKING: Mapping[str, Any] = {
     "frequency_penalty": -0.3,
     "nar_decision": "mean",
 }
-"""A quarter of the takes stick; merely cold and unguided (0.1, top-p 0.9) 1 of 200 did."""
+"""A quarter of the takes loop; with temperature 0.1 and top-p 0.9 unguided, 1 of 200 did."""
 
 OFF = Setting("off", PROVOKING)
 # 0.67 s: longer than any silence within 5,000 sentences of the teacher.
 ON = Setting("on", {**PROVOKING, "backtrack": True, "backtrack_max_silence": 50})
 
 
-def pairs(tasks: Sequence[Task], file: TakeFile) -> tuple[list[Take], list[Take]]:
-    """Return the takes that were made both ways, without and with backtracking, in one order."""
+def pairs(tasks: Sequence[TakeTask], file: TakeFile) -> tuple[list[Take], list[Take]]:
+    """Return takes recorded both without and with backtracking, in the same order."""
     made = {(task.setting.name, task.text, task.seed): file.find(task) for task in tasks}
     off, on = [], []
     for (name, text, seed), take in made.items():
@@ -56,11 +55,11 @@ def pairs(tasks: Sequence[Task], file: TakeFile) -> tuple[list[Take], list[Take]
 
 
 def compare(off: Sequence[Take], on: Sequence[Take]) -> tuple[dict[str, Any], str]:
-    """Return the figures as JSON data, and as a table and some sentences.
+    """Return the figures as JSON data and as printed text.
 
     Args:
         off: Takes without backtracking.
-        on: The same sentences and seeds with it.
+        on: Takes of the same sentences and seeds with it.
     """
     rows = {"off": [take.judgement for take in off], "on": [take.judgement for take in on]}
     figures, table = report(rows)
@@ -97,7 +96,7 @@ def _halved(off: int, on: int) -> str:
 
 
 def main() -> None:
-    """Make the takes, print the table and write JSON."""
+    """Run the command line."""
     parser = argument_parser(__doc__, "backtracking", sentences=40, seeds=5, minutes=25.0)
     args = parser.parse_args()
     texts = read_sentences(SENTENCES)[: args.sentences]

@@ -1,10 +1,10 @@
-"""What knobs do to the built-in voice: curves with 95 % intervals, for docs/samplers.md.
+"""Effects of knobs on the built-in voice: curves with 95 % intervals, for docs/samplers.md.
 
     python -m benchmarks.speech.effects --sentences 24 --minutes 15 --out effects.json --docs
 
-Each chart moves one knob over fixed others. Takes are kept in a file as they come, and a run that
-was stopped goes on where it was; what is printed and drawn is of the takes that there are. With
-`--docs` the curves go to docs/plots and into the page.
+Each chart varies one knob with others fixed. Takes are stored in a file, so that an interrupted run
+resumes; figures are of the takes recorded so far. With `--docs` the curves are written to
+docs/plots and into the page.
 """
 
 import json
@@ -21,12 +21,12 @@ import numpy as np
 from app.calibration import SENTENCES, read_sentences
 from benchmarks.harness.curves import draw
 from benchmarks.speech.backtracking import PROVOKING
-from benchmarks.speech.takes import (
+from benchmarks.speech.recording import (
     EAR,
     Setting,
     Take,
     TakeFile,
-    Task,
+    TakeTask,
     argument_parser,
     plan,
     record_as_asked,
@@ -43,13 +43,13 @@ LOOPING: Mapping[str, Any] = {**PROVOKING, "repetition_penalty_mode": "additive"
 
 
 @dataclass(frozen=True)
-class Measure:
+class Metric:
     """A ratio of two sums over takes.
 
     Args:
-        name: With its unit.
-        part: What a take adds to both sums.
-        share: Whether it counts events, so that none of them is not taken for certain.
+        name: Including its unit.
+        part: A take's contribution to numerator and denominator.
+        share: Whether it is a share of takes, whose interval is not empty at 0.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Measure:
     share: bool = False
 
     def of(self, takes: Sequence[Take]) -> Estimate:
-        """Return the figure of some takes, with its interval over sentences."""
+        """Return the estimate over takes, with an interval over sentences."""
         by_text: dict[str, list[float]] = {}
         for take in takes:
             over, under = self.part(take)
@@ -79,26 +79,26 @@ def _letters(take: Take) -> tuple[float, float]:
     return 100.0 * errors.letter_edits, errors.letters
 
 
-WER = Measure("WER, %", _errors)
-CER = Measure("CER, %", _letters)
-PACE = Measure("seconds a phoneme", lambda take: (take.judgement.spoken_s, take.phonemes))
-LOOPS = Measure("share with a loop", lambda take: (take.looped, 1.0), share=True)
+WER = Metric("WER, %", _errors)
+CER = Metric("CER, %", _letters)
+PACE = Metric("seconds a phoneme", lambda take: (take.judgement.spoken_s, take.phonemes))
+LOOPS = Metric("share with a loop", lambda take: (take.looped, 1.0), share=True)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One knob over fixed others.
+    """One varied knob.
 
     Args:
-        knob: Which one moves; the x axis.
-        values: Where it goes.
-        measures: What is drawn, a panel each.
-        lines: Name of a line to the knobs that it holds fixed.
+        knob: The knob on the x axis.
+        values: Its values.
+        metrics: One panel each.
+        lines: Fixed knobs of each line, by its name.
     """
 
     knob: str
     values: Sequence[float]
-    measures: Sequence[Measure]
+    metrics: Sequence[Metric]
     lines: Mapping[str, Mapping[str, Any]]
 
     def settings(self) -> Iterator[tuple[str, float, Setting]]:
@@ -132,16 +132,16 @@ CHARTS = (
 )
 
 Points = dict[str, list[tuple[float, Estimate, int]]]
-"""Line -> value of the knob, figure, and how many takes it is of."""
+"""By line: value of the knob, estimate, number of takes."""
 
 
-def tasks(charts: Sequence[Chart], texts: Sequence[str], seeds: int) -> list[Task]:
-    """Return the takes of all charts."""
+def tasks(charts: Sequence[Chart], texts: Sequence[str], seeds: int) -> list[TakeTask]:
+    """Return the takes that the charts need."""
     return plan([setting for chart in charts for *_, setting in chart.settings()], texts, seeds)
 
 
-def points(chart: Chart, measure: Measure, wanted: Sequence[Task], file: TakeFile) -> Points:
-    """Return the figures of one panel; a point without takes is left out."""
+def points(chart: Chart, metric: Metric, wanted: Sequence[TakeTask], file: TakeFile) -> Points:
+    """Return the points of one panel, without those that have no takes."""
     found: Points = {}
     for line, value, setting in chart.settings():
         takes = [
@@ -150,12 +150,12 @@ def points(chart: Chart, measure: Measure, wanted: Sequence[Task], file: TakeFil
             if task.setting == setting and (take := file.find(task)) is not None
         ]
         if takes:
-            found.setdefault(line, []).append((value, measure.of(takes), len(takes)))
+            found.setdefault(line, []).append((value, metric.of(takes), len(takes)))
     return found
 
 
 def table(chart: Chart, panels: Mapping[str, Points]) -> str:
-    """Return the figures of a chart in Markdown."""
+    """Return the figures of a chart as a Markdown table."""
     names = list(panels)
     rows: dict[tuple[str, float], list[str]] = {}
     for panel in panels.values():
@@ -170,7 +170,7 @@ def table(chart: Chart, panels: Mapping[str, Points]) -> str:
 
 
 def write_page(parts: Sequence[str], command: str) -> None:
-    """Put the figures between the marks of the page."""
+    """Replace the figures between the markers of the page."""
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     stamp = f"`{command}` on {datetime.now(UTC).date().isoformat()}; 95 % intervals over sentences."
@@ -178,7 +178,7 @@ def write_page(parts: Sequence[str], command: str) -> None:
 
 
 def main() -> None:
-    """Make the takes, then print, draw and write what they show."""
+    """Run the command line."""
     parser = argument_parser(__doc__, "effects", sentences=24, seeds=1, minutes=15.0)
     parser.add_argument("--charts", nargs="+", metavar="KNOB", help="only these")
     parser.add_argument("--plots", type=Path, help="folder for the curves")
@@ -191,7 +191,7 @@ def main() -> None:
     parts = []
     folder = PLOTS if args.docs else args.plots
     for chart in charts:
-        panels = {measure.name: points(chart, measure, wanted, file) for measure in chart.measures}
+        panels = {metric.name: points(chart, metric, wanted, file) for metric in chart.metrics}
         figures[chart.knob] = {
             name: {
                 line: [{"at": at, "takes": count, **asdict(found)} for at, found, count in entries]

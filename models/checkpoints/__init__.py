@@ -1,7 +1,7 @@
-"""From files to models: one adapter a published layout.
+"""Loading, downloading, checking and converting checkpoints; one adapter for each file layout.
 
-The built-in layout is `builtin`, those of ecker/vall-e `public`, official EnCodec `encodec`,
-Vocos for it `vocos`; `open_speech_model` takes whatever an operator names.
+Owns layouts: `builtin`, `published` (ecker/vall-e), `encodec`, `vocos`; `open_speech_model` loads
+any of them by name. Does not know what is done with a loaded model.
 """
 
 from models.checkpoints.builtin import (

@@ -1,9 +1,9 @@
-"""The built-in layout: a folder with descriptions in JSON and weights in safetensors.
+"""The built-in layout: a folder with configurations in JSON and weights in safetensors.
 
 codec.json  codec.safetensors     the codec
-lm.json     lm-*.safetensors      the language model, in files that a git host accepts
+lm.json     lm-*.safetensors      the language model, in parts small enough for a git host
 SHA256SUMS                        hashes of the weights, see `models.checkpoints.checksums`
-voices/                           reference audio, see `models.voices.voice`
+voices/                           voices, see `models.voices.voice`
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from models.checkpoints.checksums import check_sums, write_sums
-from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
+from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
 from models.codecs.vocos import Vocos
@@ -26,7 +26,7 @@ from models.valle import Valle
 FILE_BYTES = 14 * 2**20
 
 DecoderName = Literal["codec", "vocos"]
-"""What makes samples of codes: the codec itself, or Vocos in its place."""
+"""Which module decodes codes to samples: the codec itself, or Vocos in its place."""
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
@@ -37,13 +37,15 @@ class _Architecture(BaseModel):
 
 @dataclass(frozen=True)
 class SpeechModel:
-    """All that turns phonemes into samples.
+    """A loaded model with its codec: phonemes to samples.
 
     Attributes:
-        name: What requests call it.
-        sha256: Hash of its weights; a response names it, so that it can be reproduced.
-        folder: Where it came from; ``voices/`` lies there.
-        vocos: Decodes in the codec's place, if there.
+        name: The model's name in requests.
+        sha256: Hash of all weights; part of responses, so that they can be reproduced.
+        folder: Folder with ``voices/``.
+        model: The language model.
+        codec: Encodes voices, and decodes unless there is ``vocos``.
+        vocos: Decodes in place of the codec, or None.
     """
 
     name: str
@@ -55,37 +57,48 @@ class SpeechModel:
 
     @property
     def decoder(self) -> Encodec | SpectralCodec | Vocos:
-        """What makes samples of codes."""
+        """The module that decodes codes to samples."""
         return self.vocos or self.codec
 
     @property
     def decoder_name(self) -> DecoderName:
-        """The same in a word."""
+        """The name of `decoder`."""
         return "vocos" if self.vocos else "codec"
 
 
 def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
-    """Load the model, its codec and their configs from a folder, ready for inference.
+    """Load the model and its codec from a folder, ready for inference.
 
     Raises:
-        CheckpointError: Something is missing, damaged, of a wrong shape, or does not belong
-            together.
+        CheckpointError: A file is missing or damaged, a tensor has another shape, or model and
+            codec do not fit.
     """
     folder = Path(source)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder")
-    model, codec = load_lm(folder), load_codec(folder)
+    model, codec = _read_lm(folder), _read_codec(folder)
     if (model.config.levels, model.config.codes) != (codec.config.levels, codec.config.codes):
         raise CheckpointError(
             f"{folder}: the model speaks {model.config.levels} levels of {model.config.codes}"
             f" codes, the codec {codec.config.levels} of {codec.config.codes}"
         )
-    digest = sha256_of([*_lm_files(folder), folder / "codec.safetensors"])
+    digest = check_sums([*_lm_files(folder), folder / "codec.safetensors"])
     return SpeechModel(model.config.name, digest, folder, model.to(device), codec.to(device))
 
 
 def load_lm(folder: Path) -> Valle:
-    """Load the language model of a folder in fp32.
+    """Load the language model of a folder in float32.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
+    model = _read_lm(folder)
+    check_sums(_lm_files(folder))
+    return model
+
+
+def _read_lm(folder: Path) -> Valle:
+    """Load the language model of a folder without a look at its hashes.
 
     Raises:
         CheckpointError: As `load_speech_model`.
@@ -95,12 +108,22 @@ def load_lm(folder: Path) -> Valle:
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
     fill(model, read_tensors(files), str(folder)).lay_out_for_steps()
-    check_sums(files)
     return model
 
 
 def load_codec(folder: Path) -> Encodec | SpectralCodec:
-    """Load the codec of a folder in fp32.
+    """Load the codec of a folder in float32.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
+    codec = _read_codec(folder)
+    check_sums([folder / "codec.safetensors"])
+    return codec
+
+
+def _read_codec(folder: Path) -> Encodec | SpectralCodec:
+    """Load the codec of a folder without a look at its hash.
 
     Raises:
         CheckpointError: As `load_speech_model`.
@@ -110,12 +133,11 @@ def load_codec(folder: Path) -> Encodec | SpectralCodec:
     codec: Encodec | SpectralCodec
     codec = SpectralCodec(config) if isinstance(config, SpectralCodecConfig) else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
-    check_sums([file])
     return codec
 
 
 def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
-    """Read the shape of a folder's codec; where it names no architecture, it is EnCodec's.
+    """Read the configuration of a folder's codec; without an architecture it is EnCodec.
 
     Raises:
         CheckpointError: As `load_speech_model`.
@@ -127,7 +149,7 @@ def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
 
 
 def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Write a language model as `load_lm` reads it, replacing what is there."""
+    """Write a language model as `load_lm` reads it, replacing an existing one."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in _lm_files(folder):
         old.unlink()
@@ -145,7 +167,7 @@ def save_lm(folder: Path, config: ModelConfig, tensors: Mapping[str, Tensor]) ->
 
 
 def save_codec(folder: Path, codec: Encodec | SpectralCodec) -> None:
-    """Write a codec as `load_codec` reads it, replacing what is there."""
+    """Write a codec as `load_codec` reads it, replacing an existing one."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "codec.safetensors"
     write_tensors(file, codec.state_dict())
@@ -158,10 +180,10 @@ def _lm_files(folder: Path) -> list[Path]:
 
 
 def read_config(path: Path, kind: type[_Config]) -> _Config:
-    """Read a description.
+    """Read and validate a configuration file.
 
     Raises:
-        CheckpointError: It is missing or not valid.
+        CheckpointError: It is missing or invalid.
     """
     try:
         return kind.model_validate_json(path.read_bytes(), strict=True)

@@ -1,4 +1,4 @@
-"""A published checkpoint as a folder of our own, with its switches written down."""
+"""Conversion of a published checkpoint to the built-in layout, with explicit switches."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,20 +15,20 @@ def convert(
 ) -> Published:
     """Write a published language model as `models.checkpoints.builtin.load_lm` reads it.
 
-    Numbers stay as they are stored, so that the converted model computes the very same. The
-    description comes last: a folder without one is no model.
+    Dtypes and values are kept, so the converted model computes the same. ``lm.json`` is written
+    last: a folder without it is not loaded.
 
     Args:
         source: A file, or a folder with one.
-        target: A folder without a model; made if it is not there.
-        switches: What to set against the file.
+        target: A folder without a model; created if missing.
+        switches: Overrides for the file.
         loras: LoRA files to merge.
 
     Returns:
-        What was converted.
+        The model that was read.
 
     Raises:
-        CheckpointError: The source is not sound, the target holds a model, or cannot be written.
+        CheckpointError: The source is invalid, the target holds a model, or writing fails.
     """
     description = target / "lm.json"
     if description.exists() or list(target.glob("lm-*.safetensors")):

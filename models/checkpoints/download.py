@@ -1,4 +1,4 @@
-"""Files from the network: whole and verified, or not at all; and why one cannot be had."""
+"""Verified downloads, and the errors of failed ones."""
 
 import logging
 from http import HTTPStatus
@@ -20,7 +20,7 @@ _REASONS = {
 
 
 class DownloadError(CheckpointError):
-    """A file cannot be had; nothing was put in its place."""
+    """A file cannot be downloaded; nothing is left in its place."""
 
 
 class NoSuchFile(DownloadError):
@@ -28,29 +28,29 @@ class NoSuchFile(DownloadError):
 
 
 class Unreachable(DownloadError):
-    """The server does not answer, or not now; a later try may help."""
+    """The server does not answer or is overloaded; a retry may help."""
 
 
 def refused(url: str, status: int) -> DownloadError:
-    """Return what to raise where a server answers with a status that is no success."""
+    """Return the error for an HTTP status that is not a success."""
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no known status"
-    said = f"{url}: the server answered {status}: {_REASONS.get(status, phrase)}"
+    message = f"{url}: the server answered {status}: {_REASONS.get(status, phrase)}"
     if status == HTTPStatus.NOT_FOUND:
-        return NoSuchFile(said)
-    return Unreachable(said) if status >= 500 or status == 429 else DownloadError(said)
+        return NoSuchFile(message)
+    return Unreachable(message) if status >= 500 or status == 429 else DownloadError(message)
 
 
 def fetch(url: str, target: Path, *, sha256: str) -> None:
-    """Download a file unless it is there already.
+    """Download a file unless it exists; safe across processes.
 
     Args:
-        url: Where it is.
-        target: Where it shall lie; its folder is made.
-        sha256: Hexadecimal beginning of its hash.
+        url: The source.
+        target: The file to write; its folder is created.
+        sha256: Leading hexadecimal digits of its SHA-256.
 
     Raises:
-        Unreachable: The server does not answer, or not now.
-        DownloadError: It refuses, the hash is another, or the file cannot be written.
+        Unreachable: The server does not answer or is overloaded.
+        DownloadError: It refuses, the hash differs, or the file cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +60,8 @@ def fetch(url: str, target: Path, *, sha256: str) -> None:
                 torch.hub.download_url_to_file(url, str(target), hash_prefix=sha256)
                 target.chmod(0o644)
     except HTTPError as error:
-        told = refused(url, error.code)
-        raise told from error
+        failure = refused(url, error.code)
+        raise failure from error
     except (URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"{url}: the network failed: {reason}") from error

@@ -1,7 +1,8 @@
-"""EnCodec's published tensors: weight norm folded, codebooks stacked, names otherwise as ours.
+"""The official EnCodec weights: download, and conversion to our tensor names.
 
-The official file is a pickle of tensors. It is fetched by us, checked by the hash in its name as
-upstream does, read without running anything, and kept as safetensors.
+Weight norm is folded and codebooks are stacked; other names are unchanged. The official file is a
+pickle of tensors, verified by the hash in its name as upstream does, unpickled without executing
+code, and stored as safetensors.
 """
 
 import re
@@ -29,17 +30,17 @@ def official_file(
     offline: bool = False,
     url: str = OFFICIAL_URL,
 ) -> Path:
-    """Return the official weights as safetensors under our names, fetched and converted once.
+    """Return the official weights as a safetensors file, downloaded and converted once.
 
     Args:
-        cache: Folder of codecs that were downloaded and converted.
-        config: Its shape; None is EnCodec at 24 kHz and 6 kbps.
-        offline: Whether the network is out of bounds.
-        url: Of the pickle; its name holds the beginning of its SHA-256.
+        cache: Folder of downloaded and converted codecs.
+        config: Its configuration; None is EnCodec at 24 kHz and 6 kbps.
+        offline: Forbids downloads.
+        url: Of the pickle; its name holds the leading digits of its SHA-256.
 
     Raises:
-        DownloadError: It is not to be had.
-        CheckpointError: It is not what it should be, or there is no room for it.
+        DownloadError: The file is unavailable.
+        CheckpointError: It has unexpected contents, or writing fails.
     """
     folder = cache.expanduser() / "encodec"
     pickle = folder / url.rpartition("/")[2]
@@ -59,7 +60,7 @@ def official_file(
 
 
 def load_official(path: Path, config: CodecConfig | None = None) -> Encodec:
-    """Load what `official_file` returned, in fp32.
+    """Load the file of `official_file`, in float32.
 
     Raises:
         CheckpointError: It is missing, damaged or of another shape.
@@ -68,10 +69,10 @@ def load_official(path: Path, config: CodecConfig | None = None) -> Encodec:
 
 
 def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> Encodec:
-    """Return a codec with the weights of an `EncodecModel`'s state dict.
+    """Return a codec with the weights of the `encodec` package's `EncodecModel`.
 
-    Published models have 32 codebooks, of which the bandwidth chooses; the config's levels are
-    kept.
+    Published models have 32 codebooks, of which the bandwidth selects the first; the first
+    ``config.levels`` are loaded.
 
     Raises:
         CheckpointError: A tensor is missing, unknown or of another shape.
@@ -80,7 +81,7 @@ def codec_from_encodec(tensors: Mapping[str, Tensor], config: CodecConfig) -> En
     books: dict[int, Tensor] = {}
     for name, tensor in tensors.items():
         if found := _CODEBOOK.fullmatch(name):
-            # the moving averages beside `embed` are of use in training only
+            # the moving averages beside `embed` are used in training only
             if found[2] == "embed":
                 books[int(found[1])] = tensor
         elif name.endswith(".weight_g"):

@@ -1,4 +1,4 @@
-"""Reading and writing safetensors strictly: what does not fit is an error that says what."""
+"""Strict reading and writing of safetensors: every mismatch is an error that names the tensor."""
 
 import hashlib
 import os
@@ -26,14 +26,14 @@ _DTYPES = {
 
 
 class CheckpointError(ValueError):
-    """Weights or their description are missing, damaged, or not what was expected."""
+    """Weights or their description are missing, damaged or unexpected; the message says which."""
 
 
 def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Return the tensors of several safetensors files as one mapping, in their stored dtype.
 
     Raises:
-        CheckpointError: A file is missing, truncated or no safetensors; a name occurs twice.
+        CheckpointError: A file is missing, truncated or no safetensors, or a name occurs twice.
     """
     tensors: dict[str, Tensor] = {}
     for path in paths:
@@ -50,10 +50,10 @@ def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return a safetensors file's tensors without their contents, and its metadata.
+    """Return the tensors of a safetensors file without their contents, and its metadata.
 
     Returns:
-        Tensors on the device "meta", which have a shape and a dtype only; and name to text.
+        Tensors on the device "meta", with shape and dtype only; and the metadata by name.
 
     Raises:
         CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
@@ -74,10 +74,10 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _check_readable(path: Path) -> None:
-    """Find out what safetensors would call damaged: that a file is not there, or not for us.
+    """Refuse missing and unreadable files, which safetensors would report as damaged.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: The file is missing or unreadable.
     """
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist")
@@ -87,10 +87,10 @@ def _check_readable(path: Path) -> None:
 
 
 def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module:
-    """Copy tensors into a module's parameters and buffers, all of them and nothing else.
+    """Copy tensors into a module's parameters and buffers; names must match exactly.
 
     Returns:
-        The module, for inference alone.
+        The same module, in eval mode and without gradients.
 
     Raises:
         CheckpointError: A tensor is missing, unknown, of another shape, or not finite.
@@ -104,23 +104,23 @@ def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module
         raise CheckpointError(f"{source}: tensor {missing[0]} is missing ({len(missing)} in all)")
     if unknown:
         raise CheckpointError(f"{source}: tensor {unknown[0]} is unknown ({len(unknown)} in all)")
-    for name, place in wanted.items():
+    for name, target in wanted.items():
         found = tensors[name]
-        if found.shape != place.shape:
+        if found.shape != target.shape:
             raise CheckpointError(
                 f"{source}: tensor {name} has shape {list(found.shape)},"
-                f" expected {list(place.shape)}"
+                f" expected {list(target.shape)}"
             )
         if not torch.isfinite(found).all():
             raise CheckpointError(f"{source}: tensor {name} holds NaN or infinity")
-        place.copy_(found)
+        target.copy_(found)
     return module.eval().requires_grad_(False)
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None = torch.float16
 ) -> None:
-    """Write tensors in one dtype, or each in its own if None, whole or not at all."""
+    """Write tensors to a file atomically, in one dtype or, if None, each in its own."""
     partial = path.with_suffix(".partial")
     stored = {name: value.to(dtype or value.dtype).contiguous() for name, value in tensors.items()}
     try:
@@ -132,7 +132,7 @@ def write_tensors(
 
 
 def sha256_of(paths: Sequence[Path]) -> str:
-    """Return the hash of several files' contents, in the order given."""
+    """Return the hexadecimal SHA-256 of the concatenated contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

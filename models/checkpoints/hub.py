@@ -1,8 +1,8 @@
-"""What a model's name means: a local path, or a file of a pinned commit on the hub.
+"""Resolution of model names to local paths or pinned files of the Hugging Face hub.
 
-Files of the hub lie in the user's cache of it, where other programs find them too: HF_HOME and
-HF_HUB_CACHE say where. `huggingface_hub` fetches them, takes up what was cut off, and knows
-HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE. What it fetched is compared with its hash here.
+Files of the hub are stored in the user's hub cache (HF_HOME, HF_HUB_CACHE), which other programs
+share. `huggingface_hub` downloads and resumes, and reads HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
+Downloaded files are compared with their hash here.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, Offl
 from models.checkpoints.download import DownloadError, NoSuchFile, Unreachable, refused
 
 CACHE: Final = "~/.cache/valle-serve"
-"""Where what is made of downloads lies: codecs as safetensors, and machine code."""
+"""Default folder of converted codecs and machine code."""
 
 _SHA256_DIGITS: Final = 64
 _NAME: Final = re.compile(
@@ -34,12 +34,12 @@ class HubFile:
     """A file of a repository at one commit.
 
     Attributes:
-        repo: Owner and name.
+        repo: ``owner/name``.
         revision: The commit.
-        path: Where it lies in the repository.
-        sha256: Its hash; empty if only the hub's word is to be had.
-        size_bytes: Its length; 0 if unknown.
-        licence: What its page says; empty if unknown.
+        path: Path in the repository.
+        sha256: Expected hash; empty to rely on the hub's own.
+        size_bytes: Length; 0 if unknown.
+        licence: As stated on its page; empty if unknown.
     """
 
     repo: str
@@ -50,7 +50,7 @@ class HubFile:
     licence: str = ""
 
     def local(self) -> Path:
-        """Return where it lies in the user's cache of the hub, once it is there."""
+        """Return its path in the user's hub cache, whether or not it exists."""
         folder = Path(constants.HF_HUB_CACHE) / f"models--{self.repo.replace('/', '--')}"
         return folder.joinpath("snapshots", self.revision, *self.path.split("/"))
 
@@ -73,16 +73,17 @@ PINNED: Final = {
         licence="AGPL-3.0",
     ),
 }
-"""The models that go by a short name."""
+"""Models with a short name."""
 
 
 def find(name: str) -> HubFile | None:
-    """Return which file of the hub a name means; None for a local path.
+    """Return the file of the hub that a name means, or None for a local path.
 
-    What exists here is local. A name is one of `PINNED`, or ``owner/name@COMMIT:path/of/file``.
+    Whatever exists locally is local. Other names are one of `PINNED` or
+    ``owner/name@COMMIT:path/of/file``.
 
     Raises:
-        DownloadError: It is neither here nor pinned.
+        DownloadError: The name looks like a repository but has no commit or path.
     """
     if Path(name).exists():
         return None
@@ -103,15 +104,15 @@ def find(name: str) -> HubFile | None:
 
 
 def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> Path:
-    """Return the local path of a model, downloading it first if it is the hub's.
+    """Return the local path of a model, downloading it if needed.
 
     Args:
-        name: As `find` reads it.
-        offline: Whether the network is out of bounds.
-        endpoint: Of the hub; None is the public one, or what HF_ENDPOINT names.
+        name: See `find`.
+        offline: Forbids downloads.
+        endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
 
     Raises:
-        DownloadError: It is not to be had.
+        DownloadError: The model is unavailable.
     """
     wanted = find(name)
     if wanted is None:
@@ -120,21 +121,21 @@ def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> 
 
 
 def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = None) -> Path:
-    """Return where a file of the hub lies here, downloading it first if it is not there.
+    """Return the local path of a file of the hub, downloading it if needed.
 
     Args:
-        wanted: Which one.
-        offline: Whether the network is out of bounds.
+        wanted: The file.
+        offline: Forbids downloads.
         endpoint: As for `locate`.
 
     Raises:
-        DownloadError: It is not to be had, or has another hash than it should.
+        DownloadError: The file is unavailable or its hash differs.
     """
     if offline and not wanted.local().is_file():
         raise DownloadError(
             f"{wanted.repo} is not at {wanted.local()}, and offline nothing is downloaded"
         )
-    # A file in the hub's own form is described beside it.
+    # The hub's own format keeps its description in files beside the weights.
     if Path(wanted.path).name == "model.safetensors" and not wanted.local().is_file():
         for name_beside in _BESIDE:
             beside = replace(wanted, path=str(Path(wanted.path).with_name(name_beside)), sha256="")
@@ -146,10 +147,10 @@ def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = Non
 
 
 def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -> Path:
-    """Return where a file lies, fetched unless it is there.
+    """Return the local path of a file, downloaded unless it is cached.
 
     Raises:
-        DownloadError: It cannot be had.
+        DownloadError: It is unavailable.
     """
     where = f"{wanted.repo}, {wanted.path}"
     try:
@@ -164,14 +165,14 @@ def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -
             )
         )
     except HfHubHTTPError as error:
-        told = refused(where, error.response.status_code)
-        raise told from error
-    except LocalEntryNotFoundError as error:  # the hub was asked, and did not tell
-        told = _unanswered(where, error.__cause__ or error)
-        raise told from error
+        failure = refused(where, error.response.status_code)
+        raise failure from error
+    except LocalEntryNotFoundError as error:  # also raised if the hub did not answer
+        failure = _unanswered(where, error.__cause__ or error)
+        raise failure from error
     except httpx2.HTTPError as error:
-        told = _unanswered(where, error)
-        raise told from error
+        failure = _unanswered(where, error)
+        raise failure from error
     except OSError as error:
         raise DownloadError(f"{constants.HF_HUB_CACHE}: {error.strerror or error}") from error
 
@@ -185,10 +186,10 @@ def _unanswered(where: str, why: BaseException) -> DownloadError:
 
 
 def _check(wanted: HubFile, path: Path) -> None:
-    """Compare a file with the hash that is pinned, else with that which the hub calls it by.
+    """Compare a file with its pinned hash, else with the hash that the hub names its blob by.
 
     Raises:
-        DownloadError: It has another; it is deleted.
+        DownloadError: The hash differs; the file is deleted.
     """
     blob = path.resolve()
     expected = wanted.sha256 or (blob.name if len(blob.name) == _SHA256_DIGITS else "")

@@ -1,4 +1,4 @@
-"""Weights that are published as pickles: read as tensors and nothing else, kept as safetensors."""
+"""Conversion of published pickles to safetensors; only tensors are unpickled."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,30 +15,30 @@ from models.checkpoints.files import CheckpointError, write_tensors
 def convert_once(
     pickle: Path, converted: Path, make: Callable[[Mapping[str, Tensor]], nn.Module]
 ) -> None:
-    """Write a pickle's weights as safetensors, unless that is done already.
+    """Write a pickle's weights as safetensors unless the file exists; safe across processes.
 
     Args:
-        pickle: What was downloaded and checked.
-        converted: Where the safetensors shall lie; its folder is made.
-        make: Makes our module of the pickle's tensors.
+        pickle: The downloaded and verified file.
+        converted: The safetensors file to write; its folder is created.
+        make: Builds our module from the pickle's tensors.
 
     Raises:
-        CheckpointError: The pickle is not what it should be, or there is no room.
+        CheckpointError: The pickle has unexpected contents, or writing fails.
     """
     try:
         converted.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(converted.with_name(f"{converted.name}.lock")):
             if not converted.is_file():
-                write_tensors(converted, make(_unpickled(pickle)).state_dict(), dtype=None)
+                write_tensors(converted, make(_unpickle(pickle)).state_dict(), dtype=None)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{converted} cannot be written: {error}") from error
 
 
-def _unpickled(path: Path) -> dict[str, Tensor]:
-    """Read a pickle that may hold tensors and nothing else.
+def _unpickle(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a pickle by name.
 
     Raises:
-        CheckpointError: It holds something else.
+        CheckpointError: It holds anything else.
     """
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)

@@ -1,4 +1,4 @@
-"""What `TTS_MODEL` names, loaded: the built-in voice, a folder, a published file, the hub's."""
+"""Loading of whatever `TTS_MODEL` names: a folder, a published file, or a model of the hub."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from models.checkpoints.published.load import AS_FILED, SUFFIXES, Switches, find
 from models.checkpoints.vocos import load_vocos, vocos_file
 
 VOICES = Path(__file__).resolve().parents[2] / "weights"
-"""Where voices come from for a model that brings none."""
+"""Folder whose voices serve models without voices of their own."""
 
 
 def open_speech_model(
@@ -24,22 +24,22 @@ def open_speech_model(
     switches: Switches = AS_FILED,
     decoder: DecoderName = "codec",
 ) -> SpeechModel:
-    """Load a model with its codec, fetching what is not here.
+    """Load a model with its codec, downloading what is missing.
 
-    A model without a codec of its own gets the official EnCodec, which public checkpoints were
+    A model without its own codec gets the official EnCodec, which published checkpoints were
     trained with.
 
     Args:
         name: A folder, a published file, or a name as `models.checkpoints.hub.find` reads it.
-        device: Where to.
-        cache: Folder of codecs that were downloaded and converted.
-        offline: Whether the network is out of bounds.
-        switches: What to set against a published file.
-        decoder: What makes samples of codes; Vocos only where the codec is EnCodec.
+        device: The target device.
+        cache: Folder of downloaded and converted codecs.
+        offline: Forbids downloads.
+        switches: Overrides for a published file.
+        decoder: Decodes codes to samples; Vocos only if the codec is EnCodec.
 
     Raises:
-        CheckpointError: It is not to be had, damaged, of no known layout, or does not belong
-            together.
+        CheckpointError: The model is unavailable, damaged, of no known layout, or does not fit the
+            codec.
     """
     path = locate(str(name), offline=offline)
     if (path / "codec.json").is_file():
@@ -82,5 +82,5 @@ def open_speech_model(
 
 
 def is_published(file: Path) -> bool:
-    """Tell by its name whether a file may be a published checkpoint."""
+    """Return whether a file may be a published checkpoint, by its name."""
     return file.suffix in SUFFIXES and not file.name.startswith("lm-")

@@ -1,4 +1,4 @@
-"""What a model is, told from the headers of its files: no tensor is read."""
+"""Summary of a local model for `valle-serve models`, from file headers only."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from models.checkpoints.sources import VOICES
 from models.config import ModelConfig
 
 UTTERANCE_S, FRAMES_A_SECOND = 12, 75
-"""What memory a stream takes is told for the longest utterance of public training data."""
+"""The memory of a stream is stated for 12 s, the longest utterances of public training data."""
 
 _FLOAT_BYTES = 4
 _SEPARATORS = 4
@@ -20,16 +20,16 @@ _SEPARATORS = 4
 
 @dataclass(frozen=True)
 class Summary:
-    """A model that lies here.
+    """Facts about a local model.
 
     Attributes:
         path: Its folder or file.
-        layout: How it is stored.
-        config: Its shape and switches.
-        dtypes: Of its tensors, in the files.
-        parameters: How many numbers are used.
-        stored_bytes: Of its files, codec aside.
-        licence: Empty if nothing here says.
+        layout: Name of the file layout.
+        config: Its configuration.
+        dtypes: Dtypes of the stored tensors.
+        parameters: Number of parameters.
+        stored_bytes: Size of its files without the codec.
+        licence: Empty if unknown.
     """
 
     path: Path
@@ -42,19 +42,19 @@ class Summary:
 
     @property
     def position_bytes(self) -> int:
-        """Memory of the keys and values of one position."""
+        """Memory of the float32 keys and values of one position."""
         config = self.config
         return 2 * config.layers * config.kv_heads * config.head_dim * _FLOAT_BYTES
 
     @property
     def stream_bytes(self) -> int:
-        """Memory of the keys and values of a stream: prompt, phonemes and 12 s of speech."""
+        """Memory of a stream's keys and values: prompt, phonemes and 12 s of speech."""
         config = self.config
         positions = config.max_prompt_frames + config.max_phonemes + UTTERANCE_S * FRAMES_A_SECOND
         return self.position_bytes * (positions + _SEPARATORS)
 
     def lines(self) -> dict[str, str]:
-        """Return what there is to say, by what it is about."""
+        """Return the printed lines, by topic."""
         config = self.config
         return {
             "name": config.name,
@@ -81,11 +81,11 @@ class Summary:
 
 
 def summarise(path: Path, licence: str = "") -> Summary:
-    """Say what a model is.
+    """Summarise a model.
 
     Args:
-        path: A folder of ours, a published file, or a folder with one.
-        licence: Of where it is from.
+        path: A folder of the built-in layout, a published file, or a folder with one.
+        licence: Licence stated at its origin.
 
     Raises:
         CheckpointError: It is missing, damaged or of no known layout.

@@ -1,6 +1,6 @@
-"""The published Vocos for EnCodec: fetched, checked, converted once, loaded.
+"""The published Vocos weights for EnCodec: download, and conversion to our tensor names.
 
-Like EnCodec's own weights it is a pickle of tensors, checked by its hash and kept as safetensors.
+Like EnCodec's weights they are a pickle of tensors, verified by hash and stored as safetensors.
 """
 
 from collections.abc import Mapping
@@ -39,18 +39,18 @@ def vocos_file(
     wanted: HubFile = PUBLISHED,
     endpoint: str | None = None,
 ) -> Path:
-    """Return the weights as safetensors under our names, fetched and converted once.
+    """Return the weights as a safetensors file, downloaded and converted once.
 
     Args:
-        cache: Folder of what was converted.
-        config: Its shape; None is the published one.
-        offline: Whether the network is out of bounds.
+        cache: Folder of downloaded and converted codecs.
+        config: Its configuration; None is the published one.
+        offline: Forbids downloads.
         wanted: The pickle.
-        endpoint: Of the hub; None is the public one, or what HF_ENDPOINT names.
+        endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
 
     Raises:
-        DownloadError: It is not to be had.
-        CheckpointError: It is not what it should be, or there is no room for it.
+        DownloadError: The file is unavailable.
+        CheckpointError: It has unexpected contents, or writing fails.
     """
     converted = converted_file(cache, wanted)
     if not converted.is_file():
@@ -61,12 +61,12 @@ def vocos_file(
 
 
 def converted_file(cache: Path, wanted: HubFile = PUBLISHED) -> Path:
-    """Return where the safetensors of a pickle lie, once it is converted."""
+    """Return the path of the converted file, whether or not it exists."""
     return cache.expanduser() / "vocos" / wanted.revision / "vocos.safetensors"
 
 
 def load_vocos(path: Path, config: VocosConfig | None = None) -> Vocos:
-    """Load what `vocos_file` returned, in fp32.
+    """Load the file of `vocos_file`, in float32.
 
     Raises:
         CheckpointError: It is missing, damaged or of another shape.
@@ -75,7 +75,7 @@ def load_vocos(path: Path, config: VocosConfig | None = None) -> Vocos:
 
 
 def vocos_from_published(tensors: Mapping[str, Tensor], config: VocosConfig) -> Vocos:
-    """Return a decoder with the weights of upstream's state dict.
+    """Return a decoder with the weights of the published state dict.
 
     Raises:
         CheckpointError: A tensor is missing, unknown or of another shape.

@@ -1,11 +1,9 @@
-"""EnCodec: a codec of its architecture and tensor names.
+"""EnCodec, with the architecture and tensor names of the published codec.
 
-SEANet convolutions around an LSTM, residual vector quantisation between them (Défossez et al. 2022,
-arXiv:2210.13438). All convolutions are causal, so decoding can be streamed exactly: each keeps the
-inputs that its next output will need. That state is a value the caller holds (`DecoderStream`),
-never an attribute of the shared weights, so any number of streams may use one codec.
-
-It knows nothing of language models, containers or voices.
+SEANet convolutions and an LSTM around residual vector quantisation (Défossez et al. 2022,
+arXiv:2210.13438). All convolutions are causal, so decoding can be streamed exactly: each layer
+keeps the inputs that its next output needs. That state belongs to a stream (`EncodecStream`), not
+to the shared weights, so any number of streams may use one codec.
 """
 
 from collections.abc import Iterator
@@ -19,11 +17,11 @@ from models.codecs.quantizer import Quantizer, check_codes, check_samples
 from models.config import CodecConfig
 
 State = dict[nn.Module, Tensor | tuple[Tensor, Tensor]]
-"""What a stream remembers of each layer."""
+"""The streaming state of each layer."""
 
 
 class CausalConv(nn.Module):
-    """A convolution whose output at a time sees nothing later; EnCodec's ``SConv1d``."""
+    """A causal convolution; EnCodec's ``SConv1d``."""
 
     def __init__(
         self,
@@ -40,13 +38,13 @@ class CausalConv(nn.Module):
             "conv": nn.Conv1d(channels_in, channels_out, kernel, stride=stride, dilation=dilation)
         })
         self.stride = stride
-        self.reach = (kernel - 1) * dilation + 1  # inputs that one output sees
+        self.reach = (kernel - 1) * dilation + 1  # receptive field in inputs
         self.pad_mode = pad_mode
 
     def forward(self, x: Tensor, state: State | None = None) -> Tensor:
-        """Convolve ``[B, C, T]``; with ``state``, as the continuation of what came before.
+        """Convolve ``[B, C, T]``; with ``state``, as the continuation of earlier chunks.
 
-        Without state the end is padded too, so that every input is covered by a whole frame.
+        Without state the end is padded too, so that every input is part of a whole frame.
         """
         if state is None:
             return self.conv["conv"](self._pad(x, end=-x.shape[-1] % self.stride))
@@ -60,15 +58,14 @@ class CausalConv(nn.Module):
         start = self.reach - self.stride
         if self.pad_mode == "constant" or start == end == 0:
             return F.pad(x, (start, end))
-        # A signal shorter than its own reflection is lengthened with zeros for the purpose, as
-        # EnCodec does.
-        lacking = max(0, max(start, end) + 1 - x.shape[-1])
-        padded = F.pad(F.pad(x, (0, lacking)), (start, end), mode="reflect")
-        return padded[..., : padded.shape[-1] - lacking]
+        # A signal shorter than its reflection is padded with zeros first, as in EnCodec.
+        missing = max(0, max(start, end) + 1 - x.shape[-1])
+        padded = F.pad(F.pad(x, (0, missing)), (start, end), mode="reflect")
+        return padded[..., : padded.shape[-1] - missing]
 
 
 class CausalConvTranspose(nn.Module):
-    """An upsampling by ``stride`` with kernel ``2 * stride``; EnCodec's ``SConvTranspose1d``."""
+    """Upsampling by ``stride`` with a kernel of ``2 * stride``; EnCodec's ``SConvTranspose1d``."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
@@ -89,7 +86,7 @@ class CausalConvTranspose(nn.Module):
             out = torch.cat(
                 [out[..., : self.stride] + cast(Tensor, before), out[..., self.stride :]], -1
             )
-        # The bias is in `full` everywhere; it must be added once where two chunks overlap.
+        # The bias is in all of `full`; where two chunks overlap it must be added only once.
         state[self] = tail - cast(Tensor, convtr.bias)[:, None]
         return out
 
@@ -111,7 +108,7 @@ class ResidualLstm(nn.Module):
 
 
 class Elu(nn.Module):
-    """ELU, taking and ignoring a stream's state."""
+    """ELU with the signature of the streaming layers; it has no state."""
 
     def forward(self, x: Tensor, state: State | None = None) -> Tensor:  # noqa: ARG002
         """Apply ELU to any shape."""
@@ -119,7 +116,7 @@ class Elu(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """ELU, convolution of 3, ELU, convolution of 1, beside a convolution of 1."""
+    """ELU, convolution of kernel 3, ELU, convolution of kernel 1; the shortcut has kernel 1."""
 
     def __init__(self, channels: int, pad_mode: str) -> None:
         super().__init__()
@@ -140,8 +137,8 @@ class ResidualBlock(nn.Module):
         return self.shortcut(x, state) + y
 
 
-class _Stack(nn.Module):
-    """Layers in a row, under EnCodec's name ``model``."""
+class _LayerSequence(nn.Module):
+    """Layers applied in order; the attribute has EnCodec's name ``model``."""
 
     def __init__(self, layers: Iterator[nn.Module]) -> None:
         super().__init__()
@@ -180,18 +177,18 @@ def _decoder_layers(config: CodecConfig) -> Iterator[nn.Module]:
 
 
 class Encodec(nn.Module):
-    """Encode and decode speech; the weights are shared, a stream's state is not."""
+    """The codec; implements `models.codecs.interface.Codec`."""
 
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = _Stack(_encoder_layers(config))
-        self.decoder = _Stack(_decoder_layers(config))
+        self.encoder = _LayerSequence(_encoder_layers(config))
+        self.decoder = _LayerSequence(_decoder_layers(config))
         self.quantizer = Quantizer(config)
 
     @torch.inference_mode()
     def encode(self, samples: Tensor) -> Tensor:
-        """Return the codes of speech.
+        """Encode speech.
 
         Args:
             samples: ``[N]`` float in [-1, 1] at the config's sample rate.
@@ -208,10 +205,10 @@ class Encodec(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the speech of ``codes`` in one piece.
+        """Decode a whole utterance.
 
         Args:
-            codes: ``[T, K']`` int64; fewer levels than the codec has give a rougher sound.
+            codes: ``[T, K']`` int64; K' may be smaller than K, at lower quality.
 
         Returns:
             ``[T * hop]`` float32.
@@ -222,48 +219,48 @@ class Encodec(nn.Module):
         check_codes(codes, self.config)
         return self._decode(codes, None)
 
-    def stream(self) -> "DecoderStream":
-        """Return a new stream: push codes, get the samples that they complete."""
-        return DecoderStream(self)
+    def stream(self) -> "EncodecStream":
+        """Return a new stream: push codes, get the samples that are complete."""
+        return EncodecStream(self)
 
     def _decode(self, codes: Tensor, state: State | None) -> Tensor:
         latent = self.quantizer.decode(codes).T[None]
         return self.decoder(latent, state)[0, 0] / self.config.gain
 
 
-class DecoderStream:
-    """One utterance decoded piece by piece; the pieces joined equal `Encodec.decode` of the whole.
+class EncodecStream:
+    """Decodes one utterance in chunks, which joined equal `Encodec.decode` of the whole.
 
-    With reflect padding the first sample depends on the first 7 frames, so nothing comes out
-    before they are in or the utterance is finished.
+    With reflect padding the first sample depends on the first 7 frames, so no samples are returned
+    until they are pushed or the stream is finished.
     """
 
     def __init__(self, codec: Encodec) -> None:
         self._codec = codec
         self._state: State = {}
-        self._waiting: Tensor | None = None
+        self._pending: Tensor | None = None
         self._frames_needed = 7 if codec.config.pad_mode == "reflect" else 1
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:
-        """Take frames ``[T, K']`` and return the samples ``[N]`` that are now certain.
+        """Append frames ``[T, K']``; return the samples ``[N]`` that are complete.
 
         Raises:
             ValueError: As `Encodec.decode`.
         """
         check_codes(codes, self._codec.config)
-        if self._waiting is not None:
-            codes = torch.cat([self._waiting, codes])
+        if self._pending is not None:
+            codes = torch.cat([self._pending, codes])
         if not self._state and len(codes) < self._frames_needed:
-            self._waiting = codes
+            self._pending = codes
             return torch.zeros(0, device=codes.device)
-        self._waiting = None
+        self._pending = None
         return self._codec._decode(codes, self._state)
 
     @torch.inference_mode()
     def finish(self) -> Tensor:
-        """Return the samples ``[N]`` still held back; the stream is then at its end."""
-        if self._waiting is None:
+        """Return the remaining samples ``[N]`` and end the stream."""
+        if self._pending is None:
             return torch.zeros(0)
-        codes, self._waiting = self._waiting, None
+        codes, self._pending = self._pending, None
         return self._codec._decode(codes, self._state)

@@ -1,18 +1,17 @@
-"""What the service asks of a codec, whatever its architecture: samples to codes and back.
+"""The protocols of a codec and its streams, implemented by `encodec` and `spectral`.
 
-`models.codecs.encodec` and `models.codecs.spectral` are those there are. Weights are shared by all
-streams; what a stream remembers is its own.
+Weights are shared by all streams; each stream has its own state.
 """
 
 from typing import Protocol
 
 from torch import Tensor
 
-from models.codecs.quantizer import Quantizer, Sizes
+from models.codecs.quantizer import Quantizer, QuantizerConfig
 
 
-class CodecShape(Sizes, Protocol):
-    """What of a codec's config others may ask."""
+class CodecShape(QuantizerConfig, Protocol):
+    """The fields that all codec configurations have."""
 
     @property
     def sample_rate_hz(self) -> int:
@@ -28,17 +27,17 @@ class CodecShape(Sizes, Protocol):
 
 
 class CodecStream(Protocol):
-    """One utterance decoded piece by piece; the pieces joined equal `Codec.decode` of the whole."""
+    """Decodes one utterance in chunks, which joined equal `Codec.decode` of the whole."""
 
     def push(self, codes: Tensor) -> Tensor:
-        """Take frames ``[T, K']`` and return the samples ``[N]`` that are now certain.
+        """Append frames ``[T, K']``; return the samples ``[N]`` that are complete.
 
         Raises:
             ValueError: As `Codec.decode`.
         """
 
     def finish(self) -> Tensor:
-        """Return the samples ``[N]`` still held back; the stream is then at its end."""
+        """Return the remaining samples ``[N]`` and end the stream."""
 
 
 class Codec(Protocol):
@@ -46,21 +45,21 @@ class Codec(Protocol):
 
     @property
     def config(self) -> CodecShape:
-        """Its shape."""
+        """Its configuration."""
 
     @property
     def quantizer(self) -> Quantizer:
         """Its codebooks."""
 
     def encode(self, samples: Tensor) -> Tensor:
-        """Return the codes ``[T, K]`` int64 of samples ``[N]``; T = ceil(N / hop).
+        """Encode samples ``[N]`` to codes ``[T, K]`` int64; T = ceil(N / hop).
 
         Raises:
             ValueError: ``samples`` is empty or not of one dimension.
         """
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the speech ``[T * hop]`` float32 of codes ``[T, K']`` in one piece.
+        """Decode codes ``[T, K']`` of a whole utterance to samples ``[T * hop]`` float32.
 
         Raises:
             ValueError: The shape or an id is out of range.

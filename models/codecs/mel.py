@@ -1,4 +1,4 @@
-"""The mel scale: how finely pitch is heard, as filters over the bins of a spectrum."""
+"""Mel filter banks over the bins of a spectrum."""
 
 import torch
 from torch import Tensor

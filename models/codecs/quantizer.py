@@ -1,4 +1,4 @@
-"""Residual vector quantisation: what both architectures of codec turn their latent into."""
+"""Residual vector quantisation of a codec's latent, and checks of its input."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 
-class Sizes(Protocol):
-    """What of a codec's config its quantiser is made by."""
+class QuantizerConfig(Protocol):
+    """The fields of a codec's configuration that its quantiser needs."""
 
     @property
     def levels(self) -> int:
@@ -23,17 +23,17 @@ class Sizes(Protocol):
 
 
 class Quantizer(nn.Module):
-    """Residual vector quantisation: each level codes what the levels before it left over."""
+    """Residual vector quantisation: each level codes the residual of the levels before it."""
 
     codebooks: Tensor
 
-    def __init__(self, config: Sizes) -> None:
+    def __init__(self, config: QuantizerConfig) -> None:
         super().__init__()
         shape = (config.levels, config.codes, config.dimension)
         self.register_buffer("codebooks", torch.zeros(shape))
 
     def encode(self, latent: Tensor) -> Tensor:
-        """Return the codes ``[T, K]`` int64 nearest to ``latent`` ``[T, D]``, level by level."""
+        """Quantise ``latent`` ``[T, D]`` level by level; return codes ``[T, K]`` int64."""
         codes, residual = [], latent
         for book in self.codebooks:
             codes.append(nearest(residual, book))
@@ -41,7 +41,7 @@ class Quantizer(nn.Module):
         return torch.stack(codes, 1)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the latent ``[T, D]`` of ``codes`` ``[T, K']``, K' from 1 to all levels."""
+        """Return the latent ``[T, D]`` of ``codes`` ``[T, K']``, 1 <= K' <= K."""
         levels = torch.arange(codes.shape[1], device=codes.device)
         return self.codebooks[levels, codes].sum(1)
 
@@ -53,7 +53,7 @@ def nearest(vectors: Tensor, book: Tensor) -> Tensor:
 
 
 def check_samples(samples: Tensor) -> None:
-    """Do nothing if ``samples`` can be encoded: ``[N]``, N > 0.
+    """Raise unless ``samples`` can be encoded: ``[N]``, N > 0.
 
     Raises:
         ValueError: They are empty or not of one dimension.
@@ -62,11 +62,11 @@ def check_samples(samples: Tensor) -> None:
         raise ValueError(f"samples must be [N] with N > 0, got {list(samples.shape)}")
 
 
-def check_codes(codes: Tensor, config: Sizes) -> None:
-    """Pass ``[T, K']`` with T > 0 and K' from 1 to the levels there are, all ids in range.
+def check_codes(codes: Tensor, config: QuantizerConfig) -> None:
+    """Raise unless codes can be decoded: ``[T, K']``, T > 0, 1 <= K' <= K, all ids in range.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The shape or an id is out of range.
     """
     if codes.ndim != 2 or not 1 <= codes.shape[1] <= config.levels or not len(codes):
         raise ValueError(

@@ -1,8 +1,8 @@
-"""The codes of a voice that ships with a model, stored beside its audio.
+"""Files of codes that ship with a model, such as those of its voices.
 
-An encoder of floats rounds differently on different processors, and one code that falls to the
-other side changes all that is spoken after it. Codes that were computed once are the same
-everywhere. They belong to one codec, named by its digest; under another the audio is encoded.
+A float encoder rounds differently on different processors, and a single other code in a prompt
+changes everything that is generated after it. Stored codes are the same everywhere. They belong to
+one codec, identified by its digest; with another codec the audio must be encoded.
 """
 
 from hashlib import sha256
@@ -18,11 +18,11 @@ SUFFIX: Final = ".codes.safetensors"
 
 
 class ShippedCodesError(ValueError):
-    """A file of codes is damaged; the message names it."""
+    """A file of codes cannot be read; the message names it."""
 
 
 def codec_digest(codec: nn.Module) -> str:
-    """Return the SHA-256 of a codec's tensors, by name, as they were loaded."""
+    """Return the hexadecimal SHA-256 of a codec's state dict: names and float32 values."""
     digest = sha256()
     for name, tensor in sorted(codec.state_dict().items()):
         digest.update(name.encode())
@@ -31,13 +31,13 @@ def codec_digest(codec: nn.Module) -> str:
 
 
 def write_codes(path: Path, codes: Tensor, digest: str) -> None:
-    """Write codes ``[T, K]`` of the codec with some `codec_digest`."""
+    """Write codes ``[T, K]`` with the `codec_digest` of their codec."""
     save_file({"codes": codes.to(torch.int16).cpu().contiguous()}, path, {"codec": digest})
     path.chmod(0o644)
 
 
 def read_codes(path: Path, digest: str) -> Tensor | None:
-    """Return the codes ``[T, K]`` int64 in a file, or None if they are another codec's.
+    """Return the codes ``[T, K]`` int64 of a file, or None if they belong to another codec.
 
     Raises:
         ShippedCodesError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""Which codes of a codec's level 0 are silence: measured, because no codec says so."""
+"""The level-0 codes of silence, measured by encoding it."""
 
 from pathlib import Path
 from typing import Final
@@ -11,22 +11,24 @@ from models.codecs.shipped_codes import codec_digest, read_codes, write_codes
 from models.codecs.spectral import SpectralCodec
 
 SHIPPED: Final = "silence.codes.safetensors"
-"""In a model's folder: what `silent_codes` gave for its codec; other processors round otherwise."""
+"""File in a model's folder with the result of `silent_codes` for its codec.
+
+Stored because encoding rounds differently on other processors."""
 
 SECONDS = 1.0
 LEVELS_DBFS = (-torch.inf, *range(-90, -55, 5))
-"""How loud the noise is that counts as silence, up to where a quiet room begins. In small steps:
-the built-in codec has other codes for each 10 dB."""
+"""Levels of the noise that counts as silence, up to that of a quiet room. In small steps: the
+built-in codec has other codes every 10 dB."""
 
 
 def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
-    """Encode silence and noise that nobody hears; the same codec gives the same codes.
+    """Encode silence and inaudible noise; deterministic for one codec and processor.
 
     Args:
         codec: On the device to use.
 
     Returns:
-        ``(V,)`` bool, true for the codes of level 0 that came of it.
+        ``[V]`` bool, true for the level-0 codes that occurred.
     """
     device = codec.quantizer.codebooks.device
     samples = round(SECONDS * codec.config.sample_rate_hz)
@@ -40,7 +42,7 @@ def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
 def known_silence(
     codec: Encodec | SpectralCodec, folder: Path, digest: str | None = None
 ) -> Tensor:
-    """Return what `silent_codes` does, as it was stored beside the codec if it was.
+    """Return `silent_codes`, from the file beside the codec if there is one for it.
 
     Args:
         codec: On the device to use.
@@ -60,7 +62,7 @@ def known_silence(
 
 
 def store_silence(codec: Encodec | SpectralCodec, folder: Path) -> int:
-    """Store what `silent_codes` gives beside a codec; return how many codes those are."""
+    """Store `silent_codes` beside a codec; return the number of codes."""
     codes = torch.nonzero(silent_codes(codec))
     write_codes(folder / SHIPPED, codes, codec_digest(codec))
     return len(codes)

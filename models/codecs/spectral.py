@@ -1,14 +1,12 @@
-"""A codec that works at the frame rate alone: log-mel spectra in, one short spectrum a frame out.
+"""A codec that works at the frame rate: log-mel spectra in, one short spectrum a frame out.
 
-ConvNeXt blocks over the frames on both sides of residual vector quantisation, and the inverse
-Fourier transform with overlapping windows as the last step, in the manner of Vocos (Siuzdak 2023,
-arXiv:2306.00814). Nothing runs at the rate of samples but two Fourier transforms a frame: a tenth
-of the arithmetic of EnCodec's architecture (`models.codecs.interface`).
+ConvNeXt blocks over the frames on both sides of residual vector quantisation, then an inverse
+Fourier transform with overlapping windows, in the manner of Vocos (Siuzdak 2023, arXiv:2306.00814).
+Only two Fourier transforms a frame run at the sample rate: a tenth of EnCodec's arithmetic.
 
-Frame t stands for the samples from ``t * hop`` to ``t * hop + window``: the encoder hears those,
-and the decoder adds its spectrum there. What it adds depends on no later frame, so that the first
-``hop`` of these samples are certain as soon as frame t is there. A stream therefore gives a frame's
-samples for every frame that it takes, and holds nothing back.
+Frame t covers the samples from ``t * hop`` to ``t * hop + window``: the encoder reads those, the
+decoder adds its spectrum there. The decoder is causal, so the first ``hop`` of these samples are
+complete as soon as frame t is decoded, and a stream returns them without delay.
 """
 
 from typing import cast
@@ -24,18 +22,18 @@ from models.config import SpectralCodecConfig
 _KERNEL = 7
 _EPS = 1e-6  # of every norm
 _FLOOR = 1e-3  # of magnitudes, before their logarithm
-_LOUDEST = 1e3  # magnitudes are cut off here: a wild code shall not give an infinity
-# Mean and deviation of log-mel magnitudes of speech with unit variance; the input has 0 and 1 then.
+_MAX_MAGNITUDE = 1e3  # larger magnitudes are clamped, so that no code decodes to infinity
+# Mean and standard deviation of the log-mel magnitudes of speech, to normalise the input with.
 _MEAN, _DEVIATION = -3.0, 2.2
 
 State = dict[nn.Module, Tensor]
-"""What a stream remembers: the last inputs of each convolution, and samples not yet complete."""
+"""The streaming state: the last inputs of each convolution, and samples not yet complete."""
 
 
 class _Conv(nn.Module):
-    """A convolution of `_KERNEL` over ``[B, T, C]``, of all channels or of each by itself.
+    """A convolution of `_KERNEL` over ``[B, T, C]``, dense or depthwise.
 
-    Causal with the past that a stream remembers, zeros before its beginning; or centred.
+    Causal, continuing from a stream's state with zeros before the first frame; or centred.
     """
 
     def __init__(self, channels_in: int, channels_out: int, *, causal: bool, groups: int) -> None:
@@ -55,8 +53,8 @@ class _Conv(nn.Module):
         return self.conv(rows).transpose(1, 2)
 
 
-class _Block(nn.Module):
-    """ConvNeXt in one dimension: each channel over time, then all channels of a frame."""
+class _FrameBlock(nn.Module):
+    """A 1-D ConvNeXt block: depthwise convolution over time, then an MLP on each frame."""
 
     def __init__(self, config: SpectralCodecConfig, layers: int, *, causal: bool) -> None:
         super().__init__()
@@ -72,8 +70,8 @@ class _Block(nn.Module):
         return x + self.scale * self.down(F.silu(self.up(y)))
 
 
-class _Stack(nn.Module):
-    """Frames ``[B, T, C]`` through blocks to frames of another width."""
+class _FrameNetwork(nn.Module):
+    """ConvNeXt blocks over frames: ``[B, T, channels_in]`` to ``[B, T, channels_out]``."""
 
     def __init__(
         self,
@@ -88,8 +86,8 @@ class _Stack(nn.Module):
         width = config.width
         self.embed = _Conv(channels_in, width, causal=causal, groups=1)
         self.first_norm = nn.LayerNorm(width, eps=_EPS)
-        blocks = nn.ModuleList(_Block(config, layers, causal=causal) for _ in range(layers))
-        self.blocks = cast("list[_Block]", blocks)
+        blocks = nn.ModuleList(_FrameBlock(config, layers, causal=causal) for _ in range(layers))
+        self.blocks = cast("list[_FrameBlock]", blocks)
         self.last_norm = nn.LayerNorm(width, eps=_EPS)
         self.out = nn.Linear(width, channels_out)
 
@@ -101,7 +99,7 @@ class _Stack(nn.Module):
 
 
 class SpectralCodec(nn.Module):
-    """Encode and decode speech; the weights are shared, a stream's state is not."""
+    """The codec; implements `models.codecs.interface.Codec`."""
 
     window: Tensor
     mel: Tensor
@@ -110,10 +108,10 @@ class SpectralCodec(nn.Module):
         super().__init__()
         self.config = config
         bins = config.window // 2 + 1
-        self.encoder = _Stack(
+        self.encoder = _FrameNetwork(
             config, config.bands, config.dimension, config.encoder_layers, causal=False
         )
-        self.decoder = _Stack(
+        self.decoder = _FrameNetwork(
             config, config.dimension, 2 * bins, config.decoder_layers, causal=True
         )
         self.quantizer = Quantizer(config)
@@ -124,7 +122,7 @@ class SpectralCodec(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor) -> Tensor:
-        """Return the codes of speech.
+        """Encode speech.
 
         Args:
             samples: ``[N]`` float in [-1, 1] at the config's sample rate.
@@ -140,10 +138,10 @@ class SpectralCodec(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the speech of ``codes`` in one piece.
+        """Decode a whole utterance.
 
         Args:
-            codes: ``[T, K']`` int64; fewer levels than the codec has give a rougher sound.
+            codes: ``[T, K']`` int64; K' may be smaller than K, at lower quality.
 
         Returns:
             ``[T * hop]`` float32.
@@ -155,11 +153,11 @@ class SpectralCodec(nn.Module):
         return self.sound(self.quantizer.decode(codes)[None])[0]
 
     def stream(self) -> "SpectralStream":
-        """Return a new stream: push codes, get the samples that they complete."""
+        """Return a new stream: push codes, get the samples that are complete."""
         return SpectralStream(self)
 
     def heard(self, samples: Tensor) -> Tensor:
-        """Return what the encoder hears of ``[B, N]``: ``[B, ceil(N / hop), bands]``."""
+        """Return normalised log-mel spectra ``[B, ceil(N / hop), bands]`` of samples ``[B, N]``."""
         hop, window = self.config.hop, self.config.window
         frames = -(-samples.shape[-1] // hop)
         padded = F.pad(samples, (0, (frames - 1) * hop + window - samples.shape[-1]))
@@ -168,23 +166,23 @@ class SpectralCodec(nn.Module):
         return (magnitudes.clamp(min=_FLOOR).log() - _MEAN) / _DEVIATION
 
     def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
-        """Return the samples ``[B, T * hop]`` of a latent ``[B, T, D]``; grad flows.
+        """Return the samples ``[B, T * hop]`` of a latent ``[B, T, D]``; differentiable.
 
         Args:
-            latent: What the codebooks sum up to.
-            state: Of what came before; it is brought up to date. None: this is the whole.
+            latent: Sum of the codebook entries.
+            state: Streaming state, updated; None: the latent is a whole utterance.
         """
         return self.sound_of(self.decoder(latent, state), state)
 
     def sound_of(self, out: Tensor, state: State | None = None) -> Tensor:
-        """Return the samples ``[B, T * hop]`` of what the decoder's network gave."""
+        """Return the samples ``[B, T * hop]`` of the decoder's output ``[B, T, 2 * bins]``."""
         magnitude, phase = out.float().chunk(2, -1)
-        spectra = torch.polar(magnitude.exp().clamp(max=_LOUDEST), phase)
+        spectra = torch.polar(magnitude.exp().clamp(max=_MAX_MAGNITUDE), phase)
         frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window
         return self._overlap(frames, state) / self.config.gain
 
     def _overlap(self, frames: Tensor, state: State | None) -> Tensor:
-        """Add windows ``[B, T, window]``, ``hop`` apart; return the certain ones."""
+        """Overlap-add windows ``[B, T, window]``; return the complete samples ``[B, T * hop]``."""
         count, hop = frames.shape[1], self.config.hop
         parts = frames.view(len(frames), count, -1, hop)  # [B, T, window / hop, hop]
         reach = parts.shape[2]
@@ -199,7 +197,7 @@ class SpectralCodec(nn.Module):
 
 
 class SpectralStream:
-    """One utterance decoded piece by piece; the pieces joined equal `SpectralCodec.decode`."""
+    """Decodes one utterance in chunks, which joined equal `SpectralCodec.decode`."""
 
     def __init__(self, codec: SpectralCodec) -> None:
         self._codec = codec
@@ -207,7 +205,7 @@ class SpectralStream:
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:
-        """Take frames ``[T, K']`` and return their samples ``[T * hop]``.
+        """Append frames ``[T, K']``; return their samples ``[T * hop]``.
 
         Raises:
             ValueError: As `SpectralCodec.decode`.
@@ -218,5 +216,5 @@ class SpectralStream:
 
     @torch.inference_mode()
     def finish(self) -> Tensor:
-        """Return no samples: all came with their frames."""
+        """Return no samples: `push` has returned all of them."""
         return torch.zeros(0)

@@ -1,9 +1,9 @@
 """Vocos: another decoder for EnCodec's codes (Siuzdak 2023, arXiv:2306.00814).
 
-ConvNeXt blocks over the frames, conditioned on the bit rate, then the magnitudes and phases of one
-short spectrum a frame, overlapped and added. The architecture of the published weights, and their
-tensor names but for the prefixes. Its convolutions see both ways, so it speaks an utterance as a
-whole: a stream of it gives nothing before its end.
+ConvNeXt blocks over the frames, conditioned on the bit rate, predict magnitudes and phases of one
+short spectrum a frame, which are overlapped and added. Architecture and tensor names are those of
+the published weights, but for prefixes. Its convolutions are not causal, so it decodes whole
+utterances: a stream returns nothing before its end.
 """
 
 from typing import cast
@@ -16,11 +16,11 @@ from models.config import VocosConfig
 
 _KERNEL = 7  # of every convolution
 _EPS = 1e-6  # of every norm
-_LOUDEST = 100.0  # magnitudes are cut off here, as upstream does
+_MAX_MAGNITUDE = 100.0  # larger magnitudes are clamped, as upstream
 
 
 class _AdaptiveNorm(nn.Module):
-    """Layer norm whose scale and shift belong to a bit rate."""
+    """Layer norm with a scale and shift for each bit rate."""
 
     def __init__(self, bandwidths: int, width: int) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class _AdaptiveNorm(nn.Module):
         return normal * self.scale.weight[bandwidth] + self.shift.weight[bandwidth]
 
 
-class _Block(nn.Module):
-    """ConvNeXt in one dimension: each channel over time, then all channels a frame."""
+class _VocosBlock(nn.Module):
+    """A 1-D ConvNeXt block: depthwise convolution over time, then an MLP on each frame."""
 
     def __init__(self, config: VocosConfig) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Block(nn.Module):
 
 
 class Vocos(nn.Module):
-    """Decodes codes to speech; it has no encoder."""
+    """A decoder of EnCodec's codes; it has no encoder."""
 
     codebooks: Tensor
     window: Tensor
@@ -65,18 +65,17 @@ class Vocos(nn.Module):
         self.register_buffer("window", torch.hann_window(config.window))
         self.embed = nn.Conv1d(config.dimension, config.width, _KERNEL, padding=_KERNEL // 2)
         self.norm = _AdaptiveNorm(len(config.bandwidth_levels), config.width)
-        blocks = nn.ModuleList(_Block(config) for _ in range(config.layers))
-        self.convnext = cast("list[_Block]", blocks)
+        blocks = nn.ModuleList(_VocosBlock(config) for _ in range(config.layers))
+        self.convnext = cast("list[_VocosBlock]", blocks)
         self.final_layer_norm = nn.LayerNorm(config.width, eps=_EPS)
         self.out = nn.Linear(config.width, config.window + 2)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the speech of an utterance.
+        """Decode a whole utterance.
 
         Args:
-            codes: ``[T, K]`` int64, K from 1 to all levels; the bit rate is the least that it was
-                trained at with so many.
+            codes: ``[T, K]`` int64; the bit rate is the lowest trained one with at least K levels.
 
         Returns:
             ``[T * hop]`` float32.
@@ -95,17 +94,17 @@ class Vocos(nn.Module):
         for block in self.convnext:
             x = block(x, bandwidth)
         magnitude, phase = self.out(self.final_layer_norm(x)).chunk(2, -1)
-        return self._overlap(torch.polar(magnitude.exp().clamp(max=_LOUDEST), phase))
+        return self._overlap(torch.polar(magnitude.exp().clamp(max=_MAX_MAGNITUDE), phase))
 
     def stream(self) -> "WholeStream":
-        """Return what takes frames as a codec's stream does, and speaks at the end."""
+        """Return a stream that collects frames and decodes them when it is finished."""
         return WholeStream(self)
 
     def _overlap(self, spectra: Tensor) -> Tensor:
-        """Return ``[T * hop]`` of ``[T, window / 2 + 1]``: inverse transforms, windowed and added.
+        """Inverse STFT of ``[T, window / 2 + 1]``: samples ``[T * hop]``.
 
-        What the windows weigh together is divided out; half of what a window reaches over its
-        frame is cut off at either end.
+        Windowed frames are overlapped and added, divided by the sum of squared windows, and
+        trimmed by ``(window - hop) / 2`` samples at either end.
         """
         window, hop = self.config.window, self.config.hop
         frames = torch.fft.irfft(spectra, window) * self.window
@@ -132,14 +131,14 @@ class Vocos(nn.Module):
 
 
 class WholeStream:
-    """One utterance: its frames are collected, and decoded together when they have ended."""
+    """Collects the frames of one utterance and decodes them together at the end."""
 
     def __init__(self, vocos: Vocos) -> None:
         self._vocos = vocos
         self._codes: list[Tensor] = []
 
     def push(self, codes: Tensor) -> Tensor:
-        """Take frames ``[T, K]`` and return no samples.
+        """Append frames ``[T, K]``; return no samples.
 
         Raises:
             ValueError: As `Vocos.decode`.
@@ -149,7 +148,7 @@ class WholeStream:
         return torch.zeros(0, device=codes.device)
 
     def finish(self) -> Tensor:
-        """Return all samples ``[N]``; the stream is then at its end."""
+        """Return all samples ``[N]`` and end the stream."""
         if not self._codes:
             return torch.zeros(0)
         codes, self._codes = torch.cat(self._codes), []

@@ -1,6 +1,7 @@
-"""Text to what a model reads: words, phonemes, ids, utterances.
+"""The text front end: written text to utterances of phonemes, and phonemes to ids.
 
-`prepare` is the way in. Knows nothing of audio, of weights or of requests.
+Owns normalisation, splitting, markup and pronunciation; `prepare` is the entry point.
+Does not know audio, weights or requests.
 """
 
 from models.text.errors import TextError

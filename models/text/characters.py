@@ -1,8 +1,4 @@
-"""Which characters a text may hold, and one way of writing each.
-
-Owns the refusals that need no knowledge of language: length, control characters, surrogates,
-scripts that cannot be read.
-"""
+"""Character checks and folding: length, control characters, scripts, Unicode variants."""
 
 # ruff: noqa: RUF001 - quotes and dashes of every kind, to be told apart
 
@@ -15,7 +11,7 @@ from models.text.errors import TextError
 from models.text.normalise.vocabulary import SYMBOLS
 
 INLINE: Final = "\ue000-\uf8ff"
-"""The Private Use Area, as a range of a pattern: `markup` puts phonemes there."""
+"""The Private Use Area as a regex range: `markup` puts inline phonemes there."""
 
 _KEPT_CONTROLS: Final = "\n\t\r"
 _FOLDS: Final = str.maketrans({
@@ -25,16 +21,16 @@ _FOLDS: Final = str.maketrans({
     **dict.fromkeys("\u2028\u2029", "\n"),
     "…": "...",
 })
-_DIGIT_LIKE: Final = "²³°"  # what compatibility forms would mistake for digits
+_DIGIT_LIKE: Final = "²³°"  # NFKC would turn these into digits
 _GREEK_LETTER: Final = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03c9](?![\u0370-\u03ff])")
 _MOST_NAMED: Final = 5
 
 
 def check(text: str, max_chars: int) -> None:
-    """Refuse a text that cannot be read whatever its language.
+    """Raise for texts that are invalid in any language.
 
     Raises:
-        TextError: it is empty, blank, too long, or holds control characters or surrogates.
+        TextError: The text is empty, blank, too long, or has control characters or surrogates.
     """
     if not text:
         raise TextError("the text is empty")
@@ -55,15 +51,15 @@ def _is_latin(letter: str) -> bool:
 
 
 def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = "") -> str:
-    """Return the text in compatibility form, with plain quotes and dashes, without emoji.
+    """Return the text in NFKC form, with plain quotes and dashes and without emoji.
 
     Args:
-        text: What passed `check`.
-        reads: Tells whether a letter can be read.
-        intact: Marks that stay as they are.
+        text: A text that passed `check`.
+        reads: Whether a letter can be pronounced.
+        intact: Punctuation that is not folded.
 
     Raises:
-        TextError: it holds letters that cannot be read; single Greek letters may stand.
+        TextError: The text has letters that cannot be pronounced; single Greek letters are allowed.
     """
     text = "".join(map(_expanded, text)).translate(_FOLDS)
     compatible = rf"[^{_DIGIT_LIKE}{intact}]+"
@@ -83,7 +79,7 @@ def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = 
 
 
 def _expanded(character: str) -> str:
-    """Write fractions and raised digits out, before compatibility forms glue them to a number."""
+    """Expand fractions and superscript digits, which NFKC would join to a preceding number."""
     kind, _, digits = unicodedata.decomposition(character).partition(" ")
     if kind == "<fraction>":
         return " " + unicodedata.normalize("NFKC", character).replace("\u2044", "/")
@@ -93,7 +89,7 @@ def _expanded(character: str) -> str:
 
 
 def _kept(character: str) -> str:
-    """Return what is left of a character in a text that will be spoken."""
+    """Return the replacement of a character: itself, a digit, a space or nothing."""
     if character.isascii() or character in SYMBOLS or character in "²³":
         return character
     category = unicodedata.category(character)

@@ -2,4 +2,4 @@
 
 
 class TextError(ValueError):
-    """A text cannot be spoken; the message says why, in words for the person who wrote it."""
+    """A text cannot be spoken; the message tells its author why."""

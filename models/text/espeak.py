@@ -1,6 +1,6 @@
-"""espeak-ng, through phonemizer: words to IPA in one of its voices.
+"""Words to IPA with espeak-ng, through phonemizer.
 
-Needs no system package: the library and its data come with `espeakng_loader`.
+Needs no system package: library and data come with `espeakng_loader`.
 """
 
 import logging
@@ -16,17 +16,17 @@ from phonemizer.backend.espeak.wrapper import EspeakWrapper
 
 _NO_MARKS: Final = re.compile("(?!)")
 
-# espeak-ng keeps its state in globals: one call at a time in the whole process.
+# espeak-ng keeps its state in globals: one call at a time in a process.
 _ESPEAK: Final = Lock()
 
 
 def pronounce(texts: Sequence[str], voice: str, *, verbatim: bool = False) -> list[str]:
-    """Return the IPA of each text, with stress, without marks where the language switches.
+    """Return the IPA of each text, with stress marks and without language-switch flags.
 
     Args:
-        texts: Words, each text spoken for itself.
-        voice: espeak-ng's name of the voice, like ``en-us``.
-        verbatim: Whether espeak-ng sees punctuation; otherwise phonemizer blanks it first.
+        texts: Words; each text is pronounced independently.
+        voice: A voice of espeak-ng, such as ``en-us``.
+        verbatim: Pass punctuation to espeak-ng; otherwise phonemizer removes it first.
     """
     with _ESPEAK:
         return _backend(voice, verbatim).phonemize(texts, strip=True)
@@ -34,10 +34,10 @@ def pronounce(texts: Sequence[str], voice: str, *, verbatim: bool = False) -> li
 
 @cache
 def _backend(voice: str, verbatim: bool) -> EspeakBackend:
-    """Return the backend of a voice; the caller holds the lock."""
+    """Return the backend of a voice; call with the lock held."""
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
-    # A switch of language inside a sentence is ordinary ("garçon"): not worth a warning each.
+    # Silences warnings of language switches within a sentence ("garçon"), which are common.
     logger = logging.getLogger("phonemizer.espeak")
     logger.setLevel(logging.ERROR)
     return EspeakBackend(

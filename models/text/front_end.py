@@ -1,4 +1,6 @@
-"""Texts to what one model reads: how it was taught to read them, and its ids."""
+"""The text front end of one model: its splitting, phonemes and ids."""
+
+from collections.abc import Callable
 
 from models.config import ModelConfig
 from models.text.languages import reference_reader
@@ -9,23 +11,33 @@ from models.text.tokenizer import Tokenizer
 
 
 class FrontEnd:
-    """The text side of a loaded model."""
+    """Converts texts to utterances, and phonemes to ids, as one model was trained."""
 
     def __init__(self, config: ModelConfig) -> None:
-        """Take what a checkpoint says.
+        """Create the front end of a model.
+
+        Args:
+            config: The model's configuration.
 
         Raises:
-            ValueError: Its vocabulary is of no known kind.
+            ValueError: Its vocabulary is invalid.
         """
         self._config = config
         names = config.phoneme_vocabulary
         self._tokenizer = Tokenizer(names) if names else None
 
-    def prepare(self, text: str, *, language: str, max_chars: int) -> list[Utterance]:
-        """Return the utterances of a text, in order.
+    def prepare(
+        self,
+        text: str,
+        *,
+        language: str,
+        max_chars: int,
+        on_piece: Callable[[], None] = lambda: None,
+    ) -> list[Utterance]:
+        """Return the utterances of a text, in order; see `models.text.prepare.prepare`.
 
         Raises:
-            TextError: It cannot be spoken; see `models.text.prepare`.
+            TextError: The text cannot be spoken.
         """
         return prepare(
             text,
@@ -34,10 +46,11 @@ class FrontEnd:
             max_phonemes=self._config.max_phonemes,
             symbols=self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
             reader=reference_reader(language) if self._tokenizer else None,
+            on_piece=on_piece,
         )
 
     def encode(self, phonemes: str) -> list[int]:
-        """Return the ids of an utterance's phonemes, with the begin and end marks."""
+        """Return the ids of an utterance's phonemes, including BOS and EOS."""
         if self._tokenizer:
             return self._tokenizer.encode(phonemes)
         return encode_phonemes(phonemes, self._config.phoneme_ids)

@@ -1,7 +1,7 @@
-"""Japanese in kanji to hiragana, which is what espeak-ng can read.
+"""Conversion of kanji to hiragana, which espeak-ng can read.
 
-The reference has pykakasi do this (GPL); here it is Janome (Apache-2.0), of the extra `japanese`.
-Both take readings from a dictionary and may differ on words with several.
+The reference uses pykakasi (GPL); here it is Janome (Apache-2.0), of the extra `japanese`. Both
+look up readings in a dictionary and may differ for words with several.
 """
 
 import re
@@ -21,12 +21,12 @@ _JANOME: Final = Lock()
 
 
 def to_hiragana(text: str) -> str:
-    """Return the text with its kanji and katakana as hiragana.
+    """Convert kanji and katakana to hiragana.
 
-    A particle keeps its spelling (は, not わ), as in the reference.
+    Particles keep their spelling (は, not わ), as in the reference.
 
     Raises:
-        TextError: It has kanji, and Janome is not installed or does not know one.
+        TextError: The text has kanji and Janome is not installed, or a kanji has no known reading.
     """
     if _KANJI.search(text):
         text = "".join(map(_read, re.split(r"(\s+)", text)))
@@ -41,7 +41,7 @@ def to_hiragana(text: str) -> str:
 
 
 def _read(text: str) -> str:
-    """Return a text without spaces with each word that has kanji in katakana.
+    """Return a text without spaces with its words of kanji as katakana.
 
     Raises:
         TextError: Janome is not installed.
@@ -58,7 +58,7 @@ def _read(text: str) -> str:
 
 @cache
 def _tokenizer() -> "Tokenizer":
-    """Load Janome, which takes a second; the caller holds the lock.
+    """Load Janome, which takes a second; call with the lock held.
 
     Raises:
         TextError: It is not installed.

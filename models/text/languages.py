@@ -1,8 +1,8 @@
-"""The languages of public VALL-E checkpoints, with the settings that these were trained with.
+"""The languages of public VALL-E checkpoints, phonemised as in their training.
 
-The reference hands whole lines to phonemizer (espeak-ng voices, stress, punctuation kept), which
-loses its place when a piece has no sound and drops what follows a mark inside a word. Cutting at
-the marks first gives the same phonemes and loses nothing.
+The reference passes whole lines to phonemizer (espeak-ng voices, stress, punctuation kept), which
+misplaces punctuation when a piece is silent and drops the rest of a word after a mark inside it.
+Splitting at punctuation first gives the same phonemes without losses.
 """
 
 # ruff: noqa: RUF001 - punctuation of every script
@@ -32,14 +32,14 @@ _CHINESE_TONES: Final = dict(zip(map(ord, "12345"), "\u02c7\u02c9\u02ca\u02cb_",
 
 @dataclass(frozen=True)
 class Language:
-    """How espeak-ng is asked to read a language.
+    """How a language is phonemised.
 
     Attributes:
         voice: The voice of espeak-ng.
-        scripts: Beginnings of the Unicode names of letters that it reads.
-        spaced: Whether words and sentences stand apart.
-        spell: Writes words as the voice can read them; raises TextError where it cannot.
-        tones: How symbols of espeak-ng are rewritten.
+        scripts: Prefixes of the Unicode names of its letters.
+        spaced: Whether words are separated by spaces.
+        spell: Converts words to a script that the voice reads; raises TextError if it cannot.
+        tones: Translation table of espeak-ng's tone symbols.
     """
 
     voice: str
@@ -49,7 +49,7 @@ class Language:
     tones: dict[int, str] | None = None
 
     def reads(self, letter: str) -> bool:
-        """Tell whether a letter is of this language; rare ideographs are in no dictionary."""
+        """Return whether a letter belongs to this language; ideographs beyond the BMP do not."""
         return ord(letter) < 0x10000 and unicodedata.name(letter, "").startswith(self.scripts)
 
 
@@ -62,22 +62,22 @@ LANGUAGES: Final = {
     "zh": Language("cmn-latn-pinyin", _HAN, spaced=False, tones=_CHINESE_TONES),
     "ko": Language("ko", ("HANGUL ", "LATIN ")),
 }
-"""Each language of the published models, in the order of their ids."""
+"""The languages of the published models, in the order of their ids."""
 
 
 def reference_reader(code: str) -> Reader:
-    """Return how public checkpoints read a language.
+    """Return the reader of a language for public checkpoints.
 
     Raises:
-        TextError: They do not.
+        TextError: The language is not supported.
     """
     language = LANGUAGES.get(code)
     if language is None:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")
     if code == "en":
         return Reader(lambda text: normalise(clean(text)), lambda text: _phonemize(text, language))
-    # Wide punctuation is not folded: espeak-ng swallowed it in training too, so that an utterance
-    # without any mark is what these models know.
+    # Wide punctuation is not folded: espeak-ng dropped it in training too, so these models know
+    # utterances without punctuation.
     return Reader(
         lambda text: _clean(text, language),
         lambda text: _phonemize(text, language),
@@ -86,24 +86,24 @@ def reference_reader(code: str) -> Reader:
 
 
 def _clean(text: str, language: Language) -> str:
-    """Return the text folded, with sentences and clauses apart.
+    """Return the text with folded characters and with spaces after sentences and clauses.
 
     Raises:
-        TextError: It holds letters that the language's voice does not read.
+        TextError: It has letters that the voice does not read.
     """
     if language.spaced:
         return clean(text, reads=language.reads)
     text = clean(text, reads=language.reads, intact=_WIDE_MARKS)
     if language.spell is not None:
-        language.spell(text)  # what has no reading is refused now, not when it is spoken
+        language.spell(text)  # raises now for characters without a reading, not during synthesis
     return _CLAUSE.sub(r"\g<0> ", _SENTENCE.sub("\\g<0>\n\n", text))
 
 
 def _phonemize(text: str, language: Language) -> str:
-    """Return the phonemes of a text, its marks kept as they are written.
+    """Return the phonemes of a text, keeping its punctuation.
 
     Raises:
-        TextError: Its spelling is not known.
+        TextError: A word has no known reading.
     """
     if language.spell is not None:
         text = language.spell(text)

@@ -1,7 +1,7 @@
-"""Inline phonemes `[[həlˈoʊ]]` and pauses `[pause:0.5s]` in a text.
+"""Parsing of inline phonemes `[[həlˈoʊ]]` and pauses `[pause:0.5s]`.
 
-Each word of inline phonemes leaves a character of the Private Use Area in the text, so that
-normalisation and splitting treat it as a word that they cannot read.
+Each word of inline phonemes is replaced by a character of the Private Use Area, which normalisation
+and splitting treat as an opaque word.
 """
 
 # ruff: noqa: RUF002 - IPA is full of letters that look like Latin ones
@@ -26,7 +26,7 @@ _MARKUP: Final = re.compile(
 
 @dataclass(frozen=True)
 class Stretch:
-    """Text between two pauses."""
+    """Text up to a pause; ``pause_after_s`` is None at the end of the text."""
 
     text: str
     pause_after_s: float | None
@@ -34,24 +34,29 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Inline:
-    """The inline phonemes of a text, by the character that stands for each word of them."""
+    """The inline phonemes of a text, by the character that replaces each word of them."""
 
     words: dict[str, str]
 
     def pronounce(self, phonemes: str) -> str:
-        """Put the phonemes where their characters are."""
+        """Replace placeholder characters by their phonemes."""
         return _PRIVATE.sub(lambda match: self.words[match[0]], phonemes)
 
     def write(self, text: str) -> str:
-        """Put the phonemes where their characters are, as their author wrote them."""
+        """Replace placeholder characters by the original markup."""
         return _PRIVATE.sub(lambda match: f"[[{self.words[match[0]]}]]", text).replace("]] [[", " ")
 
 
 def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[Stretch], Inline]:
-    """Take the markup out of a text.
+    """Split a text at its pauses and replace its inline phonemes by placeholders.
+
+    Args:
+        text: With markup.
+        symbols: Phonemes that the model knows.
+        max_phonemes: Longest word of inline phonemes.
 
     Raises:
-        TextError: markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
+        TextError: Markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
             longer than `max_phonemes`, or a pause is longer than MAX_PAUSE_S.
     """
     text = _PRIVATE.sub("", text)

@@ -1,10 +1,9 @@
-"""English words to phonemes, and phonemes to ids.
+"""English words to phonemes, and phonemes to ids, for the built-in model.
 
-Owns the phoneme inventory of the built-in model and how its marks are kept. Knows nothing of
-numbers, markup or sentence borders: what it gets should already be words and punctuation.
+Input is words and punctuation: numbers, markup and sentence splitting are handled before.
 
-The inventory and the phonemes of a plain sentence are part of a trained model: changing either
-makes its weights speak nonsense. `tests/models/text/test_phonemes.py` pins both.
+The inventory and the phonemes of a sentence are part of a trained model; changing either makes its
+weights useless. `tests/models/text/test_phonemes.py` pins both.
 """
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
@@ -35,7 +34,7 @@ _FOLDS: Final = (
     (re.compile(r"\s+"), " "),
 )
 # A comma, full stop or colon between two digits belongs to the number.
-# A character of the Private Use Area stands for phonemes that the text brings along.
+# A character of the Private Use Area stands for inline phonemes.
 _MARKS: Final = re.compile(
     r'((?:(?<!\s)\s++)?(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[!?;—…"()\ue000-\uf8ff])'
     r'[\s.,:!?;—…"()\ue000-\uf8ff]*)'
@@ -47,33 +46,33 @@ _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
 
 def require_language(language: str) -> None:
-    """Refuse a language that no voice of espeak-ng is set up for here.
+    """Raise unless the built-in model's phonemiser supports a language.
 
     Raises:
-        TextError: no voice speaks this language.
+        TextError: It does not.
     """
     if language not in _VOICES:
         raise TextError(f"language {language!r} is not supported; choose from {sorted(_VOICES)}")
 
 
 def _pieces(text: str) -> list[str]:
-    """Fold typography; return runs of words and of marks in turn, words first."""
+    """Fold typography; return words and punctuation alternating, words first."""
     for pattern, mark in _FOLDS:
         text = pattern.sub(mark, text)
     return _MARKS.split(text.strip())
 
 
 def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
-    """Return the phonemes of each text: one espeak-ng call, the same result as one at a time.
+    """Return the phonemes of each text, with one call of espeak-ng for all of them.
 
-    Punctuation stays where it was, folded to the inventory's (curly quotes to straight ones,
-    dashes to an em dash, three dots to an ellipsis). A character of the Private Use Area passes.
+    Punctuation is kept, folded to the inventory (curly quotes to straight ones, dashes to an em
+    dash, three dots to an ellipsis). Characters of the Private Use Area are kept.
 
     Raises:
-        TextError: no voice speaks this language.
+        TextError: The language is not supported.
     """
-    # phonemizer can keep punctuation itself, but loses its place when a piece has no sound;
-    # cutting at the marks first cannot.
+    # phonemizer can keep punctuation itself, but misplaces it when a piece is silent; splitting at
+    # punctuation first avoids that.
     texts_pieces = [_pieces(text) for text in texts]
     words = [piece for pieces in texts_pieces for piece in pieces[::2] if _UNUTTERED.sub("", piece)]
     require_language(language)
@@ -82,7 +81,7 @@ def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
 
 
 def _join(pieces: list[str], spoken: Iterator[str]) -> str:
-    """Put the marks back between the sounds; drop the rare symbol outside the inventory."""
+    """Join phonemes and punctuation; drop symbols outside the inventory, which are rare."""
     out: list[str] = []
     for number, piece in enumerate(pieces):
         if number % 2:
@@ -91,8 +90,8 @@ def _join(pieces: list[str], spoken: Iterator[str]) -> str:
             sound = next(spoken)
             following = pieces[number + 1] if number + 1 < len(pieces) else ""
             if _OPENING.match(following) and _FINAL_ARTICLE.search(piece):
-                # espeak-ng reads a clause-final "a" as the letter; before a quotation or a
-                # bracket it is the article.
+                # espeak-ng reads "a" at the end of a clause as the letter; before a quotation or
+                # a bracket it is the article.
                 sound = sound.removesuffix("ˈeɪ") + "ɐ"
             if _DETACHED.match(piece) and out and not out[-1].endswith(" "):
                 out.append(" ")  # 'Go.' she said: the closing quote hid the space
@@ -105,11 +104,11 @@ def phonemize(text: str, language: str = "en") -> str:
     """Return the phonemes of a text; see `phonemize_many`.
 
     Raises:
-        TextError: no voice speaks this language.
+        TextError: The language is not supported.
     """
     return phonemize_many([text], language)[0]
 
 
 def encode_phonemes(phonemes: str, ids: Mapping[str, int]) -> list[int]:
-    """Return BOS, the id of each code point, EOS; a symbol that has no id is UNKNOWN_ID."""
+    """Return BOS, the id of each code point, EOS; symbols without an id are UNKNOWN_ID."""
     return [BOS_ID, *(ids.get(symbol, UNKNOWN_ID) for symbol in phonemes), EOS_ID]

@@ -1,6 +1,6 @@
-"""The way in: a text as somebody wrote it to utterances a model can read."""
+"""The entry point of the text front end: a written text to utterances of phonemes."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from models.text.characters import check
@@ -12,7 +12,7 @@ from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance, split
 
 MOST_WRITTEN = 6
-"""How many times as long as the longest text its words may be: prices become five times as long."""
+"""Limit of the normalised length, as a multiple of `max_chars`: prices grow fivefold."""
 
 ENDS = ",.!?;:—…\"')"
 
@@ -25,21 +25,23 @@ def prepare(
     max_phonemes: int = 250,
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
+    on_piece: Callable[[], None] = lambda: None,
 ) -> list[Utterance]:
-    """Return the utterances of a text, in order: those of its pieces, one after the other.
+    """Return the utterances of a text, in order.
 
     Args:
-        text: As its author wrote it; may hold `[[phonemes]]` and `[pause:0.5s]`.
+        text: Written text; may contain `[[phonemes]]` and `[pause:0.5s]`.
         language: The language of the text.
         max_chars: The longest text accepted.
-        max_phonemes: The longest utterance made.
-        symbols: What the model reads; inline phonemes may be made of these.
-        reader: How the model reads the language; None is the built-in voice's way.
+        max_phonemes: The longest utterance returned.
+        symbols: Phonemes that the model knows, allowed in inline phonemes.
+        reader: Converts words to phonemes; None is that of the built-in voice.
+        on_piece: Called after each piece, some milliseconds of work, so that a caller can do
+            something more urgent.
 
     Raises:
-        TextError: the text is empty, blank, too long, without anything to speak, in a script or
-            language that no voice reads, or holds control characters, surrogates or malformed
-            markup.
+        TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
+            script or language, or has control characters, surrogates or malformed markup.
     """
     reader = reader or builtin_reader(language)
     check(text, max_chars)
@@ -57,22 +59,23 @@ def prepare(
                 )
             utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
             if stretch.pause_after_s is not None:
-                _pause(utterances, stretch.pause_after_s)
+                _add_pause(utterances, stretch.pause_after_s)
+        on_piece()
     if not any(utterance.phonemes for utterance in utterances):
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
     return [
-        replace(utterance, phonemes=_closed(utterance.phonemes, max_phonemes))
+        replace(utterance, phonemes=_add_full_stop(utterance.phonemes, max_phonemes))
         if reader.closes and "." in symbols
         else utterance
         for utterance in utterances
     ]
 
 
-def _pause(utterances: list[Utterance], pause_s: float) -> None:
-    """Let a pause follow the last utterance.
+def _add_pause(utterances: list[Utterance], pause_s: float) -> None:
+    """Add a pause after the last utterance.
 
     Raises:
-        TextError: It is too long, with the pauses before it.
+        TextError: Consecutive pauses add up to too much.
     """
     if not utterances:
         utterances.append(Utterance("", ""))
@@ -82,11 +85,10 @@ def _pause(utterances: list[Utterance], pause_s: float) -> None:
     utterances[-1] = replace(utterances[-1], pause_after_s=pause_s)
 
 
-def _closed(phonemes: str, max_phonemes: int) -> str:
-    """Return phonemes with a full stop where no mark ends them.
+def _add_full_stop(phonemes: str, max_phonemes: int) -> str:
+    """Append a full stop to phonemes that do not end in punctuation.
 
-    Whoever types "Hello" means a sentence. Models were trained on sentences: without an end they
-    babble on.
+    Models were trained on sentences; without final punctuation they tend not to stop.
     """
     open_ended = phonemes and phonemes[-1] not in ENDS and len(phonemes) < max_phonemes
     return f"{phonemes}." if open_ended else phonemes

@@ -1,4 +1,4 @@
-"""How the texts of one language become phonemes: what `prepare` asks of whoever reads."""
+"""The language-specific part of the front end: cleaning and phonemisation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from models.text.phonemes import phonemize, require_language
 
 @dataclass(frozen=True)
 class Reader:
-    """One language as one family of models reads it.
+    """Converts text of one language to phonemes for one family of models.
 
     Attributes:
-        clean: A text as its author wrote it to words, punctuation and nothing else; raises
-            TextError for characters that cannot be read.
-        phonemize: What `clean` gave to phonemes, with the punctuation that the model knows. A
-            character of the Private Use Area passes.
-        closes: Whether the model expects a mark at the end of every utterance.
+        clean: Written text to words and punctuation only; raises TextError for characters that
+            cannot be pronounced.
+        phonemize: The result of ``clean`` to phonemes with punctuation. Characters of the Private
+            Use Area are kept.
+        closes: Whether the model expects punctuation at the end of every utterance.
     """
 
     clean: Callable[[str], str]
@@ -26,10 +26,10 @@ class Reader:
 
 
 def builtin_reader(language: str) -> Reader:
-    """Return how the built-in voice reads a language.
+    """Return the reader of a language for the built-in voice.
 
     Raises:
-        TextError: It does not.
+        TextError: The language is not supported.
     """
     require_language(language)
     return Reader(lambda text: normalise(clean(text)), lambda text: phonemize(text, language))

@@ -1,8 +1,8 @@
-"""Words to utterances: what is spoken in one go.
+"""Splitting of normalised text into utterances, one a sentence.
 
-A sentence is an utterance. It ends at a full stop, never inside a quotation or brackets; numbers
-and abbreviations have lost their full stops in `normalise`. A sentence of too many phonemes is
-halved at the strongest border near its middle, and again, until it fits.
+A sentence ends at a full stop outside quotations and brackets; `normalise` has removed the full
+stops of numbers and abbreviations. A sentence with too many phonemes is halved at the strongest
+boundary near its middle, recursively until it fits.
 """
 
 # ruff: noqa: RUF001 - dashes of every kind
@@ -39,13 +39,13 @@ Speak = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Utterance:
-    """A piece of a text that is spoken in one go.
+    """A part of a text that is synthesised at once.
 
     Attributes:
-        text: Its words, normalised; inline phonemes in their brackets.
-        phonemes: What a model reads; empty only for a pause that opens the text.
-        pause_after_s: The silence that the text asks for after it; 0 where a sentence was cut
-            between two words; None where the request's own pause is right.
+        text: Its normalised words; inline phonemes in brackets.
+        phonemes: Input of the model; empty only for a pause at the beginning of a text.
+        pause_after_s: Silence after it in seconds: that of the markup, 0 where a sentence was cut
+            between two words, None for the default pause of the request.
     """
 
     text: str
@@ -60,9 +60,9 @@ def split(
     speak: Speak = phonemize,
     max_phonemes: int = 250,
 ) -> list[Utterance]:
-    """Return the utterances of a normalised text, each of at most `max_phonemes` symbols.
+    """Split a normalised text into utterances of at most `max_phonemes` symbols.
 
-    Pieces without sound are left out. `speak` turns words into phonemes.
+    Parts without letters are dropped. `speak` converts words to phonemes.
 
     Raises:
         ValueError: `max_phonemes` is not positive.
@@ -87,25 +87,25 @@ def _sentences(text: str) -> Iterator[str]:
             end = match.end("closing")
             while right < end and (quotation := next(quotations, None)):
                 left, right = quotation
-            if _goes_on(match) or left < end - 1 < right - 1:
+            if _continues(match) or left < end - 1 < right - 1:
                 continue
             yield line[start:end].lstrip(_NOT_FIRST)
             start = match.end()
         yield line[start:].lstrip(_NOT_FIRST)
 
 
-def _goes_on(match: re.Match[str]) -> bool:
-    """Tell whether the sentence goes on: "Stop!" he said. Well... maybe."""
-    may_go_on = match["closing"] or match["mark"].endswith(("..", "…"))
-    return bool(may_go_on) and match["next"].islower() and not match["opening"]
+def _continues(match: re.Match[str]) -> bool:
+    """Return whether the sentence continues after a mark: "Stop!" he said. Well... maybe."""
+    may_continue = match["closing"] or match["mark"].endswith(("..", "…"))
+    return bool(may_continue) and match["next"].islower() and not match["opening"]
 
 
 def _fitting(text: str, inline: Inline, speak: Speak, max_phonemes: int) -> Iterator[Utterance]:
-    # A phoneme symbol a letter is the least that English has: what is far too long need not be
-    # spoken to be halved.
+    # English has at least one phoneme symbol for two letters, so a text of over twice as many
+    # letters is halved without phonemising it.
     if len(text) <= 2 * max_phonemes:
         phonemes = inline.pronounce(speak(text))
-        # The name of a single letter may be longer than a small limit: no way to halve that.
+        # The name of a single letter may exceed a small limit and cannot be halved.
         if len(phonemes) <= max_phonemes or len(text) == 1:
             yield Utterance(text, phonemes[:max_phonemes])
             return
@@ -117,7 +117,7 @@ def _fitting(text: str, inline: Inline, speak: Speak, max_phonemes: int) -> Iter
 
 
 def _halving(text: str) -> tuple[int, int, float | None]:
-    """Return where the first half ends, where the second starts, and the pause between."""
+    """Return the end of the first half, the start of the second, and the pause between."""
     middle = len(text) / 2
     for reach in (0.5, 1.0):
         for border in _BORDERS:

@@ -1,8 +1,8 @@
-"""The phoneme tokenizer of public VALL-E checkpoints, rebuilt from the vocabulary that they carry.
+"""The phoneme tokenizer of public VALL-E checkpoints, rebuilt from their vocabulary.
 
-Byte-pair encoding over the code points of a phoneme string, spaces among them. A checkpoint stores
-names and ids but no merges; they follow from the vocabulary alone, because every merged token was
-made of exactly two older ones.
+Byte-pair encoding over the code points of a phoneme string, including spaces. Checkpoints store
+tokens and ids but no merges; these follow from the vocabulary, because every merged token consists
+of exactly two tokens with lower ids.
 """
 
 from collections.abc import Mapping
@@ -17,23 +17,23 @@ _SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<ma
 class Tokenizer:
     """Phoneme strings to ids.
 
-    Several names may share an id ("a" and "ä"); merges work on ids, so that a name merges as its
-    twins do.
+    Several tokens may share an id ("a" and "ä"); merges are defined on ids, so such tokens merge
+    alike.
 
     Attributes:
         size: One more than the highest id.
-        symbols: The single code points that have an id.
+        symbols: The single code points with an id.
     """
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         """Rebuild the merges.
 
         Args:
-            vocabulary: Each name's id, the special names among them.
+            vocabulary: The id of each token, including the special ones.
 
         Raises:
-            ValueError: Ids are negative, the special names have other ids than 0 to 3, or a name
-                cannot be a merge of two older ones.
+            ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is
+                not a merge of two tokens with lower ids.
         """
         for name, number in _SPECIALS.items():
             if vocabulary.get(name, number) != number:
@@ -52,7 +52,7 @@ class Tokenizer:
         ]
         for number, name in sorted(merged):
             pieces = self._merge([self._ids.get(symbol, UNKNOWN_ID) for symbol in name])
-            if pieces == [number]:  # a twin of a name that was merged already
+            if pieces == [number]:  # shares its id with a token that was merged already
                 continue
             if len(pieces) != 2 or UNKNOWN_ID in pieces:
                 raise ValueError(
@@ -63,8 +63,7 @@ class Tokenizer:
     def encode(self, phonemes: str) -> list[int]:
         """Return BOS, the ids of the string, EOS.
 
-        A symbol that has no id is UNKNOWN_ID, each for itself; the names of special tokens stand
-        for these.
+        Each symbol without an id is UNKNOWN_ID; the names of special tokens are recognised.
         """
         return [BOS_ID, *self._pieces(phonemes), EOS_ID]
 
@@ -76,7 +75,7 @@ class Tokenizer:
         return self._merge([self._ids.get(symbol, UNKNOWN_ID) for symbol in phonemes])
 
     def _merge(self, ids: list[int]) -> list[int]:
-        """Merge the pair that was learnt first, the leftmost of its kind, until none is left."""
+        """Merge pairs, lowest merged id first and leftmost among equals, until none is left."""
         while True:
             found = [
                 (self._merges[pair], place)

@@ -1,4 +1,4 @@
-"""How loud a sound is by ITU-R BS.1770 (EBU R 128), measured by libav's filter `ebur128`."""
+"""Integrated loudness by ITU-R BS.1770 (EBU R 128), measured by libav's filter `ebur128`."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -8,17 +8,17 @@ import numpy as np
 from av.filter import Graph
 from numpy.typing import NDArray
 
-_BLOCK_S: Final = 0.4  # what BS.1770 measures at a time
-_SILENT_LUFS: Final = -70.0  # of its absolute gate, which nothing has passed
+_BLOCK_S: Final = 0.4  # length of a gating block of BS.1770
+_SILENT_LUFS: Final = -70.0  # the absolute gate: the filter's result if nothing passes it
 _INTEGRATED: Final = "lavfi.r128.I"
 
 
 def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
-    """Return how loud a sound is, its pauses left out.
+    """Return the integrated loudness of mono audio, gated so that pauses do not count.
 
     Args:
-        samples: ``[N]`` float, finite. A sound of less than 0.4 s is measured as if it went on.
-        sample_rate_hz: Samples in a second.
+        samples: ``[N]`` float, finite. Audio shorter than 0.4 s is repeated to that length.
+        sample_rate_hz: Sample rate.
 
     Returns:
         LUFS, to 0.01; minus infinity for silence.
@@ -26,7 +26,7 @@ def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
     if not len(samples):
         return -np.inf
     shortest = -(-round(_BLOCK_S * sample_rate_hz) // len(samples))
-    peak = max(1.0, float(np.abs(samples).max()))  # the filter counts up to 10 LUFS
+    peak = max(1.0, float(np.abs(samples).max()))  # the filter measures up to 10 LUFS
     sound = np.ascontiguousarray(np.tile(samples / peak, max(1, shortest)), np.float32)
     graph = Graph()
     graph.threads = 1
@@ -45,7 +45,7 @@ def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
 
 
 def _last_measurement(graph: Graph) -> float:
-    """Return the last of those that the meter makes every 0.1 s."""
+    """Return the last of the filter's measurements, of which it makes one every 0.1 s."""
     measured = _SILENT_LUFS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""MP3 files unpacked by libav: what soundfile uses for them writes what it thinks to stderr."""
+"""MP3 decoding with libav; soundfile's decoder writes its warnings to stderr."""
 
 import io
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from numpy.typing import NDArray
 
-_FAR_BEYOND = 10
-"""Times the longest length that a file may claim: without a table it is guessed from the first
-frame, and is wrong by some times where the rate of bits varies."""
+_CLAIM_FACTOR = 10
+"""A file may claim up to this many times the longest length: without a table the length is
+estimated from the first frame, and far off if the bit rate varies."""
 
 _CODECS = frozenset({"mp3", "mp3float"})
 
@@ -22,15 +22,15 @@ class Mp3Error(ValueError):
 
 
 class Mp3TooLong(Mp3Error):
-    """It has more sound than is wanted, or says so."""
+    """The file is longer than allowed, or claims to be."""
 
 
 class Mp3(NamedTuple):
-    """What an MP3 file holds.
+    """A decoded MP3 file.
 
     Args:
         samples: ``[N, C]`` in [-1, 1].
-        rate_hz: Samples in a second.
+        rate_hz: Sample rate.
     """
 
     samples: NDArray[np.float32]
@@ -38,22 +38,20 @@ class Mp3(NamedTuple):
 
 
 def looks_like_mp3(content: bytes) -> bool:
-    """Tell from its first bytes whether a file may be MP3: a tag, or a frame's sync word."""
+    """Return whether a file begins with an ID3 tag or the sync word of an MPEG frame."""
     return content[:3] == b"ID3" or (content[:1] == b"\xff" and content[1:2] >= b"\xe0")
 
 
 def read_mp3(content: bytes, max_s: float) -> Mp3:
-    """Unpack an MP3 file, if it is no longer than it may be.
-
-    Frames that are damaged are left out, as players do.
+    """Decode an MP3 file up to a maximum length; damaged frames are skipped, as players do.
 
     Args:
         content: The file.
-        max_s: Seconds that it may have; no more are unpacked.
+        max_s: Longest audio accepted, in seconds; no more is decoded.
 
     Raises:
-        Mp3TooLong: It has more, or says that it has.
-        Mp3Error: It is none, has no sound, or changes its rate or channels on the way.
+        Mp3TooLong: The audio is longer, or its header claims so.
+        Mp3Error: The file is no MP3, has no audio, or its rate or channels change.
     """
     try:
         with av.open(io.BytesIO(content), "r", format="mp3") as file:
@@ -69,7 +67,7 @@ def _read(file: InputContainer, max_s: float) -> Mp3:
     if stream.codec_context.name not in _CODECS:
         raise Mp3Error("it is not MP3")
     said_s = float((stream.duration or 0) * (stream.time_base or 0))
-    if said_s > _FAR_BEYOND * max_s:
+    if said_s > _CLAIM_FACTOR * max_s:
         raise Mp3TooLong("it says that it is too long")
     pieces: list[NDArray[np.float32]] = []
     many = rate_hz = 0

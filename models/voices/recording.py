@@ -1,7 +1,7 @@
-"""A recording that somebody sent: read with suspicion, made ready to be a voice.
+"""Reading of uploaded recordings: untrusted audio files made ready to be voices.
 
-Nothing of the file is believed before it is checked: not its size, its length, its rate nor its
-samples. A small file can unpack to hours, so no more than one sample too many is ever unpacked.
+Nothing in the file is trusted before it is checked: neither length nor rate nor samples. A small
+file can decode to hours of audio, so at most one sample more than allowed is decoded.
 """
 
 import io
@@ -20,13 +20,13 @@ MIN_S, MAX_S = 1.0, 30.0
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 MAX_KEPT_RATE_HZ: Final = 48_000
 LEVEL_LUFS: Final = -26.0
-"""Loudness of every recording that is kept: what the built-in models were trained on."""
+"""Loudness that recordings are normalised to: that of the built-in models' training data."""
 
 _MAX_CHANNELS = 2
 _PEAK = 0.98
 _SILENT_LUFS = -60.0
-_SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
-_BEFORE_S, _AFTER_S = 0.05, 0.10  # of silence that is left; as the built-in models were trained
+_SILENT_BELOW_DB = -45.0  # relative to the loudest 10 ms
+_BEFORE_S, _AFTER_S = 0.05, 0.10  # silence kept at the ends, as in the training data
 _CLIPPED_SHARE = 0.002
 _FORMATS = {
     "WAV": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
@@ -42,15 +42,15 @@ Samples = NDArray[np.float32]
 
 
 class RecordingError(ValueError):
-    """The recording cannot be a voice; the message says what to change."""
+    """The recording cannot be used as a voice; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Speech that can be a voice.
+    """A recording that can be used as a voice.
 
     Args:
-        samples: ``[N]`` in [-1, 1], mono, without silence around it, at `LEVEL_LUFS`.
+        samples: ``[N]`` in [-1, 1], mono, trimmed, at `LEVEL_LUFS`.
         rate_hz: At most `MAX_KEPT_RATE_HZ`.
     """
 
@@ -59,60 +59,60 @@ class Recording:
 
     @property
     def audio_s(self) -> float:
-        """How long it is."""
+        """Length in seconds."""
         return len(self.samples) / self.rate_hz
 
     def flac(self) -> bytes:
-        """Return it as a FLAC file of 16 bits."""
+        """Return a FLAC file of 16 bits."""
         file = io.BytesIO()
         soundfile.write(file, self.samples, self.rate_hz, format="FLAC", subtype="PCM_16")
         return file.getvalue()
 
 
 def read_recording(content: bytes) -> Recording:
-    """Make a recording out of a file.
+    """Read an uploaded file.
 
-    Channels are averaged, silence around the speech is cut off, loudness is made that of all
-    voices, and a rate over 48 kHz is lowered.
+    Averages the channels, trims silence at both ends, normalises loudness to `LEVEL_LUFS`, and
+    resamples rates over 48 kHz.
 
     Args:
         content: A WAV, FLAC, MP3 or OGG file.
 
     Raises:
-        RecordingError: It is no such file, or too short, too long, too quiet, clipped, broken, or
-            has too many channels or a rate that speech is not recorded at.
+        RecordingError: The file is of another format or damaged, or the audio is too short, too
+            long, too quiet or clipped, or has too many channels or an unusual sample rate.
     """
-    samples, rate_hz = _unpack(content)
+    samples, rate_hz = _decode(content)
     if not np.isfinite(samples).all():
         raise RecordingError("it has samples that are no numbers")
-    samples = _trimmed(samples, rate_hz)
+    samples = _trim(samples, rate_hz)
     _check_length(len(samples) / rate_hz, " without the silence around it")
     _check_clipping(samples)
-    samples = _levelled(samples, rate_hz)
+    samples = _normalise(samples, rate_hz)
     if rate_hz > MAX_KEPT_RATE_HZ:
         samples = soxr.resample(samples, rate_hz, MAX_KEPT_RATE_HZ)
         rate_hz = MAX_KEPT_RATE_HZ
     return Recording(np.clip(samples, -1, 1).astype(np.float32), rate_hz)
 
 
-def _unpack(content: bytes) -> tuple[NDArray[np.float64], int]:
-    """Return samples ``[N]`` and their rate.
+def _decode(content: bytes) -> tuple[NDArray[np.float64], int]:
+    """Return mono samples ``[N]`` and their rate.
 
     Raises:
-        RecordingError: It is not such a file, or what it says of itself cannot be taken.
+        RecordingError: The format is not accepted, or its header is out of bounds.
     """
     if looks_like_mp3(content):
-        return _unpack_mp3(content)
+        return _decode_mp3(content)
     if not _looks_known(content):
         raise RecordingError(_NO_FORMAT)
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            _check_form(file)
+            _check_format(file)
             _check_header(file.channels, file.samplerate)
             if file.frames > MAX_S * file.samplerate:
                 _check_length(file.frames / file.samplerate)
             rate_hz = int(file.samplerate)
-            # One more than may be: the length in the header may be missing or a lie.
+            # One sample more than allowed: the length in the header may be missing or wrong.
             samples = file.read(round(MAX_S * rate_hz) + 1, dtype="float32", always_2d=True)
     except (OSError, soundfile.SoundFileError) as error:
         raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
@@ -120,11 +120,11 @@ def _unpack(content: bytes) -> tuple[NDArray[np.float64], int]:
     return samples.mean(axis=1, dtype=np.float64), rate_hz
 
 
-def _unpack_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
-    """Return samples ``[N]`` of an MP3 file and their rate.
+def _decode_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
+    """Return mono samples ``[N]`` of an MP3 file and their rate.
 
     Raises:
-        RecordingError: As `_unpack`.
+        RecordingError: As `_decode`.
     """
     try:
         samples, rate_hz = read_mp3(content, MAX_S)
@@ -138,26 +138,26 @@ def _unpack_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
 
 
 def _looks_known(content: bytes) -> bool:
-    """Tell from its first bytes whether to let the decoders, of which there are many, see it."""
+    """Return whether a file begins as WAV, FLAC or OGG, before libsndfile's decoders see it."""
     wav = content[:4] == b"RIFF" and content[8:12] == b"WAVE"
     return wav or content[:4] in {b"fLaC", b"OggS"}
 
 
-def _check_form(file: soundfile.SoundFile) -> None:
-    """Refuse a form that is not read.
+def _check_format(file: soundfile.SoundFile) -> None:
+    """Refuse formats and encodings that are not accepted.
 
     Raises:
-        RecordingError: It is one.
+        RecordingError: It is one of them.
     """
     if file.subtype not in _FORMATS.get(file.format, ()):
         raise RecordingError(f"{file.format} with {file.subtype} is not read; {_NO_FORMAT}")
 
 
 def _check_header(channels: int, rate_hz: int) -> None:
-    """Refuse what is too much before any of it is unpacked.
+    """Refuse channels and rates out of bounds before any audio is decoded.
 
     Raises:
-        RecordingError: It is.
+        RecordingError: One is out of bounds.
     """
     if channels > _MAX_CHANNELS:
         raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are taken")
@@ -168,7 +168,7 @@ def _check_header(channels: int, rate_hz: int) -> None:
 
 
 def _check_length(audio_s: float, what: str = "") -> None:
-    """Refuse what is too short or too long.
+    """Refuse audio that is too short or too long.
 
     Raises:
         RecordingError: It is.
@@ -180,10 +180,10 @@ def _check_length(audio_s: float, what: str = "") -> None:
 
 
 def _check_clipping(samples: NDArray[np.float64]) -> None:
-    """Refuse speech whose peaks are cut off: they are flat, one sample like the next.
+    """Refuse clipped audio: peaks that are flat, with equal consecutive samples.
 
     Raises:
-        RecordingError: Too many are.
+        RecordingError: Too many samples are.
     """
     height = np.abs(samples)
     top = height[1:] >= 0.98 * height.max()
@@ -193,11 +193,11 @@ def _check_clipping(samples: NDArray[np.float64]) -> None:
         raise RecordingError(f"it is clipped: {share:.1%} of it lies flat; record it less loud")
 
 
-def _trimmed(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
-    """Return speech with a short silence at both ends.
+def _trim(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
+    """Trim silence at both ends, leaving a short rest.
 
     Raises:
-        RecordingError: There is none in it.
+        RecordingError: The audio is silent.
     """
     window = rate_hz // 100
     blocks = samples[: len(samples) // window * window].reshape(-1, window)
@@ -210,13 +210,13 @@ def _trimmed(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
     return samples[max(0, start) : end]
 
 
-def _levelled(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
-    """Return speech at `LEVEL_LUFS`, or as close as its peaks allow.
+def _normalise(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
+    """Normalise loudness to `LEVEL_LUFS`, or as close as the peaks allow.
 
     Raises:
-        RecordingError: It is silent.
+        RecordingError: The audio is silent.
     """
-    # Measured at a common height: the gate of ITU-R BS.1770 would leave quiet speech out.
+    # Measured at full scale: the absolute gate of ITU-R BS.1770 would drop quiet speech.
     samples = samples / np.abs(samples).max()
     lufs = loudness_lufs(samples, rate_hz)
     if not np.isfinite(lufs):

@@ -1,8 +1,8 @@
-"""A voice: a few seconds of speech that the model imitates, with its language.
+"""Voices: a few seconds of speech that the model imitates, with a language and a description.
 
-What is kept is the audio. Codes are derived with the loaded codec and live as long as it does, so
-voices survive a change of model. Names come from outside: those of built-in voices only ever serve
-as keys of a dictionary, never as a path.
+A voice is stored as audio. Its codes are computed with the loaded codec and cached in memory, so
+voices survive a change of model. Names come from requests: they are only used as dictionary keys,
+never as paths.
 """
 
 import io
@@ -29,15 +29,15 @@ _CACHED_VOICES = 64
 
 
 class VoiceError(ValueError):
-    """A voice's files cannot be used; the message names the file."""
+    """A file of a voice cannot be used; the message names the file."""
 
 
 class VoiceCard(BaseModel):
-    """What the JSON file beside a voice's audio says; every field may be left out."""
+    """The JSON file beside a voice's audio; every field is optional."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str = Field("", max_length=100, description="How people call it.")
+    title: str = Field("", max_length=100, description="Display name.")
     language: str = Field("en", description="Language of the speaker.")
     transcript: str | None = Field(None, description="What the audio says.")
     description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
@@ -47,27 +47,27 @@ class VoiceCard(BaseModel):
 
 
 class BuiltinCard(VoiceCard):
-    """What the JSON file of a voice says that ships with a model."""
+    """The JSON file of a voice that ships with a model."""
 
     speech_lufs: float | None = Field(
-        None, description="How loud the model speaks as it; `python -m scripts.measure_voices`."
+        None,
+        description="Loudness of speech in this voice; from `python -m scripts.measure_voices`.",
     )
 
 
 class Voice(VoiceCard):
-    """Somebody to imitate.
+    """A voice that requests can name.
 
     Attributes:
-        name: Identifies it; lower-case letters, digits, `_` and `-`.
-        audio: A file that soundfile reads, of which 12 s are heard; None is the model's own,
-            unprompted.
-        owner: Whose upload it is; None for those that ship with a model.
-        digest: SHA-256 of the audio, where a name may come to mean another voice.
-        recording: The same file as it was when a job began: an upload may be deleted meanwhile.
-        created_at: When it was uploaded, in seconds since 1970.
-        audio_s: How long it is, where that is known.
-        speech_lufs: How loud the model speaks as it, where that was measured.
-        codes: File of its codes, where they ship with the audio: see `models.codecs.shipped_codes`.
+        name: Identifier; lower-case letters, digits, `_` and `-`.
+        audio: An audio file, of which the first 12 s are used; None: the model speaks unprompted.
+        owner: Owner of an uploaded voice; None for those that ship with a model.
+        digest: SHA-256 of the audio of an uploaded voice, whose name may be reused; else empty.
+        recording: Contents of ``audio`` when a job began, as an upload may be deleted meanwhile.
+        created_at: Time of the upload, in seconds since 1970.
+        audio_s: Length of the audio in seconds, if known.
+        speech_lufs: Loudness of speech in this voice, if measured.
+        codes: File with the codes of ``audio``, if it ships: see `models.codecs.shipped_codes`.
     """
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -82,22 +82,22 @@ class Voice(VoiceCard):
 
     @property
     def key(self) -> str:
-        """What to keep under, together with the owner, that is derived from the audio."""
+        """Cache key, together with the owner, for what is derived from the audio."""
         return f"{self.name}@{self.digest}" if self.digest else self.name
 
 
 class BuiltinVoices:
     """The voices that ship with a model: `NAME.flac` with an optional `NAME.json` beside it.
 
-    The name `default` always means one: the voice so named if it exists, else the one whose card
-    says that it is the default, else the first.
+    The name `default` always exists: it is the voice of that name, else the one whose card says
+    that it is the default, else the first by name.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read every voice's card; audio is read when it is first needed.
+        """Read the cards; audio is read when it is first used.
 
         Args:
-            folder: Need not exist: then there is one voice, `default`, the model's own.
+            folder: If it has no audio, the only voice is `default`, the unprompted model.
 
         Raises:
             VoiceError: A name or a card is not valid.
@@ -123,7 +123,7 @@ class BuiltinVoices:
 
     @property
     def default(self) -> Voice:
-        """The voice of a request that names none."""
+        """The voice for requests that name none."""
         named = self._voices.get(DEFAULT)
         return named or next((voice for voice in self if voice.is_default), next(iter(self)))
 
@@ -142,39 +142,45 @@ def _read_voice(audio: Path) -> Voice:
         raise VoiceError(f"{card}: {field}: {first['msg']}") from error
 
 
-class Encoder(Protocol):
-    """What this module needs of a codec; every `models.codecs.interface.Codec` is one."""
+class PromptEncoder(Protocol):
+    """The part of `models.codecs.interface.Codec` that encodes voices."""
 
     @property
     def config(self) -> CodecShape:
-        """Its shape."""
+        """The codec's configuration."""
 
     def encode(self, samples: Tensor) -> Tensor:
-        """Return codes ``[T, K]`` of samples ``[N]``."""
+        """Encode samples ``[N]`` to codes ``[T, K]``."""
 
 
 class PromptCodes:
-    """The codes of voices under one codec; the most recently used are kept. One thread only."""
+    """LRU cache of voices' codes for one codec. Not thread-safe."""
 
     def __init__(
-        self, codec: Encoder, device: torch.device, *, max_frames: int, digest: str | None = None
+        self,
+        codec: PromptEncoder,
+        device: torch.device,
+        *,
+        max_frames: int,
+        digest: str | None = None,
     ) -> None:
-        """Keep codes for one codec.
+        """Create an empty cache.
 
         Args:
-            codec: Derives the codes.
-            device: Where the codec's weights are.
-            max_frames: Longest prompt that the model was trained to hear; 0 is none at all.
-            digest: The codec's `codec_digest`; None: it is computed once a voice brings codes.
+            codec: Encodes the audio.
+            device: Device of the codec's weights.
+            max_frames: Longest prompt of the model, in frames; 0: it takes none.
+            digest: The codec's `codec_digest`; None: computed for the first voice that ships with
+                codes.
         """
         self._codec = codec
         self._device = device
         self._max_frames = max_frames
-        self._kept: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
+        self._entries: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
         self._digest = digest
 
     def of(self, voice: Voice) -> Tensor | None:
-        """Return the voice's codes ``[T, K]`` int64, or None where the model takes no prompt.
+        """Return the codes ``[T, K]`` int64 of a voice, or None if there is no prompt.
 
         Raises:
             VoiceError: The audio cannot be read.
@@ -182,18 +188,18 @@ class PromptCodes:
         if voice.audio is None or not self._max_frames:
             return None
         key = (voice.owner, voice.key)
-        if key not in self._kept:
+        if key not in self._entries:
             codes = self._shipped(voice)
             if codes is None:
                 codes = self.encode(voice)
-            self._kept[key] = codes[: self._max_frames]
-            if len(self._kept) > _CACHED_VOICES:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+            self._entries[key] = codes[: self._max_frames]
+            if len(self._entries) > _CACHED_VOICES:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(key)
+        return self._entries[key]
 
     def encode(self, voice: Voice) -> Tensor:
-        """Return the codes ``[T, K]`` int64 of all of a voice's audio.
+        """Encode a voice's audio, without caching and truncation: ``[T, K]`` int64.
 
         Raises:
             VoiceError: The voice has no audio, or it cannot be read.
@@ -205,10 +211,10 @@ class PromptCodes:
         return self._codec.encode(torch.from_numpy(samples).to(self._device))
 
     def _shipped(self, voice: Voice) -> Tensor | None:
-        """Return codes that came with the voice, if they are this codec's.
+        """Return the codes that ship with a voice, if they belong to this codec.
 
         Raises:
-            VoiceError: Their file is damaged.
+            VoiceError: The file of codes is damaged.
         """
         if voice.codes is None or not isinstance(self._codec, nn.Module):
             return None
@@ -224,7 +230,7 @@ class PromptCodes:
 def read_mono(
     source: Path | BinaryIO, sample_rate_hz: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Return at most 12 s of a file as ``[N]`` float32 at the given rate, channels averaged.
+    """Return the first 12 s of a file, mono ``[N]`` float32, resampled to the given rate.
 
     Raises:
         VoiceError: The file cannot be read or holds no samples.

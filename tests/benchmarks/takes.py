@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.speech.takes import EAR, Take
+from benchmarks.speech.recording import EAR, Take
 from training.judging.endings import Ending
 from training.judging.judges import Errors
 from training.judging.panel import Judgement

@@ -1,6 +1,6 @@
 """From a job to its plan: knobs resolved, voice found, text read; or the job refused."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from time import perf_counter
 
 import torch
@@ -12,9 +12,10 @@ from app.engine.errors import InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
 from app.engine.voices import Voices
-from models.checkpoints import SpeechModel
+from app.voice_store import VoiceStore
+from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
-from models.voices.voice import PromptCodes, Voice
+from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
@@ -23,40 +24,63 @@ from samplers.knobs.rows import rows_needed
 
 
 class Planner:
-    """Plans jobs for one model. One thread only, but not one of the workers'."""
+    """Plans jobs for one model. One thread only, but not one of the workers'.
+
+    Attributes:
+        front_end: Converts text to phonemes and their ids.
+        voices: The voices that the model can speak as.
+    """
 
     def __init__(
         self,
         speech: SpeechModel,
-        prompts: PromptCodes,
+        device: torch.device,
         *,
-        front_end: FrontEnd,
-        voices: Voices,
+        codec_sha256: str,
         presets: Presets,
+        uploads: VoiceStore | None,
         max_text_chars: int,
         max_audio_s: float,
     ) -> None:
         """Plan for a loaded model.
 
         Args:
-            speech: The model and its codec.
-            prompts: Encodes the audio of voices.
-            front_end: Converts text to phonemes.
-            voices: The voices that it can speak as.
+            speech: The model and its codec, on ``device``.
+            device: Where they are.
+            codec_sha256: The codec's `codec_digest`.
             presets: Those that a request may name.
+            uploads: The store of uploaded voices; None: there are none.
             max_text_chars: Longer texts are refused.
             max_audio_s: Longer speech is refused.
-        """
-        self._config, self._decoder = speech.model.config, speech.decoder_name
-        self._front_end, self._voices, self._presets = front_end, voices, presets
-        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
-        self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._prompts = prompts
 
-    def plan(self, job: SpeechJob) -> Plan:
+        Raises:
+            CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
+        """
+        self._config = config = speech.model.config
+        self._decoder = speech.decoder_name
+        self._frame_rate_hz = speech.codec.config.frame_rate_hz
+        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
+        self._presets = presets
+        try:
+            self.front_end = FrontEnd(config)
+            builtin = BuiltinVoices(speech.folder / "voices")
+            resolve(SamplingParams(), config.preset, presets)
+        except ValueError as error:
+            raise CheckpointError(f"{speech.folder}: {error}") from error
+        prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
+        self.voices = Voices(builtin, uploads, prompt_s=prompt_s, languages=config.languages)
+        self._prompts = PromptCodes(
+            speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
+        )
+
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
         Reads nothing that the workers change, so it runs in a thread beside theirs.
+
+        Args:
+            job: What is asked for.
+            on_piece: Called after each piece of the text; it may plan other jobs.
 
         Raises:
             InvalidRequest: The text or language is not for this model, the speech would last too
@@ -69,7 +93,7 @@ class Planner:
                 f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
                 param="input",
             )
-        voice = self._voices.speaker(job.voice, job.owner)
+        voice = self.voices.speaker(job.voice, job.owner)
         language = job.language or voice.language
         if language not in config.languages:
             spoken = ", ".join(config.languages)
@@ -87,7 +111,7 @@ class Planner:
         check_windows(params, moved, config)
         check_trained(params, voice, config)
         assert params.seed is not None
-        utterances = self._read(job.text, language)
+        utterances = self._read(job.text, language, on_piece)
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
@@ -127,15 +151,17 @@ class Planner:
             torch.cuda.current_stream(prompt.device).synchronize()
         return prompt
 
-    def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
+    def _read(
+        self, text: str, language: str, on_piece: Callable[[], None]
+    ) -> tuple[Utterance, ...]:
         """Return the utterances of a text, as phonemes.
 
         Raises:
             InvalidRequest: It cannot be spoken.
         """
         try:
-            utterances = self._front_end.prepare(
-                text, language=language, max_chars=self._max_text_chars
+            utterances = self.front_end.prepare(
+                text, language=language, max_chars=self._max_text_chars, on_piece=on_piece
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error

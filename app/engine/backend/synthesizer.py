@@ -29,19 +29,14 @@ from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
 from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
-from app.engine.voices import Voices
 from app.voice_store import VoiceStore
-from models.checkpoints import CheckpointError, DecoderName, SpeechModel
+from models.checkpoints import DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
-from models.text import FrontEnd
-from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes
-from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
-from samplers.knobs.resolve import resolve
 
 OnProgress = Callable[[Progress], bool]
 """Called after every frame; False stops the job."""
@@ -81,29 +76,17 @@ class Synthesizer:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
         self._speech, self._device = speech, device
-        config = speech.model.config
-        try:
-            self._front_end = FrontEnd(config)
-            builtin = BuiltinVoices(speech.folder / "voices")
-            resolve(SamplingParams(), config.preset, presets)
-        except ValueError as error:
-            raise CheckpointError(f"{speech.folder}: {error}") from error
-        heard_s = config.max_prompt_frames / speech.codec.config.frame_rate_hz
-        self.voices = Voices(
-            builtin, uploads, prompt_s=min(heard_s, MAX_AUDIO_S), languages=config.languages
-        )
         codec_sha256 = codec_digest(speech.codec)
         self._planner = Planner(
             speech,
-            PromptCodes(
-                speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
-            ),
-            front_end=self._front_end,
-            voices=self.voices,
+            device,
+            codec_sha256=codec_sha256,
             presets=presets,
+            uploads=uploads,
             max_text_chars=max_text_chars,
             max_audio_s=max_audio_s,
         )
+        self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
         self._sound_decoder = sound_process or LocalSoundDecoder(speech)
         weights = (speech.model, speech.codec, speech.vocos)
@@ -202,21 +185,21 @@ class Synthesizer:
         """Return the context of a CUDA stream for the sound, so that it never delays a step."""
         return SideStream(self._device).entered()
 
-    def unload(self, still: Callable[[], bool]) -> None:
+    def unload(self, is_idle: Callable[[], bool]) -> None:
         """Move the weights off a GPU; the next `plan` or `replay` moves them back.
 
         Args:
-            still: Whether the engine is idle still; asked while nobody can move them back.
+            is_idle: Whether the engine is idle; called while nobody can move them back.
         """
         self._prefixes.clear()
         self._sound_decoder.clear_cache()
-        self._residence.send_away(still)
+        self._residence.send_away(is_idle)
 
     def close(self) -> None:
         """End the sound process, if there is one."""
         self._sound_decoder.close()
 
-    def plan(self, job: SpeechJob) -> Plan:
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Plan a job, or refuse it; in the text thread. See `Planner.plan`.
 
         Raises:
@@ -225,13 +208,13 @@ class Synthesizer:
             UnknownVoice: There is no such voice.
         """
         self._residence.bring()
-        return self._planner.plan(job)
+        return self._planner.plan(job, on_piece)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.interface.Backend`."""
         return JobBatch(
             self._speech,
-            front_end=self._front_end,
+            front_end=self._planner.front_end,
             silent=self._silent,
             prefixes=self._prefixes,
             slots=slots,

@@ -1,7 +1,9 @@
 """The worker that plans jobs: converts their texts to phonemes, in a thread of its own."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock
@@ -19,7 +21,11 @@ Forecast = Callable[[Ticket, Plan], None]
 
 
 class TextWorker:
-    """Plans jobs, the shortest text first: a sentence waits for one long text at most."""
+    """Plans jobs, the shortest text first; a longer one waits between two of its pieces.
+
+    So a sentence waits for one piece of a long text, some milliseconds, however many long texts
+    there are.
+    """
 
     def __init__(
         self, queue: TicketQueue, outcomes: Outcomes, forecast: Forecast, *, slots: int
@@ -44,23 +50,32 @@ class TextWorker:
         """Submit a job to be planned and queued, or refused."""
         with self._lock:
             heappush(self._jobs, (len(job.text), next(self._submitted), backend, ticket, job))
-        self._thread.submit(self._plan_next)
+        self._thread.submit(self._plan_shortest)
 
     def close(self) -> None:
         """Plan no more jobs."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _plan_next(self) -> None:
-        """Plan the job with the shortest text."""
+    def _plan_shortest(self, below: float = math.inf) -> bool:
+        """Plan the job with the shortest text.
+
+        Args:
+            below: Only if it has fewer characters.
+
+        Returns:
+            Whether there was one.
+        """
         with self._lock:
+            if not self._jobs or self._jobs[0][0] >= below:
+                return False
             *_, backend, ticket, job = heappop(self._jobs)
         if ticket.abandoned is not None:
             if self._queue.remove(ticket):
                 self._outcomes.ended(ticket, ticket.abandoned)
-            return
+            return True
         refusal: SpeechError
         try:
-            plan = backend.plan(job)
+            plan = backend.plan(job, on_piece=partial(self._plan_all, below=len(job.text)))
             self._check_rows(plan)
             self._forecast(ticket, plan)
         except SpeechError as error:
@@ -69,9 +84,15 @@ class TextWorker:
             refusal = broken(ticket.job_id, error)
         else:
             self._queue.enqueue(ticket, plan)
-            return
+            return True
         if self._queue.remove(ticket):
             self._outcomes.refused(ticket, refusal)
+        return True
+
+    def _plan_all(self, below: float) -> None:
+        """Plan all jobs with fewer characters, the shortest first."""
+        while self._plan_shortest(below):
+            pass
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one asker's share.

@@ -1,8 +1,7 @@
-"""With which switches a published model was trained: those under which true codes cost least.
+"""Detection of a published model's training switches by teacher-forced loss.
 
-The files do not say (`models.checkpoints.published.load.Switches`), but a model that reads other
-sums, sees other frames or misses a segment predicts badly, and that can be measured on any speech
-of which codes and phonemes are known.
+The files do not state them (`models.checkpoints.published.load.Switches`), but under wrong switches
+a model predicts badly, which can be measured on any speech with known codes and phonemes.
 """
 
 from collections.abc import Sequence
@@ -22,12 +21,12 @@ from models.valle import Valle
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Speech of which the text is known.
+    """Codes of an utterance with its phonemes.
 
     Attributes:
-        phoneme_ids: With the begin and end marks.
+        phoneme_ids: Including BOS and EOS.
         codes: ``[T, K]`` int64.
-        language: Its index in the model's languages.
+        language: Index into the model's languages.
         prompt: ``[Tp, K]`` int64 codes of the same voice, or None.
     """
 
@@ -39,12 +38,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class EraLoss:
-    """What true codes cost under one combination of switches.
+    """The loss under one combination of switches.
 
     Attributes:
-        switches: The combination, each switch set.
-        ar: Mean nats a frame of level 0, its stop included.
-        nar: Mean nats a code of the finer levels.
+        switches: The combination, every switch set.
+        ar: Mean cross-entropy of level 0 in nats a frame, the stop token included.
+        nar: Mean cross-entropy of levels 1 and up in nats a code.
     """
 
     switches: Switches
@@ -53,7 +52,7 @@ class EraLoss:
 
     @property
     def total(self) -> float:
-        """What the combinations are ranked by: a code of level 0 counts as one of each other."""
+        """The sum of both, by which combinations are ranked."""
         return self.ar + self.nar
 
     def __str__(self) -> str:
@@ -65,18 +64,18 @@ class EraLoss:
 
 
 def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
-    """Measure every combination of switches by teacher-forced loss.
+    """Measure the teacher-forced loss of every combination of switches.
 
     Args:
         source: A published file, or a folder with one.
-        pairs: Speech and its phonemes; a few seconds are enough to tell.
+        pairs: Utterances; a few seconds are enough.
 
     Returns:
-        The likeliest combination first.
+        Losses, lowest first.
 
     Raises:
         CheckpointError: As `load_public`.
-        ValueError: There are no pairs, or one of other levels than the model's.
+        ValueError: There are no pairs, or one has another number of levels than the model.
     """
     if not pairs:
         raise ValueError("no codes to measure with")
@@ -96,7 +95,7 @@ def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
 
 @torch.inference_mode()
 def _losses(model: Valle, pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Return the mean nats of level 0 and of all finer levels."""
+    """Return the mean losses of level 0 and of levels 1 and up, in nats."""
     ar = torch.cat([_ar_losses(model, pair) for pair in pairs])
     nar = torch.cat([
         _nar_losses(model, pair, level) for pair in pairs for level in range(1, model.config.levels)
@@ -105,7 +104,7 @@ def _losses(model: Valle, pairs: Sequence[Pair]) -> tuple[float, float]:
 
 
 def _ar_losses(model: Valle, pair: Pair) -> Tensor:
-    """Return ``[T + 1]`` nats of level 0 and its stop."""
+    """Return the losses ``[T + 1]`` of level 0 and its stop token, in nats."""
     prefix = model.prefix(pair.phoneme_ids, 0, language=pair.language, prompt=pair.prompt)
     stop = pair.codes.new_full((1,), model.config.stop_token)
     truth = torch.cat([pair.codes[:, 0], stop])
@@ -113,7 +112,7 @@ def _ar_losses(model: Valle, pair: Pair) -> Tensor:
 
 
 def _nar_losses(model: Valle, pair: Pair, level: int) -> Tensor:
-    """Return ``[T]`` nats of a finer level."""
+    """Return the losses ``[T]`` of a level from 1 on, in nats."""
     prefix = model.prefix(pair.phoneme_ids, level, language=pair.language, prompt=pair.prompt)
     logits = model.nar_logits(prefix, pair.codes, level)
     return F.cross_entropy(logits, pair.codes[:, level], reduction="none")

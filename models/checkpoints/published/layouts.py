@@ -1,10 +1,10 @@
-"""The two published layouts of e-c-k-e-r/vall-e: which tensors there are, and ours for each.
+"""The two tensor layouts of e-c-k-e-r/vall-e, and their mapping to our tensor names.
 
-`ar+nar` predicts level 0 token by token. `ar+nar-len` can draw it in masked passes too: it has one
-more response table, a head for it, and the length task. Which one a file has is read from its
-tensors; then every tensor and shape is checked, so that nothing is loaded by accident.
+`ar+nar` predicts level 0 token by token. `ar+nar-len` can also predict it in masked passes: it has
+one more response table with a head, and length prediction. The layout is detected from the tensors;
+then every name and shape is checked, so that no unknown file is loaded.
 
-`models.checkpoints.published.one_vocabulary` turns the third published form into the second.
+`models.checkpoints.published.one_vocabulary` converts the third published format into the second.
 """
 
 import re
@@ -21,7 +21,7 @@ from models.config import LENGTH_TOKENS
 LayoutName = Literal["ar+nar", "ar+nar-len"]
 Shape = tuple[int, ...]
 
-# Of other tasks, other versions, or training: some files carry them, nothing here needs them.
+# Tensors of other tasks, versions or of training, which some files have and inference ignores.
 _UNUSED = re.compile(
     r"model\.embed_tokens\.weight|tasks_emb\.weight|tones_emb\.weight|raw_text_emb\.weight"
     r"|dropout_token|time_emb\..*|.*\.inv_freq"
@@ -31,10 +31,10 @@ _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of a published file.
+    """Layout and sizes of a published file.
 
     Attributes:
-        name: Which layout.
+        name: The layout.
         width: D.
         layers: Blocks of the stack.
         ffn: Hidden width of the feed-forward.
@@ -55,11 +55,11 @@ class Layout:
 
     @property
     def masked_level_0(self) -> bool:
-        """Whether it can draw level 0 in masked passes."""
+        """Whether it can predict level 0 in masked passes."""
         return self.name == "ar+nar-len"
 
     def inventory(self) -> dict[str, Shape]:
-        """Return the tensors that must be there, biases of heads aside."""
+        """Return the shape of each required tensor; biases of heads are optional."""
         d, levels = self.width, self.levels
         shapes: dict[str, Shape] = {
             "text_emb.weight": (self.phonemes, d),
@@ -88,27 +88,27 @@ class Layout:
         return shapes
 
     def heads(self) -> dict[int, int]:
-        """Return the numbers of the heads that are used, and their rows."""
+        """Return the indices of the heads in use, and their rows."""
         rows = {level: self.codes + (level == 0) for level in range(self.levels)}
         if self.masked_level_0:
             rows |= {self.levels: self.codes, self.levels + 2: LENGTH_TOKENS}
         return rows
 
     def unused_heads(self) -> dict[int, int | None]:
-        """Return the numbers of the heads of other tasks, and their rows where they are known.
+        """Return the indices of the heads of other tasks, and their rows if known.
 
-        Speech to text speaks phonemes; version 6 adds one that speaks raw text.
+        Speech to text predicts phonemes; version 6 adds a head for raw text.
         """
         speech_to_text = self.levels + self.masked_level_0
         return {speech_to_text: self.phonemes, self.levels + 1 + 2 * self.masked_level_0: None}
 
 
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> Layout:
-    """Find the layout of published tensors and check every one of them.
+    """Detect the layout of published tensors and check every one of them.
 
     Args:
-        tensors: Published names; they may be on the device "meta".
-        source: What errors call the file.
+        tensors: By their published names; may be on the device "meta".
+        source: Name of the file in errors.
 
     Raises:
         CheckpointError: It is neither layout, or a tensor is missing, unknown or of another shape.
@@ -135,7 +135,7 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> Layout:
 
 
 def rename(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return checked tensors under the names of `models.valle.Valle`, fused as there.
+    """Rename checked tensors to those of `models.valle.Valle`, fusing q/k/v and gate/up.
 
     A head without a bias gets one of zeros.
     """
@@ -177,7 +177,7 @@ def rename(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, int]:
-    """Return the shape of a matrix from which sizes are read.
+    """Return the shape of a matrix.
 
     Raises:
         CheckpointError: It is missing or no matrix.

@@ -1,7 +1,7 @@
-"""Checkpoints of e-c-k-e-r/vall-e: layout found, everything checked, told in one log line.
+"""Loading of e-c-k-e-r/vall-e checkpoints: layout detected, everything checked and logged.
 
-The files leave three things open that change what is computed (the *switches*): which lower levels
-a level hears, who sees whom in the NAR, and whether the language has a segment. The defaults are
+The files do not state three *switches* that change what is computed: which lower levels a level is
+predicted from, the NAR attention mask, and whether there is a language segment. The defaults are
 what the files were trained with as far as is known; `models.checkpoints.published.eras` measures
 it.
 """
@@ -24,22 +24,22 @@ from models.valle import Valle
 
 log = logging.getLogger(__name__)
 
-LANGUAGES = ("en", "ja", "de", "fr", "zh", "ko")  # in the order of their ids
+LANGUAGES = ("en", "ja", "de", "fr", "zh", "ko")  # by id
 HEAD_DIM = 64  # of every published size
 SUFFIXES = {".sft", ".safetensors", ".safetensor"}
-MAX_PHONEMES = 150  # as many as fit into 12 s, the longest utterances it was trained on
+MAX_PHONEMES = 150  # about 12 s, the longest utterances of the training data
 
 NarMask = Literal["causal", "full"]
 
 
 @dataclass(frozen=True)
 class Switches:
-    """What a file may have been trained with; None: as it says, else as its era had it.
+    """Training switches of a file; None: as its metadata say, else the default of its layout.
 
     Attributes:
-        code_sums: Which of the levels below a level are summed for it.
-        nar_mask: Who sees whom in NAR passes and masked passes.
-        language: Whether there is a segment for the language.
+        code_sums: Which of the levels below a level are summed as its input.
+        nar_mask: Attention mask of NAR and masked passes.
+        language: Whether there is a language segment.
     """
 
     code_sums: CodeSums | None = None
@@ -52,12 +52,12 @@ AS_FILED = Switches()
 
 @dataclass(frozen=True)
 class Published:
-    """A published file, understood.
+    """The contents of a published file.
 
     Attributes:
-        path: Where it lies.
-        form: How it is stored.
-        config: What it is, switches and all.
+        path: The file.
+        form: Its file layout.
+        config: The model's configuration, switches applied.
         tensors: Under our names, in the dtypes of the file.
     """
 
@@ -67,7 +67,7 @@ class Published:
     tensors: Mapping[str, Tensor]
 
     def check_numbers(self) -> None:
-        """Do nothing if all tensors are finite.
+        """Raise unless all tensors are finite.
 
         Raises:
             CheckpointError: One holds NaN or infinity.
@@ -93,7 +93,7 @@ class Published:
 
 
 def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
-    """Return a published model's config with the given switches set."""
+    """Return a configuration with the given switches applied."""
     changes: dict[str, object] = {}
     if switches.code_sums is not None:
         changes |= {"prompt_sums": switches.code_sums, "response_sums": switches.code_sums}
@@ -105,16 +105,16 @@ def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
 
 
 def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()) -> Valle:
-    """Load a published language model in fp32, ready for inference.
+    """Load a published language model in float32, ready for inference.
 
     Args:
         source: A file, or a folder with one.
-        switches: What to set against the file.
+        switches: Overrides for the file.
         loras: LoRA files to merge.
 
     Raises:
         CheckpointError: It is missing, damaged, of no known layout, contradicts itself, or holds
-            numbers that are none.
+            NaN or infinity.
     """
     found = read_public(source, switches, loras)
     log.info("%s", found)
@@ -126,37 +126,37 @@ def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Pat
 def read_public(
     source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
 ) -> Published:
-    """Read a published file's tensors and say what they are.
+    """Read a published file with its tensors.
 
     Raises:
         CheckpointError: As `load_public`.
     """
     path = find_file(source)
     header, metadata = read_header(path)
-    found = _understand(path, header, metadata, switches)  # refuse before reading half a gigabyte
+    found = _parse_header(path, header, metadata, switches)  # fails before half a gigabyte is read
     tensors = read_tensors([path])
     if found.form == "hf":
-        tensors = one_vocabulary.cut(tensors, str(path))
+        tensors = one_vocabulary.split(tensors, str(path))
     for file in loras:
         tensors = lora.merge(tensors, file)
     return replace(found, tensors=rename(find_layout(tensors, str(path)), tensors))
 
 
 def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
-    """Say what a published file is without reading its tensors: they are on the device "meta".
+    """Read a published file without its tensors' contents: they are on the device "meta".
 
     Raises:
-        CheckpointError: As `load_public`, but for the numbers themselves.
+        CheckpointError: As `load_public`, except for values.
     """
     path = find_file(source)
-    return _understand(path, *read_header(path), switches)
+    return _parse_header(path, *read_header(path), switches)
 
 
 def find_file(source: Path) -> Path:
-    """Return the checkpoint's file, be it given itself or its folder.
+    """Return the checkpoint file, given itself or its folder.
 
     Raises:
-        CheckpointError: There is none, or the folder leaves a choice.
+        CheckpointError: The folder holds none or several, or the file is of another type.
     """
     if not source.is_dir():
         if source.suffix not in SUFFIXES and source.is_file():
@@ -169,17 +169,17 @@ def find_file(source: Path) -> Path:
     return files[0]
 
 
-def _understand(
+def _parse_header(
     path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str], switches: Switches
 ) -> Published:
-    """Find layout and config from a file's header.
+    """Detect layout and configuration from a file's header.
 
     Raises:
-        CheckpointError: As `load_public`, but for the numbers themselves.
+        CheckpointError: As `load_public`, except for values.
     """
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
-        tensors = one_vocabulary.cut(tensors, str(path))
+        tensors = one_vocabulary.split(tensors, str(path))
     layout = find_layout(tensors, str(path))
     described = describe(metadata, str(path))
     if described is not None:
@@ -201,20 +201,20 @@ def _understand(
 
 
 def _compare(layout: Layout, described: Description, source: str) -> None:
-    """Refuse metadata that say something else than the tensors.
+    """Refuse metadata that contradict the tensors.
 
     Raises:
         CheckpointError: They do.
     """
     sizes = described.sizes
-    said = {
+    stated = {
         "size.dim": (sizes.dim, layout.width),
         "size.layers": (sizes.layers, layout.layers),
         "size.resp_levels": (sizes.resp_levels, layout.levels),
         "size.audio_tokens": (sizes.audio_tokens, layout.codes),
         "size.phoneme_tokens": (sizes.phoneme_tokens, layout.phonemes),
     }
-    for name, (claimed, found) in said.items():
+    for name, (claimed, found) in stated.items():
         if claimed is not None and claimed != found:
             raise CheckpointError(
                 f"{source}: metadata config.{name} is {claimed}, the tensors have {found}"

@@ -1,6 +1,6 @@
-"""Low-rank updates of a published checkpoint, merged into its matrices when it is loaded.
+"""LoRA updates of a published checkpoint, merged into its matrices at load.
 
-``W' = W + alpha / rank * B A`` (Hu et al. 2021, arXiv:2106.09685), so a step costs what it did.
+``W' = W + alpha / rank * B A`` (Hu et al. 2021, arXiv:2106.09685), so inference costs the same.
 """
 
 import re
@@ -17,14 +17,14 @@ _PART = re.compile(r"(?P<layer>.+?)(?:\.parametrizations\.weight\.0)?\.lora_(?P<
 
 
 def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Return a checkpoint's tensors with the updates of a LoRA file, in fp32 where updated.
+    """Merge a LoRA file into a checkpoint's tensors; updated ones become float32.
 
     Args:
-        tensors: Of layout A or B, under their published names.
+        tensors: Of either layout, under their published names.
         path: The LoRA file; its names may be relative to the stack or to the whole model.
 
     Raises:
-        CheckpointError: The file is damaged, is for some levels only, or does not fit.
+        CheckpointError: The file is damaged, for some levels only, or of other shapes.
     """
     _, metadata = read_header(path)
     config = parse(metadata).get("config")
@@ -48,10 +48,10 @@ def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
 
 
 def _pairs(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return both matrices of each layer of a file: A ``[rank, in]``, B ``[out, rank]``.
+    """Return the matrices A ``[rank, in]`` and B ``[out, rank]`` of each layer of a file.
 
     Raises:
-        CheckpointError: The file is damaged, or holds something else or half a pair.
+        CheckpointError: The file is damaged, or has other tensors or only one of a pair.
     """
     sides: dict[str, dict[str, Tensor]] = {}
     for name, tensor in read_tensors([path]).items():
@@ -69,7 +69,7 @@ def _pairs(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _target(layer: str, tensors: Mapping[str, Tensor], path: Path) -> str:
-    """Return the name of the matrix that a layer's update is for.
+    """Return the name of the tensor that a layer's update applies to.
 
     Raises:
         CheckpointError: There is none, or more than one.

@@ -1,7 +1,7 @@
-"""What a published vall-e checkpoint says of itself, in its metadata or beside it.
+"""Metadata of a published vall-e checkpoint, inside the file or beside it.
 
-Field names and defaults are those of e-c-k-e-r/vall-e's exporter, version 5. The file's tensors
-have the last word on sizes; a description that contradicts them is refused by `layouts`.
+Field names and defaults are those of e-c-k-e-r/vall-e's exporter, version 5. Sizes are read from
+the tensors; metadata that contradict them are refused by `load`.
 """
 
 import json
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.checkpoints.files import CheckpointError
 
-# The presets of `size`: width, heads, layers.
+# Presets of `size`: width, heads, layers.
 SIZES = {
     "quarter": (256, 4, 12),
     "half": (512, 8, 12),
@@ -24,7 +24,7 @@ SIZES = {
 
 
 class Size(BaseModel):
-    """Sizes where they are written out; None where nothing is said."""
+    """Explicit sizes; None if not stated."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -37,7 +37,7 @@ class Size(BaseModel):
 
 
 class Experimental(BaseModel):
-    """Switches of the architecture that change what inference computes."""
+    """Architecture switches that change what inference computes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -47,7 +47,7 @@ class Experimental(BaseModel):
     noncausal_masks: bool = False
     causal_size: int = 1
     rvq_level_range: tuple[int, ...] = ()
-    # Later inventions that change the output, in no published file: refused where they are on.
+    # Later features that change the output and are in no published file: refused if on.
     predict_causally: bool = False
     logit_normalization: float = 0
     use_segmented_attention_mask: bool = False
@@ -55,7 +55,7 @@ class Experimental(BaseModel):
 
 
 class Description(BaseModel):
-    """The `config` of a checkpoint, as far as inference cares."""
+    """The `config` of a checkpoint, as far as it matters for inference."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -68,7 +68,7 @@ class Description(BaseModel):
 
     @property
     def sizes(self) -> Size:
-        """The sizes, those of a preset written out."""
+        """The explicit sizes, with a preset resolved."""
         if isinstance(self.size, Size):
             return self.size
         dim, heads, layers = SIZES[self.size]
@@ -76,7 +76,7 @@ class Description(BaseModel):
 
 
 def published(*, masked_level_0: bool) -> Description:
-    """Return what the published files say, for one that says nothing."""
+    """Return the description of the published files, for one without metadata."""
     flags = Experimental(
         split_classifiers=True,
         audio_embedding_sums=True,
@@ -89,7 +89,7 @@ def published(*, masked_level_0: bool) -> Description:
 
 
 def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return metadata with JSON read; what is no JSON stays text."""
+    """Return metadata with JSON values parsed; others stay text."""
     parsed: dict[str, Any] = {}
     for name, text in metadata.items():
         try:
@@ -100,10 +100,10 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def describe(metadata: Mapping[str, str], source: str) -> Description | None:
-    """Read the description, or None if there is none, and refuse what is not supported.
+    """Return the description, or None if there is none.
 
     Raises:
-        CheckpointError: It is malformed, or of another architecture or version.
+        CheckpointError: It is malformed, or of an unsupported architecture or version.
     """
     found = parse(metadata).get("config")
     if found is None:
@@ -120,14 +120,14 @@ def describe(metadata: Mapping[str, str], source: str) -> Description | None:
 
 
 def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
-    """Return every phoneme name's id: from the metadata, else from a ``tokenizer.json`` beside.
+    """Return the id of every phoneme name, from the metadata or a ``tokenizer.json`` beside.
 
     Args:
         metadata: Of the file.
         path: The file.
 
     Returns:
-        Empty if neither is there.
+        Ids by name; empty if there is neither.
 
     Raises:
         CheckpointError: It is not a mapping of names to ids.
@@ -146,7 +146,7 @@ def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
 
 
 def _beside(path: Path) -> Any:
-    """Return the vocabulary in a tokenizer file, without the names of other things' rows.
+    """Return the vocabulary of a tokenizer file, without names of other kinds of rows.
 
     Raises:
         CheckpointError: It is no tokenizer file.
@@ -163,7 +163,7 @@ def _beside(path: Path) -> Any:
 
 
 def _refusal(description: Description) -> str:
-    """Return why this cannot be served, or nothing."""
+    """Return why a model is not supported, or an empty string."""
     flags = description.experimental
     on = [
         name

@@ -1,7 +1,7 @@
-"""The `hf` branch of ecker/vall-e: one vocabulary for everything, cut back into layout B.
+"""The `hf` branch of ecker/vall-e: a plain Llama with one vocabulary for all kinds of tokens.
 
-A plain Llama of 17,702 tokens, whose rows are phonemes, levels, languages, codes and so on, one
-after another; its head has the same rows. Biases of heads were lost when it was made.
+Its 17,702 rows are phonemes, levels, languages, codes and so on, one after another; the head has
+the same rows. They are split into the tensors of the layout `ar+nar-len`. Heads have no biases.
 """
 
 import json
@@ -17,18 +17,18 @@ ROWS = 17_702
 
 
 def is_one_vocabulary(tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether these are the tensors of a Llama with a head of its own."""
+    """Return whether the tensors are those of a plain Llama with an untied head."""
     return "lm_head.weight" in tensors and "sep" not in tensors
 
 
 def check_description(path: Path) -> int | None:
-    """Check the ``config.json`` beside the file, and return its number of heads.
+    """Check the ``config.json`` beside the file and return its number of attention heads.
 
     Returns:
-        None if there is none.
+        None if there is no such file.
 
     Raises:
-        CheckpointError: It describes a model that computes something else.
+        CheckpointError: It describes another architecture.
     """
     if not path.is_file():
         return None
@@ -54,15 +54,15 @@ def check_description(path: Path) -> int | None:
     return heads
 
 
-def cut(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Return the tensors of layout B.
+def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """Split the tensors into those of the layout `ar+nar-len`.
 
     Args:
-        tensors: As the branch has them; they may be on the device "meta".
-        source: What errors call the file.
+        tensors: Of the branch; may be on the device "meta".
+        source: Name of the file in errors.
 
     Raises:
-        CheckpointError: The vocabulary has another size, so that no row can be told.
+        CheckpointError: The vocabulary has another size, so rows cannot be assigned.
     """
     parts = {name: part for name, part in tensors.items() if name.startswith("model.")}
     embeddings = parts.pop("model.embed_tokens.weight", None)
@@ -89,7 +89,7 @@ def cut(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 def _starts() -> dict[str, int]:
-    """Return where each kind of row begins."""
+    """Return the first row of each kind."""
     counts = {
         "phonemes": PHONEMES,
         "levels": LEVELS,
@@ -111,7 +111,7 @@ def _starts() -> dict[str, int]:
 
 
 def _table_rows() -> dict[str, tuple[int, int]]:
-    """Return first row and number of rows of each embedding table of layout B."""
+    """Return first row and number of rows of each embedding table."""
     at = _starts()
     rows = {
         "text_emb.weight": (at["phonemes"], PHONEMES),
@@ -134,7 +134,7 @@ def _table_rows() -> dict[str, tuple[int, int]]:
 
 
 def _head_rows() -> dict[int, tuple[int, int]]:
-    """Return first row and number of rows of each head of layout B."""
+    """Return first row and number of rows of each head."""
     at = _starts()
     rows = {level: (at["nar"] + (level - 1) * CODES, CODES) for level in range(1, LEVELS)}
     return rows | {

@@ -1,7 +1,7 @@
-"""Speech with its phonemes, to measure a published model with (see `eras`).
+"""Reading of pairs of codes and phonemes, which `eras` measures a published model with.
 
-Either a ``.enc`` file, as e-c-k-e-r/vall-e stores its data: NumPy's format around one pickled dict
-of codes and what is said. Only arrays and plain values are unpickled, nothing is called. Or JSON:
+Either a ``.enc`` file of e-c-k-e-r/vall-e: NumPy's format around a pickled dict of codes and
+metadata, of which only arrays and plain values are unpickled. Or JSON:
 ``{"phonemes": "...", "codes": [[...], ...], "language": "en", "prompt": [[...], ...]}``, codes by
 frame, the last two optional.
 """
@@ -22,7 +22,7 @@ from models.checkpoints.published.eras import Pair
 from models.config import ModelConfig
 
 Encode = Callable[[str], list[int]]
-"""Phonemes to ids, with the begin and end marks."""
+"""Phonemes to ids, including BOS and EOS."""
 
 _ALLOWED = {
     ("numpy", "ndarray"),
@@ -32,7 +32,7 @@ _ALLOWED = {
 }
 
 
-class _ArraysOnly(pickle.Unpickler):
+class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
@@ -40,20 +40,20 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def read_pair(path: Path, config: ModelConfig, encode: Encode) -> Pair:
-    """Read a pair for a model.
+    """Read a pair.
 
     Args:
-        path: ``.enc`` or ``.json``.
-        config: Of the model.
+        path: A ``.enc`` or ``.json`` file.
+        config: Configuration of the model.
         encode: Its tokenizer.
 
     Raises:
-        CheckpointError: The file is damaged, lacks the phonemes, or holds other codes.
+        CheckpointError: The file is damaged, lacks phonemes, or its codes do not fit the model.
     """
     try:
         found = _read_enc(path) if path.suffix == ".enc" else json.loads(path.read_bytes())
         codes, prompt = found["codes"], found.get("prompt")
-        phoneme_ids = encode("".join([found["phonemes"]]))  # refuses what is no text
+        phoneme_ids = encode("".join([found["phonemes"]]))  # raises TypeError unless it is text
         language = found.get("language") or config.languages[0]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
         raise CheckpointError(f"{path} holds no codes with phonemes: {error!r}") from error
@@ -73,7 +73,7 @@ def _read_enc(path: Path) -> dict[str, Any]:
     """Return codes ``[T, K]``, phonemes and language of a ``.enc`` file."""
     with path.open("rb") as file:
         _skip_header(file)
-        stored = _ArraysOnly(file).load()
+        stored = _ArrayUnpickler(file).load()
     if isinstance(stored, np.ndarray) and stored.shape == ():
         stored = stored.item()
     metadata = stored["metadata"]
@@ -93,10 +93,10 @@ def _skip_header(file: BinaryIO) -> None:
 
 
 def _codes(rows: object, config: ModelConfig, path: Path) -> Tensor:
-    """Return ``[T, K]`` int64.
+    """Return codes as a tensor ``[T, K]`` int64.
 
     Raises:
-        CheckpointError: These are no codes of the model.
+        CheckpointError: They do not fit the model.
     """
     try:
         codes = torch.tensor(cast("list[list[int]]", rows), dtype=torch.int64)

@@ -1,4 +1,4 @@
 """Text that arrives in packets, cut into pieces as soon as a cut is certain.
 
-Owns the search for borders. Does not know phonemes, languages' pronunciation or requests.
+Owns the search for boundaries. Does not know phonemes, pronunciation or requests.
 """

@@ -1,8 +1,8 @@
-"""Where a text that still grows may be cut, and whether a sentence goes on there.
+"""Candidate boundaries of an incremental text, and whether a sentence continues after one.
 
-A candidate is found in one pass, and what decides on it is near it: the word before, at most
-`_WORD_CHARS` long, and what follows. So a text costs as much as it is long, whatever is in it:
-quantifiers are possessive, and a run of marks is tried at its beginning alone.
+Candidates are found in one pass and decided by their neighbourhood: the word before, at most
+`_WORD_CHARS` long, and what follows. The cost is linear in the length of any text: quantifiers are
+possessive, and a run of marks is only tried at its beginning.
 """
 
 # ruff: noqa: RUF001 - marks and quotes of several scripts
@@ -38,26 +38,26 @@ BORDER: Final = re.compile(
     r"|(?P<paragraph>\n[ \t\r]*+\n)\s*+(?=\S)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What may be a border. Nothing but white space may follow the last character searched."""
+"""A candidate boundary. Only white space may follow the last character searched."""
 
 _TAIL: Final = frozenset("".join((_MARK, _CLOSING.replace("\\", ""), _WIDE, _WIDE_CLOSING)))
 
-_WORD_CHARS: Final = 64  # more than any abbreviation, unit or row of initials has
+_WORD_CHARS: Final = 64  # longer than any abbreviation, unit or sequence of initials
 _ABBREVIATED: Final = re.compile(rf"(?<![\w.])(?:{any_of({**ABBREVIATIONS, **STREETS})})$")
 _MEASURE: Final = re.compile(rf"\d[ -]?(?:{any_of(unit.rstrip('.') for unit in UNITS)})(?:/\w+)?$")
 _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]|[A-HJ-Za-z]")
-# At the beginning of a line, as `normalise` has it, or of what follows a pause.
+# At the beginning of a line, as in `normalise`, or after a pause.
 _LIST_NUMBER: Final = re.compile(
     rf"(?P<border>^|\n|{PAUSE})[ \t]*+(?:(?:#{{1,6}}|[-*•‣])[ \t]++)?\d{{1,3}}$", re.IGNORECASE
 )
 
 
 def unfinished(text: str, searched: int) -> int:
-    """Return where the search for borders goes on once more text has come.
+    """Return the index where the search must resume once more text has arrived.
 
     Args:
-        text: In which there is no border any more.
-        searched: Where the search began.
+        text: The text, without a further boundary.
+        searched: Index where the last search began.
     """
     place = len(text)
     while place > searched and (text[place - 1] in _TAIL or text[place - 1].isspace()):
@@ -66,7 +66,7 @@ def unfinished(text: str, searched: int) -> int:
 
 
 def piece_end(match: re.Match[str]) -> int:
-    """Return where a piece would end that ends at a candidate."""
+    """Return the end of the piece before a candidate boundary."""
     if match["pause"]:
         return match.end("pause")
     if match["mark"]:
@@ -75,11 +75,11 @@ def piece_end(match: re.Match[str]) -> int:
 
 
 def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
-    """Tell whether a full stop only follows the number of an item of a list.
+    """Return whether a candidate is the full stop after the number of a list item.
 
     Args:
-        match: A candidate.
-        since: Where the candidate before ended: no number reaches over it.
+        match: A candidate boundary.
+        since: End of the previous candidate, which no number spans.
         at_line_start: Whether the text begins a line.
     """
     if match["mark"] != "." or match["closing"] or match["space"].strip(" \t"):
@@ -93,11 +93,11 @@ def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
     return not after_opening[:1].isdigit() and match["opening"] != "["
 
 
-def goes_on(match: re.Match[str]) -> bool:
-    """Tell whether the sentence goes on after a mark: "Stop!" he said. Well... maybe. Dr. Who.
+def continues(match: re.Match[str]) -> bool:
+    """Return whether the sentence continues: "Stop!" he said. Well... maybe. Dr. Who.
 
     Raises:
-        Undecided: The next word is not whole yet.
+        Undecided: The next word is incomplete.
     """
     mark, upcoming = match["mark"], match["next"]
     if match["closing"] or mark.endswith(("..", "…")):
@@ -106,10 +106,10 @@ def goes_on(match: re.Match[str]) -> bool:
 
 
 def _abbreviates(match: re.Match[str]) -> bool:
-    """Tell whether a full stop belongs to the word before it, and not to a sentence.
+    """Return whether a full stop belongs to an abbreviation and ends no sentence.
 
     Raises:
-        Undecided: The next word is not whole yet.
+        Undecided: The next word is incomplete.
     """
     upcoming, at = match["next"], match.start()
     before = _word_before(match.string, at)
@@ -137,10 +137,10 @@ def _word_before(text: str, end: int) -> str:
 
 
 def _dated(match: re.Match[str], *, weekday: bool) -> bool:
-    """Tell whether a date goes on: Sept. 5. Fri. 5 Mar. Mon. - Fri.
+    """Return whether a date continues: Sept. 5. Fri. 5 Mar. Mon. - Fri.
 
     Raises:
-        Undecided: The next word is not whole yet.
+        Undecided: The next word is incomplete.
     """
     upcoming = match["next"]
     if upcoming[:1].isdigit() or not weekday:

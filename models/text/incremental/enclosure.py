@@ -1,4 +1,4 @@
-"""Whether a place of a text that still grows is inside a quotation or brackets."""
+"""Detection of quotations and brackets around an index of an incremental text."""
 
 # ruff: noqa: RUF001 - quotes of several kinds
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PATIENCE_CHARS: Final = 400
-"""How far a quotation or bracket is searched for its end before it is taken for a mere sign."""
+"""How far the end of a quotation or bracket is searched before it is ignored as unbalanced."""
 
 PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n")
 _CLOSERS: Final = {'"': '"', "“": "”", "(": ")", "[": "]"}
 _SIGNS: Final = re.compile("[\"“”()\\[\\]'‘’]")
-_DEEPEST: Final = 64  # brackets within brackets that are told apart
+_MAX_DEPTH: Final = 64  # deeper nesting is ignored
 _SINGLE: Final = frozenset("'‘’")
 _WORD: Final = re.compile(r"\w*")
 # Apostrophes that open nothing.
@@ -33,29 +33,29 @@ _ELIDED: Final = frozenset({
 
 
 class Undecided(Exception):
-    """What follows decides, and has not come yet."""
+    """The decision depends on text that has not arrived yet."""
 
 
 @dataclass
 class _Open:
-    """What is open where a text was read to.
+    """The quotations and brackets open at some index.
 
     Attributes:
-        closers: What closes each, outermost first.
-        lasting: How many were open all the time since `place`.
+        closers: The closing character of each, outermost first.
+        lasting: How many have been open since the index in question.
     """
 
     closers: list[str] = field(default_factory=list)
     lasting: int = 0
 
     def read(self, text: str, at: int) -> bool:
-        """Read a character; return whether it closes something.
+        """Process a character; return whether it closes a quotation or bracket.
 
-        A single quote is taken for a mere sign as soon as it cannot be a quotation's: these hold
-        no double quote, and end after a mark.
+        An open single quote is dropped as soon as it cannot be a quotation's: those contain no
+        double quote and end after punctuation.
 
         Raises:
-            Undecided: What follows tells a quote from an apostrophe.
+            Undecided: The following text distinguishes a quote from an apostrophe.
         """
         character = text[at]
         if character in _SINGLE:
@@ -65,7 +65,7 @@ class _Open:
             self._pop()
         if closers and character == closers[-1]:
             return self._pop()
-        if character in _CLOSERS and len(closers) < _DEEPEST:
+        if character in _CLOSERS and len(closers) < _MAX_DEPTH:
             closers.append(_CLOSERS[character])
         return False
 
@@ -83,7 +83,7 @@ class _Open:
             if before in ".,!?" and not upcoming:
                 return True
         opens = not before.isalnum() and upcoming[:1].isalpha() and upcoming.lower() not in _ELIDED
-        if opens and len(self.closers) < _DEEPEST:
+        if opens and len(self.closers) < _MAX_DEPTH:
             self.closers.append("'")
         return False
 
@@ -94,29 +94,29 @@ class _Open:
 
 
 class Enclosure:
-    """What is open in a text, read once from its beginning; asked about one place after another."""
+    """Answers for increasing indices of a text whether they are inside quotations or brackets."""
 
     def __init__(self) -> None:
-        """Begin before the first character."""
+        """Start at the first character."""
         self._read_to = 0
         self._open = _Open()
 
     def around(self, text: str, place: int) -> bool:
-        """Tell whether a place is inside a quotation or brackets, which close before long.
+        """Return whether an index is inside a quotation or brackets that are closed soon after.
 
         Args:
-            text: The one of the calls before, with more at its end.
-            place: No earlier than that of the call before, and not amid a word.
+            text: The text of earlier calls, possibly extended.
+            place: The index, not smaller than in earlier calls and not inside a word.
 
         Raises:
-            Undecided: They are open still, and what follows may close them.
+            Undecided: They are still open and the following text may close them.
         """
         self._read(text, place)
         now = _Open(self._open.closers.copy(), len(self._open.closers))
         if not now.lasting:
             return False
         patience = place + PATIENCE_CHARS
-        paragraph = PARAGRAPH.search(text, place, patience)  # nothing reaches into another
+        paragraph = PARAGRAPH.search(text, place, patience)  # they do not span paragraphs
         end = paragraph.start() if paragraph else patience
         for sign in _SIGNS.finditer(text, place, end):
             before = now.lasting
@@ -129,7 +129,7 @@ class Enclosure:
         raise Undecided
 
     def _read(self, text: str, place: int) -> None:
-        """Read on to a place."""
+        """Process the text up to an index."""
         start = self._read_to
         for paragraph in PARAGRAPH.finditer(text, start, place):
             self._open, start = _Open(), paragraph.end()

@@ -1,11 +1,11 @@
-"""Whether a text that grows has a word to speak yet, or only pauses, tags, smileys and marks."""
+"""Detection of the first word in an incremental text, ignoring pauses, tags and smileys."""
 
 import re
 from typing import Final
 
 from models.text.incremental.borders import PAUSE
 
-_TAG_END: Final = re.compile(r"\n[ \t]*+>[ \t]|[<>@]")  # the first is a line that is quoted
+_TAG_END: Final = re.compile(r"\n[ \t]*+>[ \t]|[<>@]")  # the first alternative is a quoted line
 _THING: Final = re.compile(
     rf"{PAUSE}\s*+"
     r"|(?P<tag></?[A-Za-z])"
@@ -17,19 +17,19 @@ _THING: Final = re.compile(
 
 
 class Speakable:
-    """What the beginning of a text has to speak; each character is read once."""
+    """Answers whether a text has a word before increasing indices, in one pass."""
 
     def __init__(self) -> None:
-        """Begin before the first character."""
+        """Start at the first character."""
         self._read_to = 0
         self._word = self._tag = False
 
     def within(self, text: str, end: int) -> bool:
-        """Tell whether there is a word before a place; a tag that is open still may be none.
+        """Return whether there is a word before an index; an open tag counts as one.
 
         Args:
-            text: The one of the calls before, with more at its end.
-            end: No earlier than that of the call before.
+            text: The text of earlier calls, possibly extended.
+            end: The index, not smaller than in earlier calls.
         """
         while not self._word and self._read_to < end:
             if self._tag:
@@ -48,5 +48,5 @@ class Speakable:
         found = _TAG_END.search(text, self._read_to, end)
         self._read_to = found.end() if found else end
         if found:
-            # What another "<" or an "@" ends was no tag, and its letters are a word.
+            # If another "<" or an "@" comes first it was no tag, and its letters are a word.
             self._word, self._tag = found[0] != ">", False

@@ -1,14 +1,14 @@
-"""A text that comes bit by bit, as somebody types it or a language model writes it.
+"""Text that arrives in packets, as a person types it or a language model writes it.
 
-What can be spoken is split off as soon as it is certain: after a sentence, a paragraph or a pause,
-once what follows cannot change that any more. So the pieces depend on the text and on the flushes,
-never on how the text was cut into packets. Where "St." may be a saint or the end of a sentence,
-the text waits for more. A text that comes as a whole is cut in the same way (`pieces`), so that
-its speech is the same; `split` looks for further borders within a piece.
+A piece is cut off as soon as its end is certain: after a sentence, a paragraph or a pause, once no
+further text can change that. The pieces therefore depend on the text and on flushes, not on how the
+text was divided into packets. Where "St." may be a saint or the end of a sentence, more text is
+awaited. A complete text is cut in the same way (`pieces`), so its speech is the same; `split` finds
+further boundaries within a piece.
 
-All packets together cost as much as the text is long, whatever is in it: each packet goes on where
-the one before stopped, and what is looked at again is at most `_NEAR_CHARS` long, or grew by a
-quarter since.
+The total cost is linear in the length of the text: each packet resumes where the previous one
+stopped, and text is searched again only if it is at most `_NEAR_CHARS` long or has grown by a
+quarter.
 """
 
 import re
@@ -19,7 +19,7 @@ from models.text.incremental.borders import (
     BORDER,
     LONGEST_PAUSE,
     PAUSE,
-    goes_on,
+    continues,
     numbers,
     piece_end,
     unfinished,
@@ -32,11 +32,11 @@ _ENDS_IN_PAUSE: Final = re.compile(rf"{PAUSE}$", re.IGNORECASE)
 _SILENT: Final = re.compile(r"[^\w\[]*+")  # marks without a word, before a pause
 
 _NEAR_CHARS: Final = 400
-_PACKET_CHARS: Final = 4096  # a growing text copies what it still holds at every border
+_PACKET_CHARS: Final = 4096  # the remaining text is copied at every boundary
 
 
 class GrowingText:
-    """A text that comes in packets and leaves in pieces."""
+    """Cuts a text that arrives in packets into pieces."""
 
     _text: str
     _searched: int
@@ -47,7 +47,7 @@ class GrowingText:
         self._hold("", at_line_start=True)
 
     def append(self, text: str) -> list[str]:
-        """Add to the end and return the pieces that are now certain."""
+        """Append a packet; return the pieces that are now certain."""
         self._text = (self._text + text).lstrip()
         pieces: list[str] = []
         if len(self._text) < self._look_again:
@@ -63,9 +63,9 @@ class GrowingText:
         return pieces
 
     def flush(self) -> list[str]:
-        """Return what is left as a piece, whether or not it is a whole sentence.
+        """Return the rest as a piece, complete sentence or not.
 
-        What has nothing to speak waits for what follows.
+        A rest without a word is kept for the following text.
         """
         if not self._speakable.within(self._text, len(self._text)):
             return []
@@ -75,9 +75,9 @@ class GrowingText:
         return [piece]
 
     def end(self) -> list[str]:
-        """Return what is left; nothing may follow.
+        """Return the rest and end the text.
 
-        A text with nothing to speak is given as it is, so that it can be refused.
+        If the whole text has nothing to speak it is returned as it is, so that it can be refused.
         """
         pieces = self.flush()
         if not self._given and self._text:
@@ -85,23 +85,23 @@ class GrowingText:
         return pieces
 
     def _hold(self, text: str, *, at_line_start: bool) -> None:
-        """Hold the rest of the text, of which nothing was looked at.
+        """Replace the text by its rest and restart the search.
 
         Args:
-            text: What is left.
+            text: The rest.
             at_line_start: Whether it begins a line.
         """
         self._text, self._at_line_start = text, at_line_start
         self._speakable, self._enclosure = Speakable(), Enclosure()
-        self._phonemes = _Phonemes()
-        self._searched = 0  # there is no border before
-        self._since = 0  # where the last candidate ended
-        self._look_again = 0  # how long the text must be to be worth it
+        self._phonemes = _InlinePhonemes()
+        self._searched = 0  # no boundary before this index
+        self._since = 0  # end of the last candidate
+        self._look_again = 0  # length of the text at which to search again
 
     def _cut(self) -> tuple[int, int] | None:
-        """Return where the first piece ends and the rest starts, or None if that is not certain."""
+        """Return the end of the first piece and the start of the rest, or None if undecided."""
         text = self._text
-        # White space at the end decides nothing, but for the first: a word is whole.
+        # Of white space at the end only the first character matters: it completes a word.
         searched_to = len(text.rstrip()) + 1
         for match in BORDER.finditer(text, self._searched, searched_to):
             self._searched = match.start()
@@ -117,17 +117,17 @@ class GrowingText:
         return None
 
     def _is_border(self, match: re.Match[str], end: int) -> bool:
-        """Tell whether a piece ends at a candidate.
+        """Return whether a piece ends at a candidate.
 
         Raises:
-            Undecided: What follows decides.
+            Undecided: It depends on the following text.
         """
         if not self._speakable.within(self._text, end) or self._phonemes.around(self._text, end):
             return False
         if match["pause"]:
             return True
         if match["mark"] and not match["after"] and not match["next"]:
-            raise Undecided  # nothing but space, or openings
+            raise Undecided  # only space or opening marks so far
         if numbers(match, self._since, at_line_start=self._at_line_start):
             return False
         if match["paragraph"]:
@@ -135,20 +135,20 @@ class GrowingText:
         if match["mark"]:
             if PARAGRAPH.search(match["space"]):
                 return True
-            if match["opening"] != "[" and goes_on(match):
+            if match["opening"] != "[" and continues(match):
                 return False
         return not self._enclosure.around(self._text, end)
 
 
 def pieces(text: str) -> list[str]:
-    """Return the pieces of a whole text."""
+    """Return the pieces of a complete text."""
     growing = GrowingText()
     packets = (text[at : at + _PACKET_CHARS] for at in range(0, len(text), _PACKET_CHARS))
     return [*chain.from_iterable(map(growing.append, packets)), *growing.end()]
 
 
-class _Phonemes:
-    """Where inline phonemes open and close in a text, looked for once."""
+class _InlinePhonemes:
+    """Answers for increasing indices of a text whether they are inside inline phonemes."""
 
     def __init__(self) -> None:
         self._read_to = 0
@@ -156,14 +156,14 @@ class _Phonemes:
         self._closes = -1
 
     def around(self, text: str, place: int) -> bool:
-        """Tell whether a place is inside inline phonemes.
+        """Return whether an index is inside inline phonemes.
 
         Args:
-            text: The one of the calls before, with more at its end.
-            place: No earlier than that of the call before.
+            text: The text of earlier calls, possibly extended.
+            place: The index, not smaller than in earlier calls.
 
         Raises:
-            Undecided: They have not come to their end.
+            Undecided: Their end has not arrived.
         """
         opens = text.rfind("[[", max(0, self._read_to - 1), place)
         self._read_to = place
@@ -178,10 +178,10 @@ class _Phonemes:
 
 
 def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
-    """Let the pauses that follow a sentence belong to it.
+    """Extend a piece by the pauses that follow it.
 
     Raises:
-        Undecided: There may be one more.
+        Undecided: Another pause may follow.
     """
     while match := _PAUSE.match(text, _past_marks(text, start)):
         end, start = match.start() + len(match[0].rstrip()), match.end()
@@ -198,7 +198,7 @@ def _past_marks(text: str, place: int) -> int:
 
 
 def _starts_line(text: str, end: int, start: int) -> bool:
-    """Tell whether what comes after a piece begins a line, for those who read it by itself."""
+    """Return whether the text after a piece begins a line when read by itself."""
     return "\n" in text[end:start] or bool(
         _ENDS_IN_PAUSE.search(text, max(0, end - LONGEST_PAUSE), end)
     )

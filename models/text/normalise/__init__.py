@@ -1,9 +1,7 @@
-"""Written English to words: numbers, money, dates, times, units, abbreviations, addresses.
+"""Normalisation of written English: numbers, money, dates, units, abbreviations, addresses.
 
-Rules of four kinds, a file each, applied in order; a rule may leave digits for a later one.
-num2words spells numbers; `vocabulary` holds the tables. American usage. Case and punctuation
-stay as they are. Knows nothing of phonemes or markup: a character of the Private Use Area stands
-for something that is already phonemes and passes untouched.
+Owns regex rules, applied in order, with American usage; case and punctuation are kept. Does not
+know phonemes or markup: characters of the Private Use Area (inline phonemes) are not changed.
 """
 
 from typing import Final
@@ -22,9 +20,10 @@ _RULES: Final = (
 
 
 def normalise(text: str) -> str:
-    """Return the text as words and punctuation only, with no digit left.
+    """Return a text as words and punctuation, without digits.
 
-    The text is one of `characters.clean`: Latin letters, straight quotes, no emoji.
+    Args:
+        text: A result of `models.text.characters.clean`.
     """
     for rule in _RULES:
         text = rule.apply(text)

@@ -1,4 +1,4 @@
-"""Abbreviations, initials and roman numerals, and whether their full stop ends a sentence."""
+"""Rules for abbreviations, initials and roman numerals, and for their full stops."""
 
 import re
 from typing import Final
@@ -15,12 +15,12 @@ from models.text.normalise.vocabulary import (
     TITLES,
 )
 
-_NEAR_CHARS: Final = 64  # as far as the word before is looked for
+_NEAR_CHARS: Final = 64  # how far back the preceding word is searched
 _FOLLOWING: Final = re.compile(r"[\"')]*(?:\s+[\"'(]*(\w*)|$)")
 
 
 def full_stop(match: Match) -> str:
-    """Return "." if the full stop that a match ends with also ends a sentence, else nothing."""
+    """Return "." if the full stop at the end of a match also ends a sentence, else ""."""
     following = _FOLLOWING.match(match.string, match.end())
     ends = following is not None and (not following[1] or following[1] in OPENERS)
     return "." if ends and match[0].endswith(".") else ""
@@ -39,7 +39,7 @@ def _street(match: Match) -> str:
 
 
 def _street_or_title(match: Match) -> str:
-    """Tell "Oak St. She left" from "see Dr. Will Jones" by the word before."""
+    """Distinguish "Oak St. She left" from "see Dr. Will Jones" by the preceding word."""
     before = match.string[max(0, match.start() - _NEAR_CHARS) : match.start()].split()[-1]
     if before[0].isupper() and before not in OPENERS:
         return _street(match)

@@ -1,4 +1,4 @@
-"""E-mail addresses, URLs, bare domains, @names and #tags."""
+"""Rules for e-mail addresses, URLs, bare domains, @names and #tags."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ from models.text.normalise.rule import Match, any_of, rule
 from models.text.normalise.vocabulary import ADDRESS_MARKS, SPELLED_DOMAINS, SPOKEN_DOMAINS
 
 _DOMAIN: Final = rf"(?:[A-Za-z0-9-]+\.)+(?:{any_of(SPELLED_DOMAINS | SPOKEN_DOMAINS)})\b"
-# An address is tried at the first of its letters alone, so that a long word costs its length.
+# An address is only tried at its first letter, so matching is linear in a word's length.
 _FIRST: Final = r"(?:(?<![\w.@-])|(?<=[^\WA-Za-z0-9]-))"
 _CLOSING: Final = ".,;:!?)'\"]*_"
 _PART: Final = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")

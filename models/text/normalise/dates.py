@@ -1,4 +1,4 @@
-"""Dates, years, decades and times of day, the month before the day."""
+"""Rules for dates (month before day), years, decades and times of day."""
 
 import re
 from typing import Final
@@ -23,7 +23,7 @@ def _month(match: Match) -> int:
 
 
 def _date(match: Match) -> str:
-    """Say a date of numbers, month first unless only the other order can be."""
+    """Expand a numeric date, month first unless only the other order is valid."""
     month, day, year = int(match["month"]), int(match["day"]), match["year"]
     if month > 12:
         month, day = day, month

@@ -1,7 +1,7 @@
-"""Digits to words: cardinals, ordinals, decimals, years, money, fractions, letters one by one.
+"""Digits to words: cardinals, ordinals, decimals, years, money, fractions, single letters.
 
-Spelling itself is num2words' work; this file decides which spelling a string of digits wants.
-Every function takes strings as they stand in a text, grouping commas included.
+num2words spells numbers; this module decides which spelling a string of digits gets. Every function
+takes strings as written in a text, including grouping commas.
 """
 
 from typing import Final
@@ -10,12 +10,12 @@ from num2words import num2words  # type: ignore[import-untyped]
 
 from models.text.normalise.vocabulary import CURRENCIES, IRREGULAR_PLURALS, MAGNITUDES, MONTHS
 
-# Longer runs of digits are account numbers and keys: nobody says "twelve quadrillion".
+# Longer runs of digits are account numbers or keys, read digit by digit.
 _LONGEST_CARDINAL: Final = 15
 
 
 def cardinal(number: str) -> str:
-    """Return "1,234" as words; a leading zero or great length makes it digits one by one."""
+    """Return "1,234" in words; digit by digit with a leading zero or if very long."""
     number = number.replace(",", "")
     if (number.startswith("0") and len(number) > 1) or len(number) > _LONGEST_CARDINAL:
         return digits(number)
@@ -55,7 +55,7 @@ def decade(number: str) -> str:
 
 
 def date(day: str, month: int, year_number: str = "") -> str:
-    """Return a date as an American says it: "March fourth, twenty twenty-four"."""
+    """Return a date in American usage: "March fourth, twenty twenty-four"."""
     spoken = f"{MONTHS[month - 1]} {ordinal(day)}"
     return f"{spoken}, {year(year_number)}" if year_number else spoken
 
@@ -74,7 +74,7 @@ def clock(hour: str, minute: str, second: str = "", half: str = "") -> str:
 
 
 def fraction(numerator: str, denominator: str) -> str:
-    """Return "3/4" as "three quarters"; what is no common fraction is "3 over 40"."""
+    """Return "3/4" as "three quarters", and uncommon fractions as "three over forty"."""
     bottom = int(denominator)
     if numerator == denominator and bottom > 10:  # fifty fifty
         return f"{cardinal(numerator)} {cardinal(numerator)}"
@@ -118,15 +118,15 @@ def plural(unit: str) -> str:
 
 
 def letters(word: str) -> str:
-    """Return the letters of a word one by one."""
-    # espeak-ng takes a lone A for the article; "eh" is the sound of the letter's name.
+    """Return the letters of a word spelled out."""
+    # espeak-ng reads a single A as the article; "eh" sounds as the letter's name.
     return " ".join("eh" if letter in "aA" else letter.upper() for letter in word)
 
 
 def roman(numeral: str) -> int:
-    """Return the value of a roman numeral below fifty, or 0 if it is none.
+    """Return the value of a roman numeral below forty, or 0.
 
-    Only what ordinary text uses is worth the risk of taking a word for a number.
+    Larger ones are rare, and words could be mistaken for them.
     """
     tens = len(numeral) - len(numeral.lstrip("X"))
     ones = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")

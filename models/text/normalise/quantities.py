@@ -1,4 +1,4 @@
-"""Money, units, telephone numbers, fractions, ranges, and numbers in general."""
+"""Rules for money, units, telephone numbers, fractions, ranges and plain numbers."""
 
 # ruff: noqa: RUF001 - the multiplication sign looks like a letter
 

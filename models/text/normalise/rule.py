@@ -1,4 +1,4 @@
-"""A rule of normalisation: what to look for, and what to say for it."""
+"""A normalisation rule: a pattern and its spoken form; patterns that several rules use."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,25 +10,25 @@ Match = re.Match[str]
 INTEGER: Final = r"(?:\d{1,3}(?:,\d{3}){1,9}|\d+)"
 NUMBER: Final = rf"(?:{INTEGER}(?:\.\d+)?|\.\d+)"
 BLANKS: Final = (
-    r"(?<![ \t])[ \t]++"  # tried at the beginning of a run alone: a run costs its length
+    r"(?<![ \t])[ \t]++"  # only tried at the beginning of a run, so that matching is linear
 )
-ALONE: Final = r"(?<![\w.,:/-])"  # opens a number that is not the rest of a longer one
+ALONE: Final = r"(?<![\w.,:/-])"  # the beginning of a number that is not part of a longer one
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A pattern and its spoken form: a template as of `re.sub`, or a function of the match."""
+    """A pattern and its replacement: a template of `re.sub`, or a function of the match."""
 
     pattern: re.Pattern[str]
     spoken: str | Callable[[Match], str]
 
     def apply(self, text: str) -> str:
-        """Return the text with every match spoken."""
+        """Return the text with every match replaced."""
         return self.pattern.sub(self.spoken, text)
 
 
 def rule(pattern: str, spoken: str | Callable[[Match], str], flags: int = 0) -> Rule:
-    """Return a rule of a pattern's source."""
+    """Return a rule for an uncompiled pattern."""
     return Rule(re.compile(pattern, flags), spoken)
 
 

@@ -1,4 +1,4 @@
-"""Symbols that are said, symbols that only mark up, and the spaces left behind."""
+"""Rules for Markdown and HTML layout, spoken symbols, and the remaining white space."""
 
 import re
 import unicodedata
@@ -15,14 +15,14 @@ def _greek(match: Match) -> str:
 
 
 LAYOUT: Final = (
-    # A heading is a paragraph, and so is each item of a list.
+    # Headings and list items become paragraphs.
     rule(r"^[ \t]*#{1,6}[ \t]+(.*)$", r"\n\1\n", re.MULTILINE),
     rule(r"^[ \t]*[-*•‣][ \t]+", "\n", re.MULTILINE),
     rule(r"^[ \t]*(\d{1,3})[.)][ \t]+(?=[\"'(]*[^\W\d]|[\ue000-\uf8ff])", r"\n\1, ", re.MULTILINE),
     rule(r"^[ \t]*>[ \t]+", "", re.MULTILINE),
     rule(r"</?[A-Za-z][^<>@]*>", " "),
     rule(r"(?<!\S)[:;=8][-o']?[()DPp/|\[\]](?!\S)", " "),  # :-)
-    rule(r"!?\[([^\[\]\n]+)\]\((?:https?:|/|#)[^()\s]*\)", r"\1"),  # links keep their words
+    rule(r"!?\[([^\[\]\n]+)\]\((?:https?:|/|#)[^()\s]*\)", r"\1"),  # links keep their text
 )
 
 RULES: Final = (

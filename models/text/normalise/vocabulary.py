@@ -1,4 +1,4 @@
-"""What written English abbreviates, and the words it stands for: tables only."""
+"""Tables of English abbreviations, units, currencies and symbols with their words."""
 
 # ruff: noqa: RUF001, SIM905 - signs that look like letters; lists of words
 

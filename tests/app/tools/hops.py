@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 ADVANCE = "ArSampler.advance"
 QUEUE = ("SoundWorker.put", "Voicer.put")
 PACKAGES = ("app", "samplers")
+FORWARD = "Valle.embed_response", "Valle.logits", "Transformer.extend", "Transformer.step"
+"""Functions of `models` in which a forward pass of the language model begins."""
 
 
 class Function(NamedTuple):
@@ -50,6 +52,7 @@ class Hops:
         self.recording = False
         self.calls: Counter[Function] = Counter()
         self.to_queue: list[Sequence[Function]] = []
+        self.before_model: frozenset[str] = frozenset()
 
     def install(self) -> None:
         """Record in this thread and in those that start from now on."""
@@ -67,6 +70,8 @@ class Hops:
             return
         function = self._function(frame.f_code)
         if function is None:
+            if not self.before_model and frame.f_code.co_qualname in FORWARD:
+                self.before_model = frozenset(self.files)
             return
         thread = threading.get_ident()
         if event == "return":
@@ -177,6 +182,7 @@ def main() -> None:
     for package, files, functions in table(hops):
         print(f"{package:32} {files:5} {functions:9}")
     print(f"{'all before models':32} {len(hops.files):5} {len(hops.calls):9}")
+    print(f"{'before the first forward pass':32} {len(hops.before_model):5}")
     print(f"\nfrom {ADVANCE} to the queue of the sound worker:")
     for function in hops.hops():
         print(f"  {function.file}: {function.name}")

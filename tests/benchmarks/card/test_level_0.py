@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.card import level_0
 from benchmarks.card.decoder import BatchDecoder
-from benchmarks.card.level_0 import BASELINE, OURS, STATIC, TINY, Scale, gates, measure_decoding
+from benchmarks.card.level_0 import BASELINE, OURS, STATIC, TINY, Scale, measure_decoding, targets
 
 CPU = torch.device("cpu")
 
@@ -44,7 +44,7 @@ def test_what_was_asked_of_a_card_is_judged_by_our_best_at_each_batch() -> None:
         {"what": "ours, graphs, batch 32", "codes/s": 30_000.0},
     ]
 
-    found = {gate.what: (gate.figure, gate.holds) for gate in gates(rows)}
+    found = {target.what: (target.figure, target.holds) for target in targets(rows)}
 
     assert found == {
         "codes/s, batch 1": (3100.0, True),

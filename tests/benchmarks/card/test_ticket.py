@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.card import ticket
-from benchmarks.card.ticket import PARTS, Part, main, measure, run, work_through
-from benchmarks.harness.report import Gate, Row
+from benchmarks.card.ticket import PARTS, TicketPart, main, measure, run, work_through
+from benchmarks.harness.report import TableRow, Target
 
 MINUTE_S = 60.0
 
 
-def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> Part:
-    return Part("one", needs, limit_s, ("-c", code))
+def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> TicketPart:
+    return TicketPart("one", needs, limit_s, ("-c", code))
 
 
 def test_a_part_that_fails_tells_its_traceback() -> None:
@@ -49,7 +49,7 @@ def test_a_part_that_cannot_run_is_skipped_by_name(
 def test_the_parts_after_one_that_broke_are_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts = [part("raise SystemExit(3)"), Part("two", (), MINUTE_S, ("-c", "print('done')"))]
+    parts = [part("raise SystemExit(3)"), TicketPart("two", (), MINUTE_S, ("-c", "print('done')"))]
     monkeypatch.setattr(ticket, "PARTS", parts)
     monkeypatch.setattr(ticket, "WHEELS", tmp_path / "none")
 
@@ -63,7 +63,7 @@ def test_wheels_that_cannot_be_installed_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"no wheel")
-    monkeypatch.setattr(ticket, "PARTS", [Part("one", (), MINUTE_S, ("-c", "pass"))])
+    monkeypatch.setattr(ticket, "PARTS", [TicketPart("one", (), MINUTE_S, ("-c", "pass"))])
     monkeypatch.setattr(ticket, "WHEELS", tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -77,8 +77,8 @@ def test_wheels_that_cannot_be_installed_stop_nothing(
 def test_what_a_part_measured_comes_back_from_its_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def measured(*_: object, tiny: bool) -> tuple[list[Row], list[Gate]]:
-        return [{"tiny": tiny}], [Gate("figure", 1.0, ">= 2", holds=False)]
+    def measured(*_: object, tiny: bool) -> tuple[list[TableRow], list[Target]]:
+        return [{"tiny": tiny}], [Target("figure", 1.0, ">= 2", holds=False)]
 
     monkeypatch.setattr(ticket, "measure", measured)
     out = tmp_path / "part.json"
@@ -86,7 +86,7 @@ def test_what_a_part_measured_comes_back_from_its_process(
     assert main(["--device", "cpu", "--tiny", "--only", "exact", "--out", str(out)]) == 0
     found = json.loads(out.read_text("utf-8"))
     assert found["rows"] == [{"tiny": True}]
-    assert found["gates"][0]["holds"] is False
+    assert found["targets"][0]["holds"] is False
 
 
 OWN = [one.name for one in PARTS if not one.command]
@@ -96,11 +96,11 @@ OWN = [one.name for one in PARTS if not one.command]
 @pytest.mark.weights
 @pytest.mark.parametrize("name", OWN)
 def test_every_part_runs_on_a_cpu(name: str) -> None:
-    rows, gates = measure(name, "cpu", tiny=True)
+    rows, targets = measure(name, "cpu", tiny=True)
 
     assert rows
     assert len({tuple(row) for row in rows}) == 1  # one table
-    assert all(gate.what for gate in gates)
+    assert all(target.what for target in targets)
 
 
 def test_the_limits_leave_every_part_its_turn() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.injection import FAULTS
-from benchmarks.harness.listener import listening
-from benchmarks.harness.observed import observed_app
+from benchmarks.harness.instrumented import observed_app
 from benchmarks.harness.served import served_here
 from benchmarks.harness.vitals import Vitals, settled_vitals
 from benchmarks.service import cancel, faults, soak
@@ -38,14 +38,14 @@ def _short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.anyio
 async def test_who_leaves_is_waited_for_and_memory_is_read(url: str):
-    rows, gates, memory = await cancel.measure(url, count=3, requests=11)
+    rows, targets, memory = await cancel.measure(url, count=3, requests=11)
     assert [row["who left"] for row in rows] == [
         "3 clients, one at a time",
         "3 clients, 8 at a time",
     ]
     assert len(memory) == 2
     assert all(value > 0 for value in memory)
-    held = {gate.what: gate.holds for gate in gates}
+    held = {target.what: target.holds for target in targets}
     assert held["tasks left"]
     assert held["files left"]
     assert held["running left"]
@@ -65,7 +65,7 @@ def test_what_is_left_is_counted_and_unknown_slots_are_none():
 @pytest.mark.anyio
 async def test_one_row_that_breaks_is_told_and_others_hear_everything(url: str):
     fault = replace(FAULTS[0], after_calls=10)
-    async with listening(url) as client:
+    async with open_client(url) as client:
         clients = faults.Clients(client)
         await clients.learn()
         row = await faults.row_of(fault, clients, url)
@@ -75,10 +75,13 @@ async def test_one_row_that_breaks_is_told_and_others_hear_everything(url: str):
 @pytest.mark.anyio
 async def test_a_soak_counts_what_came(url: str):
     before = await settled_vitals(url)
-    diary = await soak.soak(url, minutes=0.05, rate_hz=8.0)
+    log = await soak.soak(url, minutes=0.05, rate_hz=8.0)
     after = await settled_vitals(url)
-    assert diary.outcomes.total() > 5
-    assert {outcome for _, outcome in diary.outcomes} <= {"good", "503"}
-    assert diary.vitals
-    gates = soak.gates_of(diary, 0.05, before, after)
-    assert {gate.what for gate in gates if gate.holds} >= {"requests that broke", "files left"}
+    assert log.outcomes.total() > 5
+    assert {outcome for _, outcome in log.outcomes} <= {"good", "503"}
+    assert log.vitals
+    targets = soak.targets_of(log, 0.05, before, after)
+    assert {target.what for target in targets if target.holds} >= {
+        "requests that broke",
+        "files left",
+    }

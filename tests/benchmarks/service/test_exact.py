@@ -5,7 +5,9 @@ import pytest
 
 from benchmarks.service import crossed, exact
 
-ASKED = [exact.Request(text, 1, "auto", 0.3) for text in ("One.", "Oh no.", "Yes.", "Hey you.")]
+ASKED = [
+    exact.SeededRequest(text, 1, "auto", 0.3) for text in ("One.", "Oh no.", "Yes.", "Hey you.")
+]
 
 
 def url_of(client: httpx.Client) -> str:
@@ -17,7 +19,7 @@ async def test_a_request_is_the_same_in_every_manner(toy_server: httpx.Client):
     rows = await exact.measure(url_of(toy_server), ASKED[:2])
     assert len(rows) == 6
     assert all(row["same codes"] == row["same bytes"] == 2 for row in rows), rows
-    assert all(gate.holds for gate in exact.gates_of(rows))
+    assert all(target.holds for target in exact.targets_of(rows))
 
 
 def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
@@ -29,8 +31,8 @@ def test_requests_differ_in_text_and_seed_and_those_of_clients_in_text():
 
 
 def test_another_code_is_seen():
-    (gate,) = exact.gates_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
-    assert (gate.figure, gate.holds) == (1, False)
+    (target,) = exact.targets_of([{"requests": 2, "same codes": 1, "same bytes": 2}])
+    assert (target.figure, target.holds) == (1, False)
 
 
 @pytest.mark.anyio
@@ -42,16 +44,16 @@ async def test_everybody_hears_their_own(toy_server: httpx.Client):
 class Swapped:
     """Speaks to each client what the other one asked for."""
 
-    async def whole(self, request: exact.Request) -> exact.Print:
-        return exact.Print("of " + ("b" if request.text == "a" else "a"), "")
+    async def whole(self, request: exact.SeededRequest) -> exact.Fingerprint:
+        return exact.Fingerprint("of " + ("b" if request.text == "a" else "a"), "")
 
     streamed = live = whole
 
 
 @pytest.mark.anyio
 async def test_a_swapped_answer_is_seen():
-    known = [exact.Print("of a", ""), exact.Print("of b", "")]
-    owned = [(exact.Request("a", 1, "auto"), known[0])]
+    known = [exact.Fingerprint("of a", ""), exact.Fingerprint("of b", "")]
+    owned = [(exact.SeededRequest("a", 1, "auto"), known[0])]
     tally = dict.fromkeys(("own", "another's", "nobody's", "failed"), 0)
     await crossed.ask(Swapped(), owned, known, iter(range(3)), tally)  # type: ignore[arg-type]
     assert tally == {"own": 0, "another's": 3, "nobody's": 0, "failed": 0}

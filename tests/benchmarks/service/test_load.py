@@ -3,14 +3,14 @@
 import httpx
 import pytest
 
-from benchmarks.harness.listener import Heard, listening
+from benchmarks.harness.http_client import ReceivedSpeech, open_client
 from benchmarks.service import load
 
 TONE = b"\xff\x7f" * 24_000  # one second
 
 
-def heard(*arrivals: tuple[float, int], status: int = 200) -> Heard:
-    return Heard(status, arrivals=arrivals, sound=TONE)
+def heard(*arrivals: tuple[float, int], status: int = 200) -> ReceivedSpeech:
+    return ReceivedSpeech(status, arrivals=arrivals, sound=TONE)
 
 
 def test_whoever_heard_a_gap_is_counted_and_not_timed():
@@ -24,7 +24,7 @@ def test_whoever_heard_a_gap_is_counted_and_not_timed():
 
 def test_whoever_is_refused_spoils_a_load():
     assert load.figures("one", [heard((0.2, 48_000))], 1.0).smooth
-    row = load.figures("two", [heard((0.2, 48_000)), Heard(503)], 1.0)
+    row = load.figures("two", [heard((0.2, 48_000)), ReceivedSpeech(503)], 1.0)
     assert row.failed == 1
     assert not row.smooth
 
@@ -50,7 +50,7 @@ async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pyt
 @pytest.mark.anyio
 async def test_closed_and_open_loops_serve_everybody(toy_server: httpx.Client):
     said = ["One.", "Two.", "Three."]
-    async with listening(str(toy_server.base_url)) as client:
+    async with open_client(str(toy_server.base_url)) as client:
         closed = await load.closed_loop(client, 2, said)
         open_ = await load.open_loop(client, 2.0, said, text_s=0.5)
     for row in (closed, open_):

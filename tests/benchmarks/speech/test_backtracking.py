@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.speech.backtracking import OFF, ON, compare, pairs
-from benchmarks.speech.takes import TakeFile, plan
+from benchmarks.speech.recording import TakeFile, plan
 from tests.benchmarks.takes import MODEL, take
 
 

@@ -19,7 +19,7 @@ from benchmarks.speech.effects import (
     table,
     tasks,
 )
-from benchmarks.speech.takes import TakeFile
+from benchmarks.speech.recording import TakeFile
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.resolve import resolve
 from tests.benchmarks.takes import MODEL, take

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.text import TextError, normalise, prepare
-from models.text.incremental.borders import BORDER, PAUSE, goes_on, numbers, piece_end
+from models.text.incremental.borders import BORDER, PAUSE, continues, numbers, piece_end
 from models.text.incremental.enclosure import PARAGRAPH, PATIENCE_CHARS, Undecided, _Open
 from models.text.incremental.text import GrowingText, _starts_line, _with_pauses, pieces
 from models.text.normalise.rule import rule
@@ -159,7 +159,7 @@ def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
         raise Undecided
     if match["paragraph"] or (match["mark"] and PARAGRAPH.search(match["space"])):
         return True
-    if match["mark"] and match["opening"] != "[" and goes_on(match):
+    if match["mark"] and match["opening"] != "[" and continues(match):
         return False
     return not slow_enclosed(text, end)
 

@@ -71,8 +71,21 @@ async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room:
     room.send("A long text that came early. " * 9)
     room.send("Hello there.")
     room.backend.read_on.set()
-    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).job_id == "hard"  # shorter than both
     assert (await room.lined_up()).job_id == "Hello there."
+
+
+async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room) -> None:
+    """A text that takes the thread lets whatever is shorter go first once a piece is read."""
+    room.send("hard " * 9)
+    room.send("A text that is longer than what is read. " * 2)
+    room.send("Hello there.")
+    room.backend.read_on.set()
+
+    order = [(await room.lined_up()).job_id for _ in range(3)]
+
+    assert order[0] == "Hello there."
+    assert order[1] == "hard " * 9
 
 
 async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:

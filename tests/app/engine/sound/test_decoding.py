@@ -6,7 +6,7 @@ import torch
 
 from app.engine.sound.chunks import Chunks
 from app.engine.sound.decoding import ChunkDecoder
-from models.codecs.encodec import DecoderStream, Encodec
+from models.codecs.encodec import Encodec, EncodecStream
 from models.config import CodecConfig
 
 BLOCK = 15
@@ -39,13 +39,13 @@ def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int
 
 
 def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths, push = set[int](), DecoderStream.push
+    lengths, push = set[int](), EncodecStream.push
 
-    def counted(stream: DecoderStream, codes: torch.Tensor) -> torch.Tensor:
+    def counted(stream: EncodecStream, codes: torch.Tensor) -> torch.Tensor:
         lengths.add(len(codes))
         return push(stream, codes)
 
-    monkeypatch.setattr(DecoderStream, "push", counted)
+    monkeypatch.setattr(EncodecStream, "push", counted)
     for frames in range(BLOCK, 200):
         decoded(codec, some_codes(frames))
     assert lengths == {15, 30, 45, 60}

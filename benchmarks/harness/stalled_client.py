@@ -1,4 +1,4 @@
-"""A client that asks for a speech and reads none of it."""
+"""A client that requests speech and does not read the response."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import socket
 from urllib.parse import urlsplit
 
 RECEIVE_BYTES = 4096
-"""What its system takes in for it; the rest must wait at the server."""
+"""Size of its receive buffer; the rest of the response must wait at the server."""
 
 
-class Stalled:
-    """A connection over which an answer comes that nobody reads."""
+class StalledClient:
+    """A connection whose response is not read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     @classmethod
-    async def begin(cls, url: str, text: str) -> Stalled:
-        """Ask a server for a text, streamed."""
+    async def begin(cls, url: str, text: str) -> StalledClient:
+        """Connect and send a streamed request."""
         parts = urlsplit(url)
         body = json.dumps({"input": text, "response_format": "pcm", "stream": True}).encode()
         head = (
@@ -35,7 +35,7 @@ class Stalled:
         return cls(connection)
 
     async def end(self, timeout_s: float = 30.0) -> str:
-        """Read what there is; return `whole` or `cut off`, or that the server never closed it."""
+        """Read the response; return `whole`, `cut off`, or `STILL CONNECTED` after a timeout."""
         got = bytearray()
         loop = asyncio.get_running_loop()
         try:

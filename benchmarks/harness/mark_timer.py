@@ -1,22 +1,22 @@
-"""When a decoding loop got how far."""
+"""Timing of a decoding loop at fixed numbers of codes."""
 
 from time import perf_counter
 
 MARKS = (250, 500, 750)
 
 Marks = dict[int, float]
-"""Seconds from the first code to each number of codes."""
+"""Seconds from the first code to each number of codes of `MARKS`."""
 
 
-class Clock:
-    """Notes the time when a loop reaches a mark."""
+class MarkTimer:
+    """Records the time at each mark."""
 
     def __init__(self) -> None:
         self.marks: Marks = {}
         self._started_s = 0.0
 
     def tick(self, drawn: int) -> None:
-        """Note that ``drawn`` codes exist."""
+        """Call once for every code, with the number of codes so far."""
         if drawn == 1:
             self._started_s = perf_counter()
         elif drawn in MARKS:

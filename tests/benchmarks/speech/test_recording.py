@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speech.takes import Setting, TakeFile, Task, plan
+from benchmarks.speech.recording import Setting, TakeFile, TakeTask, plan
 from tests.benchmarks.takes import MODEL, take
 
 COLD = Setting("cold", {"temperature": 0.2, "ban_tokens": [1, 2]})
@@ -17,7 +17,7 @@ def test_what_was_written_is_found_again_and_equal(tmp_path: Path) -> None:
     made = take("One two.", 3, knobs=dict(COLD.knobs), backtracks=("loop", "silence"))
     file = TakeFile(path, MODEL)
     file.add(made)
-    task = Task(COLD, "One two.", 3)
+    task = TakeTask(COLD, "One two.", 3)
     assert file.find(task) == made
     assert TakeFile(path, MODEL).find(task) == made
 
@@ -25,12 +25,12 @@ def test_what_was_written_is_found_again_and_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        Task(COLD, "One two.", 4),
-        Task(COLD, "Two one.", 3),
-        Task(replace(COLD, knobs={"temperature": 0.3}), "One two.", 3),
+        TakeTask(COLD, "One two.", 4),
+        TakeTask(COLD, "Two one.", 3),
+        TakeTask(replace(COLD, knobs={"temperature": 0.3}), "One two.", 3),
     ],
 )
-def test_another_seed_sentence_or_knob_is_another_take(tmp_path: Path, task: Task) -> None:
+def test_another_seed_sentence_or_knob_is_another_take(tmp_path: Path, task: TakeTask) -> None:
     file = TakeFile(tmp_path / "takes.jsonl", MODEL)
     file.add(take("One two.", 3, knobs=dict(COLD.knobs)))
     assert file.find(task) is None
@@ -39,7 +39,7 @@ def test_another_seed_sentence_or_knob_is_another_take(tmp_path: Path, task: Tas
 def test_takes_of_another_model_are_kept_and_not_used(tmp_path: Path) -> None:
     path = tmp_path / "takes.jsonl"
     TakeFile(path, MODEL).add(take(knobs={}))
-    task = Task(Setting("off", {}), "One two.", 0)
+    task = TakeTask(Setting("off", {}), "One two.", 0)
     other = TakeFile(path, "1" * 64)
     assert other.find(task) is None
     other.add(take(knobs={}, model="1" * 64))
@@ -56,7 +56,9 @@ def test_a_line_cut_off_in_mid_writing_is_dropped_and_a_broken_one_is_not(tmp_pa
     path.write_text(whole[:-10])
     again = TakeFile(path, MODEL)
     again.add(take(seed=2))
-    seeds = [seed for seed in range(3) if again.find(Task(Setting("off", {}), "One two.", seed))]
+    seeds = [
+        seed for seed in range(3) if again.find(TakeTask(Setting("off", {}), "One two.", seed))
+    ]
     assert seeds == [0, 2]
     assert len(path.read_text().splitlines()) == 2
     path.write_text("{}\n" + whole)

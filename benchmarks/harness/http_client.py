@@ -1,7 +1,7 @@
-"""A listener over HTTP who notes when each byte came, and plays it in mind.
+"""An HTTP client that records when each byte of speech arrived, and simulates playback.
 
-It reads as fast as sound comes and plays from the first byte on, with nothing held back: whoever
-keeps a buffer hears fewer gaps, later.
+It reads as fast as audio arrives and plays from the first byte on, without a buffer; a client with
+a buffer would hear fewer gaps, later.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import httpx
 import numpy as np
 
 AUDIBLE = 10 ** (-50 / 20)
-"""Of full scale: the first sample over it is the first that is heard."""
+"""Relative to full scale: the first sample above it is the first audible one."""
 BYTES_A_SAMPLE = 2
 TIMEOUT_S = 120.0
 
 Arrivals = Sequence[tuple[float, int]]
-"""When how many bytes of sound came, in seconds."""
+"""Time in seconds and number of bytes of each received chunk."""
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One answer.
+class ReceivedSpeech:
+    """A response.
 
     Attributes:
-        status: Of HTTP; 0 where there was no answer.
+        status: HTTP status; 0 without a response.
         id: Its ``x-request-id``.
-        headers: In lower case.
-        rate_hz: Of the sound.
-        sent_s: When it was asked for, by `perf_counter`.
-        arrivals: Of its sound, in seconds since then.
-        sound: 16 bits a sample, as it came; of an error, its body.
-        broke: What cut it off; None where it came to its end.
+        headers: With names in lower case.
+        rate_hz: Sample rate of the audio.
+        sent_s: When the request was sent, by `perf_counter`.
+        arrivals: Of the audio, in seconds since ``sent_s``.
+        sound: The audio, 16 bits a sample; or the body of an error.
+        broke: What interrupted it; None if it is complete.
     """
 
     status: int
@@ -50,12 +50,12 @@ class Heard:
 
     @property
     def ok(self) -> bool:
-        """Whether it is a whole speech."""
+        """Whether it is complete and no error."""
         return self.status == 200 and self.broke is None
 
     @property
     def audio_s(self) -> float:
-        """Seconds of sound."""
+        """Length of the audio in seconds."""
         return len(self.sound) / BYTES_A_SAMPLE / self.rate_hz
 
     @property
@@ -65,7 +65,7 @@ class Heard:
 
     @property
     def first_audio_s(self) -> float | None:
-        """Seconds to the byte that holds the first sample over -50 dBFS; None if there is none."""
+        """Seconds to the arrival of the first sample over -50 dBFS; None if there is none."""
         samples = np.frombuffer(self.sound, "<i2")
         (loud,) = np.nonzero(np.abs(samples.astype(np.int32)) > AUDIBLE * 2**15)
         if not len(loud):
@@ -76,17 +76,17 @@ class Heard:
 
     @property
     def underrun_s(self) -> float:
-        """Seconds of silence between the first byte and the last that were not in the sound."""
+        """Total length of the gaps in playback, in seconds."""
         return underrun_s(self.arrivals, BYTES_A_SAMPLE * self.rate_hz)
 
     @property
     def sound_sha256(self) -> str:
-        """Hash of the bytes."""
+        """Hexadecimal SHA-256 of the audio."""
         return hashlib.sha256(self.sound).hexdigest()
 
 
 def underrun_s(arrivals: Arrivals, bytes_a_second: float) -> float:
-    """Return for how long somebody who plays from the first byte on has nothing to play."""
+    """Return the total time that playback from the first byte on has no data, in seconds."""
     if not arrivals:
         return 0.0
     lasts_until_s, gaps_s = arrivals[0][0], 0.0
@@ -96,22 +96,22 @@ def underrun_s(arrivals: Arrivals, bytes_a_second: float) -> float:
     return gaps_s
 
 
-def listening(url: str) -> httpx.AsyncClient:
-    """Return a client of a server, with a connection for each of any number of listeners."""
+def open_client(url: str) -> httpx.AsyncClient:
+    """Return a client without a limit of concurrent connections."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits, trust_env=False)
 
 
-async def hear(
+async def receive(
     client: httpx.AsyncClient, text: str, *, stream: bool = True, **fields: Any
-) -> Heard:
-    """Ask for a speech as PCM and listen to its end; cancel the call to leave.
+) -> ReceivedSpeech:
+    """Request speech as PCM and receive all of it; cancelling the call disconnects.
 
     Args:
-        client: Of the server.
-        text: What to say.
-        stream: Whether it is sent while it is made.
-        fields: Others of the request.
+        client: A client of the server.
+        text: The text.
+        stream: Request a streamed response.
+        fields: Further fields of the request.
     """
     body = {"input": text, "response_format": "pcm", "stream": stream} | fields
     sent_s = perf_counter()
@@ -126,8 +126,8 @@ async def hear(
             except httpx.TransportError as error:
                 broke = type(error).__name__
     except httpx.TransportError as error:
-        return Heard(0, sent_s=sent_s, broke=type(error).__name__)
-    return Heard(
+        return ReceivedSpeech(0, sent_s=sent_s, broke=type(error).__name__)
+    return ReceivedSpeech(
         answer.status_code,
         answer.headers.get("x-request-id", ""),
         {name.lower(): value for name, value in answer.headers.items()},
@@ -139,8 +139,8 @@ async def hear(
     )
 
 
-async def codes_sha256(client: httpx.AsyncClient, heard: Heard) -> str:
-    """Return the hash of a speech's codes: of its headers, or of its report where it streamed."""
+async def codes_sha256(client: httpx.AsyncClient, heard: ReceivedSpeech) -> str:
+    """Return the hash of a response's codes, from its headers or, if streamed, its report."""
     if (whole := heard.headers.get("x-codes-sha256")) is not None:
         return whole
     report = await client.get(f"/v1/audio/speech/{heard.id}")

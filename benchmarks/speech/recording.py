@@ -1,7 +1,7 @@
-"""Takes: the built-in voice says a sentence with some knobs, and the judges of training listen.
+"""Recording of takes: a model speaks sentences with given knobs, and judges rate the speech.
 
-Every take is one line of a JSON file, written as it comes, so that a run can be stopped and taken
-up again; a line is only used again for the same model, knobs, sentence and seed.
+Each take is a line of a JSON Lines file, written at once, so that a run can be interrupted and
+resumed; a line is reused only for the same model, knobs, sentence and seed.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 
+from app.engine.backend.loading import choose_weights
 from app.engine.job import SpeechJob
 from app.main import load_synthesizer
 from app.settings import BUILTIN_MODEL, Settings
@@ -38,15 +39,15 @@ EAR = "tiny.en"
 
 @dataclass(frozen=True)
 class Setting:
-    """A name for some knobs; what they do not say is the declared default."""
+    """Named knobs; all others have their defaults."""
 
     name: str
     knobs: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Task:
-    """One take that is wanted."""
+class TakeTask:
+    """A take to record: knobs, sentence and seed."""
 
     setting: Setting
     text: str
@@ -55,18 +56,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Take:
-    """One take that was made.
+    """A recorded take.
 
     Args:
         setting: Name of the setting.
         knobs: Its knobs.
-        model: Of `model_hash`.
-        phonemes: How many the sentence has.
-        frames: How many were drawn and stayed.
-        looped: Whether level 0 repeats itself, seen from outside.
-        finish_reason: What the engine says.
-        backtracks: How often it was taken back, by cause.
-        judgement: What the judges say.
+        model: From `model_hash`.
+        phonemes: Number of phonemes of the sentence.
+        frames: Number of frames of the response.
+        looped: Whether level 0 repeats itself, by `training.judging.endings.has_loop`.
+        finish_reason: The engine's finish reason.
+        backtracks: Cause of each backtrack.
+        judgement: The judges' ratings.
     """
 
     setting: str
@@ -83,8 +84,8 @@ class Take:
 _TAKE = TypeAdapter(Take)
 
 
-class Booth:
-    """The loaded voice and the judges, in one process."""
+class TakeRecorder:
+    """The loaded model and judges of one process."""
 
     def __init__(self, settings: Settings) -> None:
         self._frame_rate_hz = read_codec_config(Path(settings.model)).frame_rate_hz
@@ -92,8 +93,8 @@ class Booth:
         self._teacher = Teacher()
         self._panel = Panel({EAR: Whisper(whisper_folder(EAR))}, self._teacher)
 
-    def take(self, task: Task) -> Take:
-        """Speak one task and judge it."""
+    def take(self, task: TakeTask) -> Take:
+        """Record and judge one take."""
         params = SamplingParams(seed=task.seed, **task.setting.knobs)
         plan = self._voice.plan(SpeechJob("take", task.text, params))
         chunks = list(self._voice.speak(plan, queue_s=0.0, on_progress=lambda _: True))
@@ -124,17 +125,17 @@ class Booth:
 
 
 class TakeFile:
-    """The takes of a run on disk, a JSON line each, those of other models and settings too."""
+    """The JSON Lines file of takes, which may hold takes of other models and settings too."""
 
     def __init__(self, path: Path, model: str) -> None:
-        """Read what is there; a last line cut off in mid-writing is dropped.
+        """Read the file; an incomplete last line is dropped.
 
         Args:
-            path: The file; it need not exist.
-            model: Of `model_hash`, what speaks now.
+            path: The file; need not exist.
+            model: `model_hash` of the current model.
 
         Raises:
-            ValueError: A line other than the last is broken.
+            ValueError: Another line is invalid.
         """
         self._path, self._takes = path, dict[str, Take]()
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
@@ -147,45 +148,48 @@ class TakeFile:
                 self._takes[_key(take.knobs, take.judgement.text, take.judgement.seed)] = take
 
     def add(self, take: Take) -> None:
-        """Write one more take."""
+        """Append a take."""
         self._takes[_key(take.knobs, take.judgement.text, take.judgement.seed)] = take
         with self._path.open("ab") as file:
             file.write(_TAKE.dump_json(take) + b"\n")
 
-    def find(self, task: Task) -> Take | None:
-        """Return the take of a task, if it was made."""
+    def find(self, task: TakeTask) -> Take | None:
+        """Return the take of a task, or None."""
         return self._takes.get(_key(task.setting.knobs, task.text, task.seed))
 
 
 def _key(knobs: Mapping[str, Any], text: str, seed: int) -> str:
-    """Return what names a take: the same knobs, sentence and seed give the same codes."""
+    """Return the key of a take; equal knobs, sentence and seed give equal codes."""
     return json.dumps([knobs, text, seed], sort_keys=True)
 
 
 def model_hash(settings: Settings) -> str:
-    """Return what the codes depend on beside the request: the weights, and how they are held."""
+    """Return what codes depend on beside the request: hash and number format of the weights."""
     speech = load_speech_model(settings.model, torch.device("cpu"))
-    return f"{speech.sha256} {settings.weights}"
+    return f"{speech.sha256} {choose_weights(settings.weights)}"
 
 
-def plan(settings: Sequence[Setting], texts: Sequence[str], seeds: int) -> list[Task]:
-    """Return all tasks, so ordered that whatever was made when time is up is balanced."""
+def plan(settings: Sequence[Setting], texts: Sequence[str], seeds: int) -> list[TakeTask]:
+    """Return all tasks, ordered so that any beginning of the list is balanced over settings."""
     return [
-        Task(setting, text, seed) for seed in range(seeds) for text in texts for setting in settings
+        TakeTask(setting, text, seed)
+        for seed in range(seeds)
+        for text in texts
+        for setting in settings
     ]
 
 
 def record(
-    tasks: Sequence[Task], file: TakeFile, *, settings: Settings, workers: int, minutes: float
+    tasks: Sequence[TakeTask], file: TakeFile, *, settings: Settings, workers: int, minutes: float
 ) -> None:
-    """Make the takes that are missing, and say so on stderr, one line each.
+    """Record the missing takes, with one line on stderr each.
 
     Args:
-        tasks: In order.
-        file: Where they go, each as it comes.
-        settings: Which model, and how it runs.
-        workers: Processes, one thread each.
-        minutes: After which none is begun any more.
+        tasks: The takes, in order.
+        file: Where takes are appended.
+        settings: Model and settings.
+        workers: Number of processes, of one thread each.
+        minutes: Time after which no further take is started.
     """
     missing = [task for task in tasks if file.find(task) is None]
     print(f"{len(tasks)} takes, {len(tasks) - len(missing)} there already", file=sys.stderr)
@@ -204,14 +208,14 @@ def record(
 def argument_parser(
     description: str | None, name: str, *, sentences: int, seeds: int, minutes: float
 ) -> argparse.ArgumentParser:
-    """Return what every command that makes takes can be asked, with its own defaults.
+    """Return the command line arguments that all benchmarks of takes share.
 
     Args:
-        description: Of the command.
-        name: Of the file of takes, in the training cache.
-        sentences: How many it says.
-        seeds: How many of each sentence.
-        minutes: After which it begins no take.
+        description: Description of the command.
+        name: Name of the file of takes in the training cache.
+        sentences: Default number of sentences.
+        seeds: Default number of takes a sentence.
+        minutes: Default time limit.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -228,8 +232,8 @@ def argument_parser(
     return parser
 
 
-def record_as_asked(tasks: Sequence[Task], args: argparse.Namespace) -> TakeFile:
-    """Make the takes that are missing, as the arguments of `argument_parser` say."""
+def record_as_asked(tasks: Sequence[TakeTask], args: argparse.Namespace) -> TakeFile:
+    """Record the missing takes by the arguments of `argument_parser`; return their file."""
     settings = Settings(model=args.model, device="cpu")
     file = TakeFile(args.takes, model_hash(settings))
     record(tasks, file, settings=settings, workers=args.workers, minutes=args.minutes)
@@ -237,13 +241,13 @@ def record_as_asked(tasks: Sequence[Task], args: argparse.Namespace) -> TakeFile
 
 
 def _make(
-    tasks: Iterable[Task], settings: Settings, workers: int, minutes: float
+    tasks: Iterable[TakeTask], settings: Settings, workers: int, minutes: float
 ) -> Iterator[Take]:
-    """Yield takes as they come, none begun after the time is up."""
+    """Yield takes as they are completed; start none after the time limit."""
     ends_s = monotonic() + 60 * minutes
     waiting = iter(tasks)
     context = multiprocessing.get_context("spawn")  # forked threads of torch would hang
-    with ProcessPoolExecutor(workers, context, _open_booth, (settings,)) as pool:
+    with ProcessPoolExecutor(workers, context, _start_recorder, (settings,)) as pool:
         running = {pool.submit(_take, task) for task in islice(waiting, workers)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -253,12 +257,12 @@ def _make(
                 yield future.result()
 
 
-_booths: list[Booth] = []  # of this worker process, which makes one when it begins
+_recorders: list[TakeRecorder] = []  # the one of this worker process
 
 
-def _open_booth(settings: Settings) -> None:
-    _booths.append(Booth(settings))
+def _start_recorder(settings: Settings) -> None:
+    _recorders.append(TakeRecorder(settings))
 
 
-def _take(task: Task) -> Take:
-    return _booths[0].take(task)
+def _take(task: TakeTask) -> Take:
+    return _recorders[0].take(task)

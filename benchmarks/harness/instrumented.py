@@ -1,8 +1,8 @@
-"""The service as `serve` runs it, and beside its routes one that tells its `Vitals`.
+"""The service as `serve` runs it, with one more route that returns its `Vitals`.
 
-    TTS_PORT=0 python -m benchmarks.harness.observed
+    TTS_PORT=0 python -m benchmarks.harness.instrumented
 
-Settings come from `TTS_*`. The first line on stdout is the address, written when it is listened on.
+Settings come from `TTS_*`. The first line on stdout is the URL, printed once the port is open.
 """
 
 import logging
@@ -19,7 +19,7 @@ from benchmarks.harness.vitals import PATH, collect_garbage, take_vitals
 
 
 def observed_app(settings: Settings) -> FastAPI:
-    """Return the application with the route of its vitals."""
+    """Return the application with the additional route."""
     app = create_app(settings)
 
     @app.get(PATH, include_in_schema=False)
@@ -31,13 +31,13 @@ def observed_app(settings: Settings) -> FastAPI:
     return app
 
 
-class _Server(uvicorn.Server):
-    """Says where it listens once it does."""
+class _AnnouncingServer(uvicorn.Server):
+    """Prints its URL once it listens."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
-        # Not from a socket made beforehand: asyncio leaves Nagle's algorithm on for those, and an
-        # answer on a connection that is used again waits 40 ms for the client's delayed ACK.
+        # Not with a socket made beforehand: asyncio leaves Nagle's algorithm on for those, and a
+        # response on a reused connection then waits 40 ms for the client's delayed ACK.
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         print(f"http://{host}:{port}", flush=True)
 
@@ -46,7 +46,7 @@ def main() -> None:
     """Serve until interrupted."""
     settings = Settings()
     logging.basicConfig(level=settings.log_level.upper())
-    _Server(server_config(observed_app(settings), settings)).run()
+    _AnnouncingServer(server_config(observed_app(settings), settings)).run()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,14 @@ import httpx
 import numpy as np
 import pytest
 
-from benchmarks.harness.listener import Heard, codes_sha256, hear, listening, underrun_s
-from benchmarks.harness.live_listener import hear_live
+from benchmarks.harness.http_client import (
+    ReceivedSpeech,
+    codes_sha256,
+    open_client,
+    receive,
+    underrun_s,
+)
+from benchmarks.harness.websocket_client import receive_live
 
 SECOND = 48_000  # bytes
 
@@ -24,26 +30,26 @@ def test_gaps_are_the_time_in_which_nothing_is_left_to_play():
 def test_first_sound_is_the_byte_that_holds_a_sample_over_50_db_below_full_scale():
     samples = np.array([0, 103, -103, -104, 30_000], "<i2").tobytes()
     arrivals = ((0.1, 6), (0.2, 1), (0.3, 1), (0.4, 2))
-    assert Heard(200, arrivals=arrivals, sound=samples).first_audio_s == 0.3
+    assert ReceivedSpeech(200, arrivals=arrivals, sound=samples).first_audio_s == 0.3
 
 
 def test_the_lowest_sample_is_loud():
     sound = np.array([-(2**15)], "<i2").tobytes()
-    assert Heard(200, arrivals=((0.1, 2),), sound=sound).first_audio_s == 0.1
+    assert ReceivedSpeech(200, arrivals=((0.1, 2),), sound=sound).first_audio_s == 0.1
 
 
 def test_silence_has_no_first_sound():
-    assert Heard(200, arrivals=((0.1, 4),), sound=b"\0\0\1\0").first_audio_s is None
+    assert ReceivedSpeech(200, arrivals=((0.1, 4),), sound=b"\0\0\1\0").first_audio_s is None
 
 
 @pytest.mark.anyio
 async def test_http_and_websocket_hear_the_same(toy_server: httpx.Client):
     url = str(toy_server.base_url).rstrip("/")
     fields: dict[str, Any] = {"seed": 2, "max_duration_s": 0.3}
-    async with listening(url) as client:
-        whole = await hear(client, "Hello.", stream=False, **fields)
-        streamed = await hear(client, "Hello.", **fields)
-        live = await hear_live(url, "Hello.", **fields)
+    async with open_client(url) as client:
+        whole = await receive(client, "Hello.", stream=False, **fields)
+        streamed = await receive(client, "Hello.", **fields)
+        live = await receive_live(url, "Hello.", **fields)
         prints = {await codes_sha256(client, one) for one in (whole, streamed, live)}
     assert whole.ok
     assert streamed.ok
@@ -56,8 +62,8 @@ async def test_http_and_websocket_hear_the_same(toy_server: httpx.Client):
 @pytest.mark.anyio
 async def test_what_is_refused_is_no_speech(toy_server: httpx.Client):
     url = str(toy_server.base_url).rstrip("/")
-    async with listening(url) as client:
-        refused = await hear(client, "Hello.", top_p=2)
+    async with open_client(url) as client:
+        refused = await receive(client, "Hello.", top_p=2)
     assert (refused.status, refused.ok) == (422, False)
-    refused = await hear_live(url, "Hello.", top_p=2)
+    refused = await receive_live(url, "Hello.", top_p=2)
     assert not refused.ok

@@ -1,4 +1,4 @@
-"""A listener over the WebSocket, who hands the whole text over and listens."""
+"""A WebSocket client that sends a whole text and receives its speech."""
 
 import json
 from collections.abc import Mapping
@@ -10,33 +10,37 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from app.api.live.messages import PROTOCOL
-from benchmarks.harness.listener import Heard
+from benchmarks.harness.http_client import ReceivedSpeech
 
 
-async def hear_live(url: str, text: str, **fields: Any) -> Heard:
-    """Ask for a speech over a session of its own; cancel the call to leave without a word.
+async def receive_live(url: str, text: str, **fields: Any) -> ReceivedSpeech:
+    """Request speech over a new session; cancelling the call aborts the connection.
 
     Args:
-        url: Of the server, with http.
-        text: What to say.
-        fields: Others of `response.create`.
+        url: HTTP URL of the server.
+        text: The text.
+        fields: Further fields of `response.create`.
     """
     address = url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     try:
         async with connect(address, subprotocols=[Subprotocol(PROTOCOL)], proxy=None) as session:
             try:
-                return await _speak(session, text, fields)
+                return await _request(session, text, fields)
             except BaseException:
-                session.transport.abort()  # no goodbye: as when a network breaks
+                session.transport.abort()  # without a closing handshake, as when a network breaks
                 raise
     except InvalidStatus as refused:
-        return Heard(refused.response.status_code, sound=bytes(refused.response.body or b""))
+        return ReceivedSpeech(
+            refused.response.status_code, sound=bytes(refused.response.body or b"")
+        )
     except (OSError, WebSocketException) as error:
-        return Heard(0, broke=type(error).__name__)
+        return ReceivedSpeech(0, broke=type(error).__name__)
 
 
-async def _speak(session: ClientConnection, text: str, fields: Mapping[str, Any]) -> Heard:
-    """Hand the text over, and listen."""
+async def _request(
+    session: ClientConnection, text: str, fields: Mapping[str, Any]
+) -> ReceivedSpeech:
+    """Send the text and receive the speech."""
     created = json.loads(await session.recv())
     for message in (
         {"type": "response.create", **fields},
@@ -44,11 +48,11 @@ async def _speak(session: ClientConnection, text: str, fields: Mapping[str, Any]
         {"type": "input_text.end", "sequence": 1},
     ):
         await session.send(json.dumps(message))
-    return await _listen(session, created["audio"]["sample_rate_hz"])
+    return await _receive(session, created["audio"]["sample_rate_hz"])
 
 
-async def _listen(session: ClientConnection, rate_hz: int) -> Heard:
-    """Listen to the `response.done`, whose fields take the place of headers."""
+async def _receive(session: ClientConnection, rate_hz: int) -> ReceivedSpeech:
+    """Receive until `response.done`, whose fields take the place of HTTP headers."""
     sent_s, sound = perf_counter(), bytearray()
     arrivals: list[tuple[float, int]] = []
     broke, done = None, dict[str, Any]()
@@ -67,7 +71,7 @@ async def _listen(session: ClientConnection, rate_hz: int) -> Heard:
     except ConnectionClosed as error:
         broke = broke or type(error).__name__
     headers = {"x-codes-sha256": str(done.get("codes_sha256")), "x-seed": str(done.get("seed"))}
-    return Heard(
+    return ReceivedSpeech(
         status=200,
         id=str(done.get("response_id", "")),
         headers=headers,
