@@ -20,14 +20,14 @@ _SPEECH_S = 0.3
 _MEASURED_S = 1.0
 
 
-class Speaker(Backend, Protocol):
+class SingleJobBackend(Backend, Protocol):
     """A backend that also speaks a job by itself, as `Synthesizer` does."""
 
     def speak(self, plan: Plan) -> Iterator[AudioChunk]:
         """Yield the audio of one job, the last chunk with the result."""
 
 
-def is_deterministic(speaker: Speaker) -> bool:
+def is_deterministic(speaker: SingleJobBackend) -> bool:
     """Return whether a job has the same codes alone and among others; warms the model up, too.
 
     It has not where the rounding of matrix products depends on the number of rows.
