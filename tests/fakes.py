@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
-from app.engine.interface import GoldenResult, ModelInfo, Plan, Replay
+from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Replay
 from app.engine.job import (
     AudioChunk,
     Progress,
@@ -21,7 +22,7 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
-from app.engine.serving.capacity import Capacity
+from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.rows import rows_needed
@@ -60,10 +61,11 @@ class FakeBackend:
         """Let waiting jobs make some more frames."""
         self.steps.release(frames)
 
-    def plan(self, job: SpeechJob) -> Plan:
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         self.readers.add(threading.current_thread().name)
         if "hard" in job.text:
             assert self.read_on.wait(20), "the test never let this text be read"
+        on_piece()
         if "unreadable" in job.text:
             raise RuntimeError("unreadable on purpose")
         if not job.text.strip():
@@ -84,14 +86,14 @@ class FakeBackend:
     def sound_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        if still():
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        if is_idle():
             self.unloaded += 1
 
     def close(self) -> None:
         pass
 
-    def measure(self, capacity: Capacity) -> None:
+    def measure(self, costs: CostMeter) -> None:
         pass
 
     def check_golden(self) -> GoldenResult | None:
@@ -102,28 +104,24 @@ class FakeBackend:
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
-        playback.give(len(samples) / SAMPLE_RATE_HZ)
+        playback.add(len(samples) / SAMPLE_RATE_HZ)
         yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
 
 
 class FakeLevel0Stream:
     """A frame a character."""
 
-    def __init__(self, backend: FakeBackend, plan: Plan) -> None:
-        self._backend, self._job = backend, plan.job
+    def __init__(
+        self, backend: FakeBackend, plan: Plan, on_chunk: Callable[[Level0Chunk], None]
+    ) -> None:
+        self._backend, self._job, self._on_chunk = backend, plan.job, on_chunk
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
-        self._news: list[bool] = []
 
     @property
     def progress(self) -> Progress:
         return Progress(0, 1, self.frames)
-
-    def news(self) -> list[bool]:
-        """Whether each new frame is the last."""
-        news, self._news = self._news, []
-        return news
 
     def step(self) -> None:
         backend, text = self._backend, self._job.text
@@ -139,7 +137,8 @@ class FakeLevel0Stream:
         self.frames += 1
         backend.frames_made[self._job.id] = self.frames
         self.over = self.frames == len(text)
-        self._news.append(self.over)
+        end = UtteranceEnd("stop", last=True) if self.over else None
+        self._on_chunk(Level0Chunk(0, None, torch.zeros(1, dtype=torch.int64), end))
 
 
 class FakeBatch:
@@ -148,16 +147,16 @@ class FakeBatch:
     def __init__(self, backend: FakeBackend) -> None:
         self._backend = backend
 
-    def begin(self, plan: Plan) -> FakeLevel0Stream:
+    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> FakeLevel0Stream:
         self._backend.spoken.append(plan.job.id)
-        return FakeLevel0Stream(self._backend, plan)
+        return FakeLevel0Stream(self._backend, plan, on_chunk)
 
-    def step(self, going: Collection[FakeLevel0Stream]) -> None:
-        for drawing in going:
-            drawing.step()
+    def step(self, jobs: Collection[FakeLevel0Stream]) -> None:
+        for job in jobs:
+            job.step()
 
-    def end(self, drawing: FakeLevel0Stream) -> None:
-        drawing.over = True
+    def end(self, job: FakeLevel0Stream) -> None:
+        job.over = True
 
     def close(self) -> None:
         pass
@@ -173,20 +172,20 @@ class FakeSoundStream:
     def close(self) -> None:
         pass
 
-    def push(self, drawn: bool) -> Iterator[AudioChunk]:
+    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
         job = self._plan.job
         if "mute" in job.text:
             raise GenerationFailed("muted on purpose")
         if "deaf" in job.text:
             raise SystemExit("crashed on purpose")
         if len(self._chunk):
-            self._playback.give(len(self._chunk) / SAMPLE_RATE_HZ)
+            self._playback.add(len(self._chunk) / SAMPLE_RATE_HZ)
             yield AudioChunk(self._chunk, SAMPLE_RATE_HZ)
-        if not drawn:
+        if level_0.ending is None:
             return
         left = 0 if len(self._chunk) else SAMPLES_A_FRAME * len(job.text)
         samples = np.linspace(-0.5, 0.5, left, dtype=np.float32)
-        self._playback.give(len(samples) / SAMPLE_RATE_HZ)
+        self._playback.add(len(samples) / SAMPLE_RATE_HZ)
         yield AudioChunk(samples, SAMPLE_RATE_HZ, self._result(len(samples)))
 
     def _result(self, samples: int) -> SpeechResult:

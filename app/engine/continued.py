@@ -1,11 +1,7 @@
-"""A speech whose text is still being written: a job a piece, one after the other.
-
-The pieces are sentences, split off as soon as they are certain (`models.text.incremental.text`).
-Each job goes on with what the ones before spoke, under the same seed, so that all together they are
-the speech of the whole text, and while the text waits for its author the engine serves others.
-"""
+"""Speech made of several jobs: each continues from what the jobs before it spoke."""
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,24 +12,102 @@ import numpy as np
 from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.job import GRAVITY, AudioChunk, SpeechJob, SpeechResult
 from app.engine.serving.ticket import SpeechStream
 from models.text.incremental.text import GrowingText
 
-_ASK_AGAIN_S = 0.1
+_RETRY_S = 0.1
 _PACKET_CHARS = 512  # of which the most expensive takes 5 ms to cut
 
 
-class GrowingSpeech(AsyncIterator[AudioChunk]):
-    """The chunks of a speech, for its one reader; on the event loop alone.
+class JobChain:
+    """The jobs of one speech, a job a piece of its text, and their results as one.
 
-    A chunk that ends a piece carries the result of that piece.
+    All jobs use one seed, and each gets the result of those before it, so that together they are
+    the speech of the whole text.
 
     Attributes:
-        text: All that was appended.
-        plan: Every choice that was made; None before the first piece is read.
-        result: What became of all pieces so far, as one; None before the first is spoken.
-        phonemes: How many symbols were read.
+        result: Of all jobs so far, as one; None before the first.
+        exhausted: Whether the last job spoke nothing: `max_duration_s` is used up.
+    """
+
+    def __init__(self, job: SpeechJob) -> None:
+        """Begin without jobs.
+
+        Args:
+            job: The speech: its id and how to speak. Its text is ignored.
+        """
+        self._job, self._codes_sha256 = job, hashlib.sha256()
+        self._added = 0
+        self.result: SpeechResult | None = None
+        self.exhausted = False
+
+    def next_job(self, text: str) -> SpeechJob:
+        """Return the job that speaks the next piece of the text."""
+        params = self._job.params
+        if self.result is not None:
+            params = params.model_copy(update={"seed": self.result.seed})
+        return replace(
+            self._job,
+            id=f"{self._job.id}.{self._added + 1}",
+            text=text,
+            params=params,
+            before=self.result,
+            more=True,
+        )
+
+    def add(self, result: SpeechResult) -> None:
+        """Add the result of the next job."""
+        self._added += 1
+        self.exhausted = not result.utterances
+        for utterance in result.utterances:
+            self._codes_sha256.update(utterance.codes.astype("<i2").tobytes())
+        whole = result if self.result is None else _joined(self.result, result)
+        self.result = replace(
+            whole, job_id=self._job.id, codes_sha256=self._codes_sha256.hexdigest()
+        )
+
+    def finish(self, sample_rate_hz: int) -> AudioChunk:
+        """Return the pause that the text ends with; often no samples. At least one job was added.
+
+        Args:
+            sample_rate_hz: Of the samples.
+        """
+        result = self.result
+        assert result is not None
+        paused = bool(result.utterances) and result.utterances[-1].pause_after_s is not None
+        samples = round(result.pause_owed_s * sample_rate_hz) if paused else 0
+        audio_s = result.audio_s + samples / sample_rate_hz
+        self.result = replace(result, audio_s=audio_s, pause_owed_s=0.0)
+        return AudioChunk(np.zeros(samples, np.float32), sample_rate_hz)
+
+
+def _joined(before: SpeechResult, later: SpeechResult) -> SpeechResult:
+    """Return the results of two successive jobs as one, with the `codes_sha256` of the later."""
+    utterances = before.utterances + later.utterances
+    if not later.utterances:  # `max_duration_s` was used up: no sound follows the pause
+        utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
+    return replace(
+        later,
+        finish_reason=max(before.finish_reason, later.finish_reason, key=GRAVITY.index),
+        frames=before.frames + later.frames,
+        audio_s=before.audio_s + later.audio_s,
+        timings=before.timings + later.timings,
+        utterances=utterances,
+    )
+
+
+class GrowingSpeech(AsyncIterator[AudioChunk]):
+    """The audio of a text that is still being written, for one reader. Event loop only.
+
+    Each sentence is a job, submitted as soon as its end is certain
+    (`models.text.incremental.text`); while the text is waited for, the engine serves others. The
+    last chunk of each sentence carries its result.
+
+    Attributes:
+        text: All text so far.
+        plan: Of the first sentence; None before it was read.
+        phonemes: How many phoneme symbols were spoken.
     """
 
     def __init__(
@@ -42,34 +116,38 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         """Begin with no text.
 
         Args:
-            engine: Where the pieces are spoken.
-            job: How; its text is left out.
-            max_text_chars: Of the whole text.
-            busy_timeout_s: How long a piece may ask for a place; the first does not ask twice.
+            engine: Speaks the sentences.
+            job: The speech: its id and how to speak. Its text is ignored.
+            max_text_chars: Longest whole text, in characters.
+            busy_timeout_s: For how long a sentence is submitted again while the queue is full;
+                the first is submitted once.
         """
-        self._engine, self._job = engine, job
+        self._engine, self._chain = engine, JobChain(job)
         self._max_text_chars, self._busy_timeout_s = max_text_chars, busy_timeout_s
         self.text = ""
         self.plan: Plan | None = None
-        self.result: SpeechResult | None = None
         self.phonemes = 0
         self._growing = GrowingText()
         self._pieces: deque[str] = deque()
-        self._jobs = 0
         self._ended = self._over = False
         self._changed = asyncio.Event()
         self._stream: SpeechStream | None = None
 
     @property
+    def result(self) -> SpeechResult | None:
+        """The results of all sentences so far, as one; None before the first is spoken."""
+        return self._chain.result
+
+    @property
     def waits_for_text(self) -> bool:
-        """Whether nothing is left to speak, and more text may come."""
+        """Whether all text so far is spoken, and more may come."""
         return self._stream is None and not self._pieces and not self._ended
 
     async def append(self, text: str) -> None:
-        """Add to the text, a little at a time: the event loop is given back in between.
+        """Add to the text, 512 characters between two turns of the event loop.
 
         Raises:
-            InvalidRequest: It has ended, or is too long.
+            InvalidRequest: The text has ended, or is too long.
         """
         self._check_open()
         if len(self.text) + len(text) > self._max_text_chars:
@@ -86,7 +164,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             self._changed.set()
 
     def flush(self) -> None:
-        """Let what is there be spoken as if a sentence ended.
+        """Speak all text so far, as if a sentence ended here.
 
         Raises:
             InvalidRequest: The text has ended.
@@ -96,7 +174,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self._changed.set()
 
     def end(self) -> None:
-        """Let nothing follow.
+        """End the text: nothing can be appended.
 
         Raises:
             InvalidRequest: The text has ended already.
@@ -110,20 +188,20 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         if self._over:
             raise StopAsyncIteration
         if self._stream is None:
-            await self._text_comes()
+            await self._wait_for_text()
             if not self._pieces:
-                return self._close()
+                return self._finish()
             self._stream = await self._submit(self._pieces[0])
             self._pieces.popleft()
         chunk = await anext(self._stream)
         if chunk.result is not None:
-            self._account(chunk.result)
+            self._add(chunk.result)
         elif self.plan is None:
             self.plan = self._stream.plan
         return chunk
 
     async def aclose(self) -> None:
-        """Stop; the job that runs stops at its next frame."""
+        """Stop; a job that runs is cancelled at its next frame."""
         self._over = True
         if self._stream is not None:
             await self._stream.aclose()
@@ -132,62 +210,46 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         if self._ended:
             raise InvalidRequest("the text has ended", param="type")
 
-    async def _text_comes(self) -> None:
-        """Wait until there is a piece, or there will be none."""
+    async def _wait_for_text(self) -> None:
+        """Wait for a sentence, or for the end of the text."""
         while self.waits_for_text:
             self._changed.clear()
             await self._changed.wait()
 
     async def _submit(self, piece: str) -> SpeechStream:
-        """Hand a piece to the engine.
+        """Submit a sentence.
 
         Raises:
-            EngineBusy: The first piece finds no place, or a later one for too long.
+            EngineBusy: The queue was full, for the first sentence or for longer than
+                `busy_timeout_s`.
             EngineNotReady: The engine is not running.
         """
-        self._jobs += 1
-        job = replace(
-            self._job,
-            id=f"{self._job.id}.{self._jobs}",
-            text=piece,
-            before=self.result,
-            more=True,
-        )
-        if self.result is not None:
-            seed = {"seed": self.result.seed}
-            job = replace(job, params=self._job.params.model_copy(update=seed))
-        ends_s = monotonic() + self._busy_timeout_s
+        job, ends_s = self._chain.next_job(piece), monotonic() + self._busy_timeout_s
         while True:
             try:
                 return self._engine.submit(job)
             except EngineBusy:
                 if self.result is None or monotonic() > ends_s:
                     raise
-            await asyncio.sleep(_ASK_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
 
-    def _account(self, result: SpeechResult) -> None:
+    def _add(self, result: SpeechResult) -> None:
+        """Add the result of the sentence that has ended."""
         assert self._stream is not None
         plan = self._stream.plan
         assert plan is not None
         self.plan = self.plan or plan
         self.phonemes += sum(len(utterance.phonemes) for utterance in plan.utterances)
-        whole = result if self.result is None else self.result.then(result)
-        self.result = replace(whole, job_id=self._job.id)
+        self._chain.add(result)
         self._stream = None
 
-    def _close(self) -> AudioChunk:
-        """Give what is still owed: the pause that the text asks for at its end.
+    def _finish(self) -> AudioChunk:
+        """Return the pause that the text ends with.
 
         Raises:
             InvalidRequest: There was nothing to say.
         """
         self._over = True
-        result = self.result
-        if result is None:
+        if self.result is None:
             raise InvalidRequest("there is no text to speak", param="text")
-        rate_hz = self._engine.info.sample_rate_hz
-        asked = bool(result.utterances) and result.utterances[-1].pause_after_s is not None
-        samples = round(result.pause_owed_s * rate_hz) if asked else 0
-        audio_s = result.audio_s + samples / rate_hz
-        self.result = replace(result, audio_s=audio_s, pause_owed_s=0.0)
-        return AudioChunk(np.zeros(samples, np.float32), rate_hz)
+        return self._chain.finish(self._engine.info.sample_rate_hz)

@@ -1,23 +1,23 @@
-"""What can go wrong with a job, in the engine's own words.
+"""Exceptions of jobs and voices.
 
 SpeechError
-├── InvalidRequest      the caller asked for what cannot be done; `param` names the field
-│   └── VoiceDamaged    nothing can be read of an uploaded voice; it can be deleted
+├── InvalidRequest      the request cannot be fulfilled; `param` names the field
+│   └── VoiceDamaged    an uploaded voice cannot be read, only deleted
 ├── UnknownVoice        no voice of that name
-├── UnknownModel        another model than the loaded one
-├── UnknownSpeech       no response of that id is kept
-├── VoiceExists         the name of a new voice is not free
+├── UnknownModel        a model other than the loaded one
+├── UnknownSpeech       no response of that id is stored
+├── VoiceExists         the name of a new voice is taken
 ├── Forbidden           the caller may not do that
-│   ├── VoiceLimit      no more voices are taken
+│   ├── VoiceLimit      no more voices can be uploaded
 │   └── VoiceProtected  the voice is not the caller's to delete
-├── Unavailable         nothing wrong with the request: come back in `retry_after_s`
+├── Unavailable         the request is valid: retry after `retry_after_s`
 │   ├── EngineBusy      the queue is full
 │   └── EngineNotReady  loading, draining, stopped or failed
 ├── DeadlineExceeded    it took longer than the operator allows
-├── ReaderStalled       its reader took nothing for longer than the operator allows
-└── GenerationFailed    this job broke; others go on
+├── ReaderStalled       its reader took no audio for longer than the operator allows
+└── GenerationFailed    this job failed; others continue
 
-`code` is a stable word for programs. What these are in HTTP is the business of `app.api.errors`.
+`code` is a stable identifier for programs. `app.api.errors` maps these to HTTP responses.
 """
 
 import logging
@@ -27,7 +27,13 @@ log = logging.getLogger(__name__)
 
 
 class SpeechError(Exception):
-    """A job was refused or ended without speech."""
+    """A job was refused, or ended without a result.
+
+    Attributes:
+        code: Stable identifier of the kind of error.
+        message: Description for people.
+        param: Name of the request's field at fault, or None.
+    """
 
     code: ClassVar[str] = "speech_error"
 
@@ -38,13 +44,13 @@ class SpeechError(Exception):
 
 
 class InvalidRequest(SpeechError):
-    """The request asks for what cannot be done, whenever it is sent."""
+    """The request cannot be fulfilled, whenever it is sent."""
 
     code = "invalid_value"
 
 
 class VoiceDamaged(InvalidRequest):
-    """Nothing can be read of an uploaded voice: it is there to be deleted and uploaded again."""
+    """An uploaded voice cannot be read: it is to be deleted and uploaded again."""
 
     code = "voice_damaged"
 
@@ -62,7 +68,7 @@ class UnknownVoice(SpeechError):
 
 
 class UnknownModel(SpeechError):
-    """The loaded model has another name."""
+    """The request names a model other than the loaded one."""
 
     code = "model_not_found"
 
@@ -71,7 +77,7 @@ class UnknownModel(SpeechError):
 
 
 class UnknownSpeech(SpeechError):
-    """No response of that id is kept: it never was, or newer ones took its place."""
+    """No response of that id is stored: it never was, or newer ones replaced it."""
 
     code = "speech_not_found"
 
@@ -80,7 +86,7 @@ class UnknownSpeech(SpeechError):
 
 
 class VoiceExists(SpeechError):
-    """There is a voice of that name already."""
+    """There is already a voice of that name."""
 
     code = "voice_exists"
 
@@ -89,25 +95,25 @@ class VoiceExists(SpeechError):
 
 
 class Forbidden(SpeechError):
-    """The caller may not do that, whenever it is asked."""
+    """The caller may not do that, whenever the request is sent."""
 
     code = "forbidden"
 
 
 class VoiceLimit(Forbidden):
-    """As many voices were uploaded as may be."""
+    """The limit of uploaded voices is reached."""
 
     code = "voice_limit"
 
 
 class VoiceProtected(Forbidden):
-    """The voice may be used but not deleted by who asks."""
+    """The caller can use the voice, but not delete it."""
 
     code = "voice_protected"
 
 
 class Unavailable(SpeechError):
-    """The same request may succeed later."""
+    """The same request may succeed after `retry_after_s` seconds."""
 
     code = "unavailable"
 
@@ -117,7 +123,7 @@ class Unavailable(SpeechError):
 
 
 class EngineBusy(Unavailable):
-    """As many requests wait as may."""
+    """The queue is full."""
 
     code = "engine_busy"
 
@@ -135,24 +141,24 @@ class DeadlineExceeded(SpeechError):
 
 
 class ReaderStalled(SpeechError):
-    """Sound was waiting, and its reader took none of it for longer than the operator allows."""
+    """The reader took no audio for longer than the operator allows."""
 
     code = "reader_stalled"
 
 
 class GenerationFailed(SpeechError):
-    """This job broke inside the engine."""
+    """This job failed inside the engine; others continue."""
 
     code = "generation_failed"
 
 
 class WorkerLost(Exception):
-    """What a worker of the engine needs is gone, and must be started again; no job is at fault."""
+    """A process that a worker needs is gone and must be started again; no job is at fault."""
 
 
 def broken(job_id: str, error: BaseException) -> GenerationFailed:
-    """Log a mistake of ours; return what its reader may know of it."""
-    log.error("job %s broke", job_id, exc_info=error)
+    """Log an unexpected exception of a job, and return the error for its reader."""
+    log.error("job %s failed", job_id, exc_info=error)
     return GenerationFailed(
         f"the speech could not be made: {type(error).__name__}; the log says more"
     )

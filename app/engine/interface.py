@@ -1,10 +1,10 @@
-"""What the engine asks of a loaded model, so that it need not know how speech is made.
+"""The interface between the engine and a loaded model.
 
-Two threads make speech: one draws level 0 of all jobs together, the other makes sound of it, a
-chunk at a time.
+Two threads run a model: one draws level 0 of all jobs together (`Batch`), the other makes the audio
+of it, a chunk at a time (`SoundStream`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -14,7 +14,7 @@ from torch import Tensor
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
-from app.engine.serving.capacity import Capacity
+from app.engine.utterance import Level0Chunk
 from app.engine.voices import Voices
 from models.text import Utterance
 from models.voices.voice import Voice
@@ -23,11 +23,19 @@ from samplers.knobs.params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the outside may know of the loaded model.
+    """What status pages and answers say of the loaded model.
 
     Attributes:
-        batching: How few rows of level 0 are computed, so that each has the same bits in every
-            batch: `models.stack.batching`; empty on a GPU.
+        name: The model's.
+        sha256: Of the checkpoint, hexadecimal.
+        device: As torch names it.
+        sample_rate_hz: Of the audio.
+        languages: That it speaks.
+        weights: Number format of the language model's matrices.
+        decoder: What makes samples of codes: `codec` or `vocos`.
+        frame_rate_hz: Frames of codes in a second of speech.
+        batching: How few rows of level 0 are computed together, so that each has the same bits in
+            every batch: `models.stack.batching`; empty on a GPU.
     """
 
     name: str
@@ -43,20 +51,20 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job that was found possible, with every choice made that the caller left open.
+    """A job that was checked and resolved: every choice is made that the caller left open.
 
-    Args:
+    Attributes:
         job: As it was submitted.
-        params: Every knob with its value.
+        params: Resolved: every knob has a value.
         seed: The one in ``params``.
-        voice: Who speaks.
-        language: As will be spoken.
-        utterances: The text, read.
-        text_s: Seconds that reading it took.
-        rows: Of the batch that draws level 0, as long as that takes.
+        voice: The speaker.
+        language: Of the speech.
+        utterances: The text, split and converted to phonemes.
+        text_s: Seconds that this took.
+        rows: Rows of the batch that level 0 takes.
         prompt: ``[Tp, K]`` codes of the voice, or None.
-        nar: How much the finer levels will draw at a time.
-        decoder: What will make sound of the codes.
+        nar: How much of an utterance the finer levels draw at a time.
+        decoder: What makes samples of codes: `codec` or `vocos`.
     """
 
     job: SpeechJob
@@ -74,21 +82,48 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A speech that is to be heard again."""
+    """A request for the audio of a speech that was spoken before."""
 
     result: SpeechResult
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenResult:
-    """How many golden requests were spoken, and how many gave other codes than those stored."""
+    """Outcome of the golden requests.
+
+    Attributes:
+        spoken: How many were spoken.
+        different: How many of them had other codes than those stored.
+    """
 
     spoken: int
     different: int
 
 
+class CostMeter(Protocol):
+    """Records what work costs; `app.engine.serving.capacity.Capacity` is one."""
+
+    def note_admission(self, work_s: float) -> None:
+        """Record the seconds of adding a job to the batch."""
+
+    def note_level_0(self, work_s: float, sound_s: float) -> None:
+        """Record the seconds of a step, and of the speech that it drew over all rows."""
+
+    def note_sound(self, work_s: float, sound_s: float) -> None:
+        """Record the seconds of work on a chunk of audio, and of the audio."""
+
+    def note_start(self, start_s: float) -> None:
+        """Record the seconds from a job's admission to its first audio."""
+
+
 class Level0Stream(Protocol):
-    """Level 0 of a job; `app.engine.level_0.job.Level0Stream` is one."""
+    """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one.
+
+    Attributes:
+        over: Whether no frame will follow.
+        error: What failed, if something did; the job is then over.
+        frames: Frames that are ready for synthesis, of all utterances so far.
+    """
 
     over: bool
     error: SpeechError | None
@@ -96,81 +131,87 @@ class Level0Stream(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
-
-    def news(self) -> Sequence[Any]:
-        """Return what became final since the last call, for the job's `SoundStream`."""
+        """The current utterance and its frames so far."""
 
 
-D = TypeVar("D", bound=Level0Stream)
+J = TypeVar("J", bound=Level0Stream)
 
 
-class Batch(Protocol[D]):
+class Batch(Protocol[J]):
     """Level 0 of many jobs; `app.engine.level_0.job_batch.JobBatch` is one. One thread only."""
 
-    def begin(self, plan: Plan) -> D:
-        """Take a job; its rows must be free."""
+    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> J:
+        """Add a job.
 
-    def step(self, going: Collection[D]) -> None:
-        """Draw a frame of each of some jobs."""
+        Args:
+            plan: The job; its rows must be free.
+            on_chunk: Called by `step` with each finished chunk of the job, in order.
+        """
 
-    def end(self, drawing: D) -> None:
-        """Forget a job; its rows are free at once."""
+    def step(self, jobs: Collection[J]) -> None:
+        """Draw a frame of each of some jobs; the others are paused."""
+
+    def end(self, job: J) -> None:
+        """Remove a job; its rows are free at once."""
 
     def close(self) -> None:
-        """Forget all jobs."""
+        """Remove all jobs."""
 
 
 class SoundStream(Protocol):
-    """A job while sound is made of it; `app.engine.sound.job.SoundStream` is one."""
+    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only."""
 
-    def push(self, drawn: Any) -> Iterator[AudioChunk]:
-        """Take what level 0 gives next and yield chunks, the last with the job's result."""
+    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+        """Take the next frames of level 0 and yield audio, the last chunk with the result."""
 
     def close(self) -> None:
-        """Let go of what it needs, whether it is over or not."""
+        """Release what the job holds, whether it is over or not."""
 
 
 class Backend(Protocol):
-    """What the engine needs of a loaded model; `app.engine.backend.Synthesizer` is one."""
+    """A loaded model; `app.engine.backend.synthesizer.Synthesizer` is one."""
 
     @property
     def info(self) -> ModelInfo:
-        """What the outside may know of it."""
+        """What status pages and answers say of it."""
 
     @property
     def voices(self) -> Voices:
-        """Who it can speak as."""
+        """The voices that it can speak as."""
 
-    def plan(self, job: SpeechJob) -> Plan:
-        """Check a job and read its text, which takes a while; raise a SpeechError."""
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while.
+
+        ``on_piece`` is called every few milliseconds, between two pieces of the text, and may plan
+        other jobs.
+        """
 
     def batch(self, slots: int) -> Batch[Any]:
-        """Return a batch without jobs, with so many rows, in the thread that will use it."""
+        """Return an empty batch of so many rows. Call in the thread that will use it."""
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
-        """Return what makes sound of a job, in the thread that will use it."""
+        """Return what makes the audio of a job. Call in the thread that will use it."""
 
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
-        """Yield a job's chunks once more, from the codes of its result."""
+        """Yield the audio of a speech once more, from the codes of its result."""
 
     def prepare_sound(self) -> None:
-        """Make ready for sound, anew if whoever made it is gone."""
+        """Make ready to make audio; restart the sound process if it is gone."""
 
     def sound_context(self) -> AbstractContextManager[None]:
-        """Return the context in which the thread works that makes sound."""
+        """Return the context in which the thread that makes audio must work."""
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        """Free the device while nobody needs it, as `still` tells; `plan` and `replay` take it."""
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        """Move the model off its device, if `is_idle` says so; `plan` and `replay` move it back."""
 
     def close(self) -> None:
-        """Let go of what it needs; nothing is asked of it any more."""
+        """Release everything; nothing may be called afterwards."""
 
-    def measure(self, capacity: Capacity) -> None:
-        """Speak for about a second and note what sound costs; before all jobs."""
+    def measure(self, costs: CostMeter) -> None:
+        """Speak for about a second and record the costs. Call before all jobs."""
 
     def check_golden(self) -> GoldenResult | None:
-        """Speak the model's golden requests; None where it has none for the weights in use."""
+        """Speak the golden requests; None if the model has none for the weights in use."""
 
     def check_deterministic(self) -> bool:
-        """Return whether a job alone has the codes that it has among others; before all jobs."""
+        """Return whether a job has the same codes alone and in a batch. Call before all jobs."""

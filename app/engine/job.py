@@ -1,6 +1,5 @@
-"""A request as the engine sees it, and what it gives back. Loads without torch."""
+"""A job of the engine, and its result. Loads without torch."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
@@ -14,20 +13,23 @@ FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
 """Why a speech or an utterance ended."""
 
 GRAVITY: Final[tuple[FinishReason, ...]] = ("stop", "length", "stuck", "cancelled", "error")
-"""The gravest last: of several, that one is told."""
+"""The finish reasons, the gravest last: of several, the gravest is reported."""
 
 NarPlan = Literal["chunks", "whole", "windows"]
-"""How much of an utterance the finer levels draw at a time.
+"""How much of an utterance the finer levels are drawn from at a time.
 
-`chunks` give the codes of the whole, where no frame sees a later block; `windows` do not.
+`chunks`, for models whose frames see no later block, give the codes of the whole; `windows` do not.
 """
 
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
 
 
+USUAL_PHONEME_S: Final = 0.08
+"""Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
+
 TraceColumns = Mapping[str, NDArray[Any]]
-"""``[N]`` a field of `samplers.ar.trace.Record`, one entry a token drawn."""
+"""Field of `samplers.ar.trace.Record` -> ``[N]``, one entry a token drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +39,23 @@ class SpeechJob:
     Args:
         id: Unique among all jobs.
         text: As the caller wrote it.
-        params: The very object that the caller's request is; never copied field by field.
-        voice: A voice's name; none is the model's first.
-        language: None is the voice's.
-        max_duration_s: Longest speech, pauses not counted; None is by the length of the text.
-        trace: Whether to record what was seen and done at every token of the AR.
-        before: What earlier jobs spoke of the same speech, which this one goes on with: its
-            utterances are numbered after those, and the limit, the context and the pauses count
-            them in. None begins a speech.
-        more: Whether a later job may go on with it: a pause that the text asks for at the end is
-            then owed and not given.
-        owner: Who asks, as a short id of the key; empty where no keys are asked for. Decides which
-            uploaded voices there are.
-        priority: Who comes first when several wait: the smaller.
-        asker: Whose share of rows, places and kept responses it takes: the owner, or the address
-            where no keys are asked for.
-        speed: How fast it will be played; at less than 1 it lasts longer than it is spoken.
+        params: The request itself, which is a `SamplingParams`; never copied field by field.
+        voice: Name of a voice; None: the model's default.
+        language: None: the voice's.
+        max_duration_s: Longest speech without pauses, in seconds; None: by the length of the text.
+        trace: Whether to record the logits' statistics and the sampler's decisions at every token
+            of the AR.
+        before: The result of earlier jobs of the same speech, which this job continues: its
+            utterances are numbered after theirs, and they count for the limit, the context and the
+            pauses. None: the job begins a speech.
+        more: Whether a later job may continue it: a pause that the text asks for at its end is then
+            left to that job, as `pause_owed_s` of the result.
+        owner: Short id of the key; empty where no keys are required. Decides which uploaded voices
+            the job can use.
+        priority: Jobs of smaller priority begin first.
+        asker: Whose share of rows, places and stored responses it takes: the owner, or the address
+            where no keys are required.
+        speed: The tempo of its playback; audio at less than 1 is longer than the speech.
     """
 
     id: str
@@ -72,19 +75,19 @@ class SpeechJob:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the seconds of a job went; the stages need not add up to the total.
+    """Durations of a job in seconds; the stages need not add up to the total.
 
     Args:
-        queue_s: From its submission to its first step, reading the text left out.
-        text_s: Reading the text.
+        queue_s: From its submission to its first step, without `text_s`.
+        text_s: Conversion of the text to phonemes.
         ar_s: Steps of level 0 that it took part in.
         nar_s: The finer levels.
         codec_s: The codec.
         total_s: From its submission to its end.
-        first_audio_s: From its submission to its first sound.
-        underrun_s: That a listener who starts at the first sound would have waited amid it.
-        expected_first_audio_s: From its submission to its first sound, as forecast when its text
-            was read; 0 where nothing was forecast.
+        first_audio_s: From its submission to its first audio.
+        underrun_s: Stalls of a playback that begins with the first audio.
+        expected_first_audio_s: The forecast of `first_audio_s` when its text was read; 0 if there
+            was none.
     """
 
     queue_s: float
@@ -98,7 +101,7 @@ class Timings:
     expected_first_audio_s: float = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
-        """Return the seconds of both; the first sound is that of the first that has any."""
+        """Return the sums; the two of the first audio are those of the first that has any."""
         both = Timings(
             *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
         )
@@ -114,13 +117,13 @@ BacktrackCause = Literal["loop", "silence", "sequence"]
 
 @dataclass(frozen=True, slots=True)
 class Backtrack:
-    """One time that an utterance was taken back.
+    """One time that backtracking removed frames of an utterance.
 
     Args:
-        cause: What was found: a loop, too long a silence, or a sequence of `ban_sequences`.
+        cause: What was detected: a loop, too long a silence, or a sequence of `ban_sequences`.
         frames: How many frames there were.
         kept: How many of them were kept.
-        code: What had been drawn next, and is now less likely there.
+        code: The code of level 0 that followed those, which is penalised there now.
     """
 
     cause: BacktrackCause
@@ -131,14 +134,14 @@ class Backtrack:
 
 @dataclass(frozen=True, slots=True)
 class RankedTake:
-    """One of several ways that an utterance was drawn in from beginning to end.
+    """One of several complete hypotheses of an utterance.
 
     Args:
-        score: What it was ranked by, nats a code: see `samplers.ranking` for takes of `best_of`,
-            `samplers.ops.beam` for beams.
-        frames: How many it had.
+        score: Its score in nats a code: see `samplers.ranking` for `best_of`, `samplers.ops.beam`
+            for beams.
+        frames: How many frames it has.
         finish_reason: Why it ended.
-        kept: Whether it is the one that is heard.
+        kept: Whether it is the one that was chosen.
     """
 
     score: float
@@ -149,16 +152,16 @@ class RankedTake:
 
 @dataclass(frozen=True, slots=True)
 class SpokenUtterance:
-    """What became of one piece of the text.
+    """The result of one utterance.
 
     Args:
         codes: ``[T, K]`` int16.
-        finish_reason: Why its AR ended.
-        pause_after_s: Silence that the text asks for after it; None leaves it to `pause_s`.
-        trace: Only where the job asked for it; empty for an utterance that is a mere pause.
+        finish_reason: Why its level 0 ended.
+        pause_after_s: Seconds of silence that the text asks for after it; None: `pause_s`.
+        trace: None unless the job asked for it; empty for an utterance that is only a pause.
         backtracks: In order.
-        phonemes: What was read; empty for a mere pause.
-        takes: All ways that it was drawn in, if there were several.
+        phonemes: What was spoken; empty for an utterance that is only a pause.
+        takes: All complete hypotheses, if there were several.
     """
 
     codes: NDArray[np.int16]
@@ -172,23 +175,23 @@ class SpokenUtterance:
 
 @dataclass(frozen=True, slots=True)
 class SpeechResult:
-    """What became of a job, or of several that spoke one speech.
+    """The result of a job, or of several jobs that spoke one speech.
 
     Args:
-        job_id: The job's.
-        finish_reason: Of all utterances, the gravest: `stuck`, then `length`, then `stop`.
-        seed: What the caller sets to hear the same again.
-        params: Every knob as it was used, presets and defaults filled in.
+        job_id: Id of the job.
+        finish_reason: The gravest of all utterances: `stuck`, then `length`, then `stop`.
+        seed: The same request with this seed gives the same codes.
+        params: Resolved: every knob has its value.
         voice: The voice's name.
         language: As spoken.
-        codes_sha256: Of all codes ``[T, K]`` in order, as little-endian int16.
-        frames: T over all utterances.
-        audio_s: Seconds of sound given, pauses included.
-        timings: Where the time went.
-        utterances: One a piece of the text, in order.
-        nar: How much the finer levels drew at a time.
-        decoder: What made sound of the codes: `codec` or `vocos`.
-        pause_owed_s: Silence between this and what a later job speaks of the same speech.
+        codes_sha256: SHA-256 of all codes ``[T, K]`` in order, as little-endian int16.
+        frames: Sum of T over all utterances.
+        audio_s: Seconds of audio, pauses included.
+        timings: Durations of the stages.
+        utterances: In order.
+        nar: How much of an utterance the finer levels were drawn from at a time.
+        decoder: What decoded the codes: `codec` or `vocos`.
+        pause_owed_s: Seconds of silence between this speech and that of a job that continues it.
     """
 
     job_id: str
@@ -208,36 +211,18 @@ class SpeechResult:
 
     @property
     def backtracks(self) -> int:
-        """How often an utterance was taken back."""
+        """How many times backtracking removed frames."""
         return sum(len(utterance.backtracks) for utterance in self.utterances)
-
-    def then(self, later: "SpeechResult") -> "SpeechResult":
-        """Return what became of this and of the job that went on with it, as one."""
-        utterances = self.utterances + later.utterances
-        if not later.utterances:  # nothing was left of the limit: the pause led to no sound
-            utterances = (*utterances[:-1], replace(utterances[-1], pause_after_s=None))
-        digest = hashlib.sha256()
-        for utterance in utterances:
-            digest.update(utterance.codes.astype("<i2").tobytes())
-        return replace(
-            later,
-            finish_reason=max(self.finish_reason, later.finish_reason, key=GRAVITY.index),
-            codes_sha256=digest.hexdigest(),
-            frames=self.frames + later.frames,
-            audio_s=self.audio_s + later.audio_s,
-            timings=self.timings + later.timings,
-            utterances=utterances,
-        )
 
     @property
     def real_time_factor(self) -> float:
-        """Seconds of work a second of audio; under 1 is faster than speech."""
+        """Seconds of work a second of audio; under 1 is faster than real time."""
         return (self.timings.total_s - self.timings.queue_s) / max(self.audio_s, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
-    """Samples that belong together; the last chunk of a job carries its result."""
+    """Successive samples ``[N]`` of a job; the last chunk of a job carries its result."""
 
     samples: Samples
     sample_rate_hz: int
@@ -246,7 +231,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: frames of the utterance now being decoded, and of how many utterances."""
+    """How far a job is: the index of the utterance being drawn, of how many, and frames so far."""
 
     utterance: int = 0
     utterances: int = 0

@@ -1,4 +1,4 @@
-"""One utterance that is to be decoded: what it says, who says it, and how."""
+"""What the stages pass on about an utterance: inputs of level 0, finished frames, and its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
-from app.engine.level_0.backtracking import Backtracker
 from models.config import BOS_ID, EOS_ID
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, VoiceKey
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
 class ContextUtterance:
-    """An utterance that was spoken before.
+    """An earlier utterance that the AR continues from; see the knob `context_utterances`.
 
     Attributes:
         phoneme_ids: With the begin and end marks.
-        codes: ``[T]`` int64 of level 0.
+        codes: ``[T]`` int64 of level 0, on the model's device.
     """
 
     phoneme_ids: Sequence[int]
@@ -30,20 +30,20 @@ class ContextUtterance:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceInput:
-    """One utterance that is to be decoded.
+    """An utterance to decode.
 
-    Args:
+    Attributes:
         phoneme_ids: With the begin and end marks.
-        params: Resolved: every knob has its value.
-        seed: Of every draw.
-        utterance: Its number within the job; the noise depends on it.
-        max_frames: Where the AR is stopped if it does not stop by itself.
+        params: Resolved: every knob has a value.
+        seed: Of all its noise.
+        utterance: Its number within the speech; the noise depends on it.
+        max_frames: Where the AR is stopped, if it does not draw the stop.
         prompt: ``[Tp, K]`` codes of the voice, or None.
         language: Its index in the model's languages.
-        trace: Whether to record what is seen and done at every token of the AR.
+        trace: Whether to record a trace of every token of the AR.
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
-        before: Utterances that the AR reads again, to go on from them.
-        voice: Whose prompt it is, so that what it leads to may be kept; None: it is not.
+        context: Earlier utterances, in order.
+        voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
     """
 
     phoneme_ids: Sequence[int]
@@ -55,68 +55,60 @@ class UtteranceInput:
     language: int = 0
     trace: bool = False
     silent: Tensor | None = None
-    before: Sequence[ContextUtterance] = ()
+    context: Sequence[ContextUtterance] = ()
     voice: VoiceKey | None = None
 
     @property
     def silent_codes(self) -> Sequence[int]:
-        """The codes of silence, if any are known."""
+        """The codes of silence; empty if none are known."""
         return [] if self.silent is None else torch.nonzero(self.silent)[:, 0].tolist()
 
     def prefix(self, model: Valle, level: int) -> Prefix:
-        """Assemble what stands before the response."""
+        """Return the prefix of a level: language, phonemes and prompt."""
         return model.prefix(self.phoneme_ids, level, language=self.language, prompt=self.prompt)
 
     def null_prefix(self, model: Valle, level: int) -> Prefix:
-        """Assemble what stands there in the condition that says nothing."""
+        """Return the unconditional prefix of a level, for guidance."""
         return model.null_prefix(level, language=self.language)
 
     @property
     def null(self) -> NullKey:
-        """What the shared part of that condition's prefix is kept under."""
+        """Key of the unconditional prefixes' shared part in the prefix cache."""
         return NullKey(self.language)
 
     def ar_prefixes(self, model: Valle) -> list[Prefix]:
-        """Assemble what stands before the first frame that the AR draws; twice if guided.
+        """Return the prefix of the AR and, if it is guided, the unconditional one.
 
-        What was said before reads as one utterance with this one: the marks between them are left
-        out. A prompt that begins the response is no segment of its own (e-c-k-e-r/vall-e).
+        Context and utterance form one utterance, without the marks between them. With
+        `prompt_as_prefix` the prompt's level 0 begins the response (e-c-k-e-r/vall-e).
         """
-        begun = [said.codes for said in self.before]
+        begun = [earlier.codes for earlier in self.context]
         prompt = self.prompt
         if self.params.prompt_as_prefix and prompt is not None:
             begun, prompt = [prompt[:, 0], *begun], None
         ids = [BOS_ID]
-        for part in (*(said.phoneme_ids for said in self.before), self.phoneme_ids):
+        for part in (*(earlier.phoneme_ids for earlier in self.context), self.phoneme_ids):
             ids += part[1:-1]
         prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
-        if self.params.cfg_strength > 1:
+        if is_guided(self.params):
             prefixes.append(self.null_prefix(model, 0))
         if not begun:
             return prefixes
         return [model.begin(prefix, torch.cat(begun)) for prefix in prefixes]
-
-    def backtracker(self, model: Valle) -> Backtracker:
-        """Make what notices that this utterance is stuck."""
-        config, device = model.config, model.separator.device
-        silent = self.silent
-        if silent is None:
-            silent = torch.zeros(config.codes, dtype=torch.bool, device=device)
-        return Backtracker(self.params, silent, first_block=config.block_frames)
 
 
 @dataclass(frozen=True, slots=True)
 class UtteranceEnd:
     """How level 0 of an utterance ended.
 
-    Args:
+    Attributes:
         finish_reason: Why.
-        last: Nothing of the job follows.
-        cut: Something would, had the job's limit left room for it.
-        backtracks: Every time that the utterance was taken back.
-        trace: What was seen and done at every token, if the job asks for it.
-        takes: All ways that it was drawn in, if there were several.
-        ar_s: Seconds of the steps that the utterance took part in.
+        last: Whether it is the job's last.
+        cut: Whether the job's limit left no room for the utterances after it.
+        backtracks: In order.
+        trace: Of every token, if the job asks for it.
+        takes: The outcome of each hypothesis, where several were drawn to their ends.
+        ar_s: Seconds of the steps that it took part in.
     """
 
     finish_reason: FinishReason
@@ -130,13 +122,13 @@ class UtteranceEnd:
 
 @dataclass(frozen=True, slots=True)
 class Level0Chunk:
-    """Level 0 of an utterance, as far as it became final since the last time.
+    """Final frames of level 0 of an utterance: whole blocks, but for the last of an utterance.
 
-    Args:
-        utterance: Its place in the plan; None: the job's limit left room for none.
-        inputs: What is spoken; None: a mere pause.
-        codes: ``[n]`` int64, on the host; none where the utterance just begins.
-        ending: There, if nothing of the utterance follows.
+    Attributes:
+        utterance: Index in the plan; None: the job's limit left room for no utterance.
+        inputs: The utterance; None for a pause.
+        codes: ``[n]`` int64, on the host; empty in the first chunk, which announces the utterance.
+        ending: How the utterance ended; None while more frames follow.
     """
 
     utterance: int | None

@@ -1,4 +1,4 @@
-"""Who the loaded model can speak as: the voices it came with, and those that were uploaded."""
+"""The voices of the loaded model: those that came with it, and those that were uploaded."""
 
 import logging
 from collections.abc import Iterator
@@ -37,21 +37,21 @@ OPENAI_VOICES: Final = (
 
 log = logging.getLogger(__name__)
 
-_NAMES_TOLD = 20
+_NAMES_LISTED = 20
 _RETRY_AFTER_S = 30
 _DAMAGED = "nothing can be read of the voice {!r}; delete it and upload it again"
 _EXISTS = "there is a voice {!r} already; delete it or choose another name"
 
 
 class Voices:
-    """The voices of one loaded model, as each owner of keys sees them.
+    """The voices of one loaded model, for each owner of keys.
 
-    What an owner uploaded comes before what is everybody's, and that before what came with the
-    model, so that another model does not change who speaks.
+    Of several voices of one name, the owner's own upload comes first, then an upload for everybody,
+    then the model's own: so another model does not change who speaks.
 
     Attributes:
-        builtin: Those that came with the model.
-        prompt_s: Seconds of a voice that the model hears; 0 where it hears none.
+        builtin: The voices that came with the model.
+        prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: it takes none.
     """
 
     def __init__(
@@ -62,29 +62,29 @@ class Voices:
         prompt_s: float = 0.0,
         languages: tuple[str, ...] = ("en",),
     ) -> None:
-        """Take what there is.
+        """Combine the model's voices and the uploaded ones.
 
         Args:
-            builtin: The model's.
-            store: Where uploads lie; None: there are none.
-            prompt_s: Seconds of a voice that the model hears; 0 is none.
-            languages: That the model speaks.
+            builtin: The voices that came with the model.
+            store: The store of uploaded voices; None: there are none.
+            prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: none.
+            languages: Codes of the languages that the model speaks.
         """
         self.builtin, self.prompt_s = builtin, prompt_s
         self._store, self._languages = store, languages
 
     def __iter__(self) -> Iterator[Voice]:
-        """Iterate over the voices that are everybody's."""
+        """Iterate over the voices that everybody can use."""
         return iter(self.of(EVERYBODY))
 
     @property
     def default(self) -> Voice:
-        """The voice of a request that names none."""
+        """The voice for requests that name none."""
         return self.builtin.default
 
     @property
     def aliases(self) -> dict[str, Voice]:
-        """The built-in voices that answer to the names of OpenAI's, in turn, both by name."""
+        """OpenAI's names of voices -> the built-in voices that stand for them, assigned in turn."""
         builtin = list(self.builtin)
         return {
             name: builtin[number % len(builtin)]
@@ -93,9 +93,10 @@ class Voices:
         }
 
     def likely_lufs(self, voice: Voice) -> float | None:
-        """Return how loud speech of a voice will likely be, or None where nobody has measured.
+        """Return the expected loudness of a voice's speech in LUFS, or None if none was measured.
 
-        The models speak at one level, whoever is imitated: an upload will be like the model's own.
+        The models speak at one level whatever the voice, so an upload gets the mean of the model's
+        own voices.
         """
         if voice.speech_lufs is not None:
             return voice.speech_lufs
@@ -103,9 +104,9 @@ class Voices:
         return fmean(measured) if measured else None
 
     def of(self, owner: str) -> list[Voice]:
-        """Return the voices that an owner can speak as: the model's own first, then by name.
+        """Return the voices that an owner can use: the model's own first, then uploads by name.
 
-        Uploads are left out where the model hears no prompts. Reads files.
+        Without uploads if the model takes no prompts. Reads files.
         """
         voices = {voice.name: voice for voice in self.builtin}
         if self._store is not None and self.prompt_s:
@@ -114,15 +115,15 @@ class Voices:
         return list(voices.values())
 
     def damaged(self, owner: str) -> list[str]:
-        """Return the names of an owner's uploads that can only be deleted. Reads files."""
+        """Return the names of an owner's uploads that cannot be read. Reads files."""
         return [] if self._store is None else self._store.damaged(owner)
 
     def find(self, name: str, owner: str) -> Voice:
-        """Return the voice that an owner means by a name, in whatever case. Reads files.
+        """Return an owner's voice of a name, whose case is ignored. Reads files.
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
-            VoiceDamaged: It is an upload of which nothing can be read.
+            VoiceDamaged: It is an upload that cannot be read.
         """
         wanted, name = name, name.lower()
         if name == DEFAULT:
@@ -140,17 +141,19 @@ class Voices:
         if name in OPENAI_VOICES:
             return self.aliases[name]
         names = [voice.name for voice in self.of(owner)]
-        more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-        told = ", ".join(names[:_NAMES_TOLD])
-        raise UnknownVoice(f"there is no voice {wanted[:64]!r}; there are: {told}{more}")
+        more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
+        listed = ", ".join(names[:_NAMES_LISTED])
+        raise UnknownVoice(f"there is no voice {wanted[:64]!r}; there are: {listed}{more}")
 
     def speaker(self, name: str | None, owner: str) -> Voice:
-        """Return who speaks a job; an upload may be deleted while it is spoken. Reads files.
+        """Return the voice for a job, with the audio of an upload in memory. Reads files.
+
+        The upload may therefore be deleted while the job runs.
 
         Raises:
             UnknownVoice: There is no such voice.
-            VoiceDamaged: Nothing can be read of it.
-            InvalidRequest: The model cannot speak as somebody who was uploaded.
+            VoiceDamaged: It is an upload that cannot be read.
+            InvalidRequest: It is an upload, and the model takes no prompts.
         """
         if name is None:
             return self.default
@@ -168,12 +171,12 @@ class Voices:
         return opened
 
     def check_new(self, name: str, language: str, owner: str) -> None:
-        """Do nothing if a voice may be uploaded; to be asked before its audio is read.
+        """Do nothing if a voice can be uploaded; for a check before its audio is read.
 
         Raises:
-            InvalidRequest: The model can do nothing with it.
-            VoiceLimit: No more are taken.
-            VoiceExists: The name is not free.
+            InvalidRequest: The model takes no prompts, or does not speak the language.
+            VoiceLimit: The server takes no uploads.
+            VoiceExists: The name is taken.
         """
         if self._store is None or not self._store.max_voices:
             raise VoiceLimit("this server takes no uploads")
@@ -194,18 +197,18 @@ class Voices:
             raise VoiceExists(_EXISTS.format(name))
 
     def add(self, name: str, card: VoiceCard, content: bytes, owner: str) -> Voice:
-        """Keep an uploaded voice. Takes a while: the audio is read and checked.
+        """Store an uploaded voice. Takes a while: the audio is decoded and checked.
 
         Args:
-            name: Plain, and not taken.
-            card: What is said of it.
-            content: Audio, as a file.
-            owner: Whose it will be.
+            name: Its name, valid and not taken.
+            card: Its description.
+            content: Bytes of an audio file.
+            owner: Who can use and delete it.
 
         Raises:
-            InvalidRequest: The audio cannot be a voice, or the model can do nothing with it.
-            VoiceLimit: No more are taken.
-            VoiceExists: The name is not free; of several at once, one upload wins.
+            InvalidRequest: The audio cannot be a voice, or as `check_new`.
+            VoiceLimit: The owner has as many voices as are allowed.
+            VoiceExists: The name is taken; of several uploads at once, one succeeds.
             Unavailable: It cannot be stored now.
         """
         self.check_new(name, card.language, owner)
@@ -221,14 +224,14 @@ class Voices:
                 f"you have {self._store.max_voices} voices, and no more are taken; delete one"
             ) from error
         except OSError as error:
-            raise Unavailable(_told(error), retry_after_s=_RETRY_AFTER_S) from error
+            raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
 
     def remove(self, name: str, owner: str) -> None:
-        """Delete an upload and its audio; what is being spoken with it goes on.
+        """Delete an upload and its audio; jobs that use it continue.
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
-            VoiceProtected: It is everybody's, but only its owner may delete it.
+            VoiceProtected: It is a built-in voice, or an upload for everybody.
             Unavailable: It cannot be deleted now.
         """
         name, own = name.lower(), self._store is not None and self._store.has(name.lower(), owner)
@@ -238,16 +241,16 @@ class Voices:
         try:
             removed = self._store.remove(name, owner)
         except OSError as error:
-            raise Unavailable(_told(error), retry_after_s=_RETRY_AFTER_S) from error
+            raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
         if not removed:
             raise UnknownVoice(f"the voice {name!r} was deleted already")
 
     def _refuse_to_remove(self, name: str, owner: str) -> None:
-        """Say why a voice that is not an owner's upload stays.
+        """Raise the reason why a voice that is not an owner's upload cannot be deleted.
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
-            VoiceProtected: Always otherwise.
+            VoiceProtected: In all other cases.
         """
         try:
             builtin = self.find(name, owner).owner is None
@@ -258,7 +261,7 @@ class Voices:
         raise VoiceProtected(f"{name} is everybody's; only the operator can delete it")
 
 
-def _told(error: OSError) -> str:
-    """Return what the caller may know; where the folder lies is for the log alone."""
+def _described(error: OSError) -> str:
+    """Log an error of the file system; return its description without the path, for the caller."""
     log.error("a voice cannot be stored or deleted: %s", error)
     return f"the folder of voices: {error.strerror or type(error).__name__}"

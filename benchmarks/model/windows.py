@@ -14,6 +14,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 
@@ -24,8 +25,8 @@ from tqdm import tqdm
 from app.calibration import SENTENCES, read_sentences
 from app.engine.level_0.job import longest
 from app.engine.level_0.runner import ArRunner
-from app.engine.sound.finer import finer_levels
 from app.engine.sound.nar_windowed import Windows
+from app.engine.sound.utterance import finer_levels
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
@@ -104,7 +105,8 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
     finer = finer_levels(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
-    codes = torch.cat([*finer.push(level_0), *finer.push(level_0[:0], ended=True)])
+    chunks = chain.from_iterable(finer.push(level_0, ended=True))
+    codes = torch.cat([*chunks, finer.rest()])
     return codes, speech.codec.decode(codes)
 
 

@@ -39,14 +39,21 @@ def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
     return silent
 
 
-def known_silence(codec: Encodec | SpectralCodec, folder: Path) -> Tensor:
+def known_silence(
+    codec: Encodec | SpectralCodec, folder: Path, digest: str | None = None
+) -> Tensor:
     """Return `silent_codes`, from the file beside the codec if there is one for it.
+
+    Args:
+        codec: On the device to use.
+        folder: Of the model.
+        digest: The codec's `codec_digest`; None: it is computed here.
 
     Raises:
         ShippedCodesError: The file cannot be read.
     """
     path = folder / SHIPPED
-    found = read_codes(path, codec_digest(codec)) if path.is_file() else None
+    found = read_codes(path, digest or codec_digest(codec)) if path.is_file() else None
     if found is None:
         return silent_codes(codec)
     silent = torch.zeros(codec.config.codes, dtype=torch.bool)

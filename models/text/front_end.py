@@ -1,5 +1,7 @@
 """The text front end of one model: its splitting, phonemes and ids."""
 
+from collections.abc import Callable
+
 from models.config import ModelConfig
 from models.text.languages import reference_reader
 from models.text.phonemes import encode_phonemes
@@ -24,7 +26,14 @@ class FrontEnd:
         names = config.phoneme_vocabulary
         self._tokenizer = Tokenizer(names) if names else None
 
-    def prepare(self, text: str, *, language: str, max_chars: int) -> list[Utterance]:
+    def prepare(
+        self,
+        text: str,
+        *,
+        language: str,
+        max_chars: int,
+        on_piece: Callable[[], None] = lambda: None,
+    ) -> list[Utterance]:
         """Return the utterances of a text, in order; see `models.text.prepare.prepare`.
 
         Raises:
@@ -37,6 +46,7 @@ class FrontEnd:
             max_phonemes=self._config.max_phonemes,
             symbols=self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
             reader=reference_reader(language) if self._tokenizer else None,
+            on_piece=on_piece,
         )
 
     def encode(self, phonemes: str) -> list[int]:

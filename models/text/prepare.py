@@ -1,6 +1,6 @@
 """The entry point of the text front end: a written text to utterances of phonemes."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from models.text.characters import check
@@ -25,6 +25,7 @@ def prepare(
     max_phonemes: int = 250,
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
+    on_piece: Callable[[], None] = lambda: None,
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
@@ -35,6 +36,8 @@ def prepare(
         max_phonemes: The longest utterance returned.
         symbols: Phonemes that the model knows, allowed in inline phonemes.
         reader: Converts words to phonemes; None is that of the built-in voice.
+        on_piece: Called after each piece, some milliseconds of work, so that a caller can do
+            something more urgent.
 
     Raises:
         TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
@@ -57,6 +60,7 @@ def prepare(
             utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
             if stretch.pause_after_s is not None:
                 _add_pause(utterances, stretch.pause_after_s)
+        on_piece()
     if not any(utterance.phonemes for utterance in utterances):
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
     return [

@@ -156,21 +156,28 @@ class PromptEncoder(Protocol):
 class PromptCodes:
     """LRU cache of voices' codes for one codec. Not thread-safe."""
 
-    def __init__(self, codec: PromptEncoder, device: torch.device, *, max_frames: int) -> None:
+    def __init__(
+        self,
+        codec: PromptEncoder,
+        device: torch.device,
+        *,
+        max_frames: int,
+        digest: str | None = None,
+    ) -> None:
         """Create an empty cache.
 
         Args:
             codec: Encodes the audio.
             device: Device of the codec's weights.
             max_frames: Longest prompt of the model, in frames; 0: it takes none.
+            digest: The codec's `codec_digest`; None: computed for the first voice that ships with
+                codes.
         """
         self._codec = codec
         self._device = device
         self._max_frames = max_frames
         self._entries: OrderedDict[tuple[str | None, str], Tensor] = OrderedDict()
-        self._digest: str | None = (
-            None  # of the codec, computed for the first voice that ships with codes
-        )
+        self._digest = digest
 
     def of(self, voice: Voice) -> Tensor | None:
         """Return the codes ``[T, K]`` int64 of a voice, or None if there is no prompt.

@@ -127,13 +127,19 @@ def _group(batch: BatchParams, orders: Sequence[Order], order: Order) -> OrderGr
     movable = [processor for step in order for processor in BY_STEP[step]]
     # From the first that is no penalty on, all decide how a code is drawn: entropix comes there.
     border = next((at for at, one in enumerate(movable) if not one.penalty), len(movable))
-    penalties, filters = [*FIXED, *movable[:border]], [Entropix, *movable[border:]]
     part = batch.take(members)
     return OrderGroup(
         None if len(members) == len(orders) else torch.tensor(members, device=batch.device),
-        [one for processor in penalties if (one := processor.build(part)) is not None],
-        [one for processor in filters if (one := processor.build(part)) is not None],
+        _build([*FIXED, *movable[:border]], part),
+        _build([Entropix, *movable[border:]], part),
     )
+
+
+def _build(
+    processors: Sequence[type[LogitsProcessor]], batch: BatchParams
+) -> list[LogitsProcessor]:
+    """Return those of the processors that act on any of the rows."""
+    return [one for processor in processors if (one := processor.build(batch)) is not None]
 
 
 def _apply(group: OrderGroup, scores: Scores) -> Tensor:

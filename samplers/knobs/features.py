@@ -42,7 +42,7 @@ _CONDITIONS: Mapping[str, Condition] = {
     "xtc_probability": lambda p: p.xtc_probability > 0 and p.xtc_threshold <= 0.5,
     "mirostat_mode": lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0,
 }
-"""When a feature is on that takes more than its own knob."""
+"""When a feature is on that depends on more than its own knob."""
 
 _RANDOM = ("mirostat_mode", "ras", "entropix")
 """Random features that are not part of the order."""

@@ -56,7 +56,7 @@ class NarKnobs(KnobSet):
     )
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
-        "heard before the utterance ends; 0 draws the whole, as the model was trained.",
+        "sent before the utterance ends; 0 draws the whole, as the model was trained.",
         group="nar", off=0, unit="frames", step=15, top=300, ge=0,
     )
     nar_left_context_frames: int = knob(
@@ -71,12 +71,12 @@ class NarKnobs(KnobSet):
 
     @field_validator("nar_top_k")
     @classmethod
-    def _negative_is_off(cls, count: int) -> int:
+    def _negative_nar_top_k_is_off(cls, count: int) -> int:
         return max(count, 0)
 
     @field_validator("nar_level_temperatures")
     @classmethod
-    def _bounded(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
+    def _bounded_temperatures(cls, temperatures: tuple[float, ...]) -> tuple[float, ...]:
         if any(temperature < -1 for temperature in temperatures):
             raise ValueError("every temperature must be at least -1")
         return temperatures

@@ -1,12 +1,16 @@
-"""Stuck speech: loops and silences, where to rewind to, and what to try less there.
+"""Stuck speech: loops and overlong silences, at the newest frame and in a whole utterance.
 
-Pure functions over a batch; who rewinds, and how often, is the engine's business.
+Pure functions. `find_loop` and `find_silence` look at the newest frames of a batch while these are
+drawn; `looped_frames` and `overlong_frames` apply the same criteria to every frame of an utterance.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+_PERIODS_AT_ONCE = 128  # bounds the memory of `looped_frames`
+_MANY = 2**31  # more frames than there are; knobs may be larger than int64 holds
 
 
 @dataclass(frozen=True)
@@ -16,8 +20,8 @@ class Hit:
     Attributes:
         found: Bool, whether the row is stuck.
         period: Int64, frames after which a loop repeats; 1 for a silence. 0 if nothing was found.
-        run_length: Int64, how many of the newest frames are part of it; a silence that is not too
-            long is counted, too.
+        run_length: Int64, how many of the newest frames are part of it; the length of a silence is
+            counted even if that is allowed.
         rewind_to: Int64, how many frames to keep; the row's length if nothing was found.
     """
 
@@ -25,6 +29,25 @@ class Hit:
     period: Tensor
     run_length: Tensor
     rewind_to: Tensor
+
+
+def loop_lengths(
+    runs: Tensor, periods: Tensor, *, min_repeats: int, min_frames: int
+) -> tuple[Tensor, Tensor]:
+    """Return how many frames repeat with each period, and whether so many are a loop.
+
+    Args:
+        runs: ``(B, P)`` int64, for each period the frames that equal those one period before.
+        periods: ``(P,)`` int64.
+        min_repeats: Copies that make a loop.
+        min_frames: Frames that make a loop, all copies together.
+
+    Returns:
+        Lengths ``(B, P)`` int64, 0 without a repetition, and ``(B, P)`` bool.
+    """
+    lengths = torch.where(runs > 0, runs + periods, 0)
+    needed = (min(min_repeats, _MANY) * periods).clamp(min=min(min_frames, _MANY))
+    return lengths, lengths >= needed
 
 
 def find_loop(
@@ -40,13 +63,12 @@ def find_loop(
         min_tokens: Frames needed.
 
     Returns:
-        The loop; one copy of it is kept.
+        The loop; `rewind_to` keeps one copy of it.
     """
     window = runs[:, :max_period]
     periods = torch.arange(1, window.shape[1] + 1, device=runs.device)
-    covered = torch.where(window > 0, window + periods, 0)
-    stuck = covered >= (min_repeats * periods).clamp(min=min_tokens)
-    beyond = max_period + 1
+    covered, stuck = loop_lengths(window, periods, min_repeats=min_repeats, min_frames=min_tokens)
+    beyond = window.shape[1] + 1
     smallest = torch.nn.functional.pad(
         torch.where(stuck, periods, beyond), (0, 1), value=beyond
     ).amin(-1)
@@ -76,7 +98,7 @@ def find_silence(
     """
     quiet = silent[recent.clamp(min=0)] & (recent >= 0)
     run_length = quiet.to(torch.int64).cumprod(-1).sum(-1)
-    found = run_length > longest
+    found = run_length > min(longest, _MANY)
     return Hit(
         found,
         found.to(torch.int64),
@@ -85,12 +107,59 @@ def find_silence(
     )
 
 
-def discourage(logits: Tensor, codes: Tensor, factors: Tensor, strength: Tensor) -> Tensor:
-    """Make codes less likely where they led astray, before the chain runs again.
+def looped_frames(codes: Tensor, *, max_period: int, min_repeats: int, min_frames: int) -> Tensor:
+    """Find the frames of an utterance that only repeat a loop: all copies but the first.
 
     Args:
-        logits: ``(B, V)`` float32, the row as the model gave it there.
-        codes: ``(B, Q)`` int64, what was chosen there; -1 pads.
+        codes: ``(T,)`` int64.
+        max_period: The largest period to look for.
+        min_repeats: Copies that make a loop.
+        min_frames: Frames that make a loop, all copies together.
+
+    Returns:
+        ``(T,)`` bool.
+    """
+    frames = len(codes)
+    edges = torch.zeros(frames + 1, dtype=torch.int64)  # where frames of loops begin, and end
+    last_period = min(max_period, frames // min_repeats)
+    places = torch.arange(frames)[:, None]
+    for first in range(1, last_period + 1, _PERIODS_AT_ONCE):
+        periods = torch.arange(first, min(first + _PERIODS_AT_ONCE, last_period + 1))
+        before = places - periods
+        runs = run_lengths((codes[before.clamp(min=0)] == codes[:, None]) & (before >= 0))
+        _, stuck = loop_lengths(runs, periods, min_repeats=min_repeats, min_frames=min_frames)
+        ends, columns = stuck.nonzero(as_tuple=True)
+        edges.index_add_(0, ends - runs[ends, columns] + 1, torch.ones_like(ends))
+        edges.index_add_(0, ends + 1, -torch.ones_like(ends))
+    return edges.cumsum(0)[:-1] > 0
+
+
+def overlong_frames(silent: Tensor, *, longest: int) -> Tensor:
+    """Find the frames of each silence in an utterance beyond the length that is allowed.
+
+    Args:
+        silent: ``(T,)`` bool, the frames of silence.
+        longest: Frames of silence that are allowed; 0 allows any number.
+
+    Returns:
+        ``(T,)`` bool.
+    """
+    return (run_lengths(silent) > min(longest, _MANY)) & (longest > 0)
+
+
+def run_lengths(flags: Tensor) -> Tensor:
+    """Return how many true values in a row end at each place of the first axis, int64."""
+    places = torch.arange(1, len(flags) + 1).reshape(-1, *[1] * (flags.ndim - 1))
+    last_false = torch.where(flags, 0, places).cummax(0).values
+    return places - last_false
+
+
+def discourage(logits: Tensor, codes: Tensor, factors: Tensor, strength: Tensor) -> Tensor:
+    """Lower codes that led into a loop or silence, before the processors run again.
+
+    Args:
+        logits: ``(B, V)`` float32, the model's at that frame.
+        codes: ``(B, Q)`` int64, the codes drawn there before; -1 pads.
         factors: ``(B, Q)`` float32 in (0, 1], what each code's odds are multiplied by.
         strength: ``(B, 1)`` float32, exponent on the factors; 0 is off, 100 or more forbids.
 

@@ -28,6 +28,7 @@ ADDRESS = "127.0.0.1:8000"
 
 HERE = {
     'valle-serve speak "Hello there." -o hello.wav',
+    'valle-serve speak "Hello there." --seed 7 -o hello.wav',
     'valle-serve speak "Hello there." -o hello.mp3',
     "valle-serve speak --file book.txt -o book.mp3",
     'valle-serve speak "Hello there." --play',
@@ -68,6 +69,9 @@ BY_OTHER_TESTS = {
     "scripts/check": "scripts/check",
     "scripts/test": "scripts/test",
     "python3 -m pip wheel": "tests/deploy/test_wheel.py",
+    "python -m scripts.follow": "tests/docs/test_tour.py",
+    "python -c": "tests/docs/test_tour.py",
+    'valle-serve speak "Hello there." --seed 7 --top-p 0.5 --trace': "tests/docs/test_tour.py",
 }
 """What a command begins with, and what runs it or what it calls."""
 
@@ -79,6 +83,7 @@ NOT_HERE = {
     "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
+    "git restore samplers": "it undoes what test_tour.py does to a copy",
     "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
     "scripts/card-wheels": "it asks a registry",
 }

@@ -65,21 +65,6 @@ def test_files_named_in_recipes_exist() -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_packages_of_architecture_exist() -> None:
-    text = _page("docs/architecture.md")
-    named = re.findall(r"\b((?:app|models|samplers)(?:\.\w+)+)", text)
-    named += re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
-    assert len(named) > 10
-    for name in named:
-        path = ROOT / name.replace(".", "/")
-        assert path.is_dir() or path.with_suffix(".py").is_file() or path.suffix == ".py", name
-
-
-def test_folders_and_files_of_architecture_exist() -> None:
-    for name in re.findall(r"`((?:[\w]+/)+[\w.]+|\w+\.toml)`", _page("docs/architecture.md")):
-        assert (ROOT / name).exists(), name
-
-
 def test_version_is_that_of_the_changelog() -> None:
     project = tomllib.loads(_page("pyproject.toml"))["project"]
     heads = re.findall(r"^## \[([^]]+)\]", _page("CHANGELOG.md"), flags=re.MULTILINE)

@@ -1,44 +1,12 @@
-"""What takes are ranked by, against definitions written out."""
+"""The rank of hypotheses, against its definition."""
 
 import math
 from itertools import pairwise
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
-from samplers.ranking import beyond, oddity, rank, repeated
-
-CODES = st.lists(st.integers(0, 2), max_size=30)
-
-
-@given(CODES, st.integers(1, 6), st.integers(2, 4), st.integers(2, 12))
-def test_what_repeats_is_every_copy_of_a_long_enough_loop_but_the_first(
-    codes: list[int], max_period: int, min_repeats: int, min_frames: int
-) -> None:
-    expected = set[int]()
-    for period in range(1, max_period + 1):
-        for start in range(len(codes)):
-            for end in range(start + max(min_repeats * period, min_frames), len(codes) + 1):
-                if all(codes[at] == codes[at - period] for at in range(start + period, end)):
-                    expected |= set(range(start + period, end))
-    found = repeated(
-        np.array(codes, np.int64),
-        max_period=max_period, min_repeats=min_repeats, min_frames=min_frames,
-    )  # fmt: skip
-    assert set(np.flatnonzero(found)) == expected
-
-
-@given(st.lists(st.booleans(), max_size=20), st.integers(0, 4))
-def test_what_is_too_long_of_a_run_is_all_behind_what_it_may_have(
-    flags: list[bool], longest: int
-) -> None:
-    found = beyond(np.array(flags, np.bool_), longest=longest)
-    for at, flag in enumerate(found):
-        run = flags[max(0, at - longest) : at + 1]
-        assert flag == (longest > 0 and len(run) == longest + 1 and all(run))
+from samplers.ranking import oddity, rank
 
 
 def test_a_rank_is_the_mean_log_probability_less_what_is_odd() -> None:

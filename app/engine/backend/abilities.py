@@ -1,58 +1,126 @@
-"""Which way a job goes to level 0, settled before any work: step by step, or in masked passes."""
+"""What the loaded model can do with a request: which method draws its codes, and which knobs act.
 
+Everything here is decided, or refused, before any work.
+"""
+
+from collections.abc import Collection
 from typing import Any
 
 from app.engine.errors import InvalidRequest
+from app.engine.job import NarPlan
 from models.config import ModelConfig
+from models.voices.voice import Voice
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams, off_value
 
-_BOTH = {"request", "nar", "joining"}  # groups of knobs that matter however level 0 is drawn
+_SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
 
 
 def choose_level_0(
-    params: SamplingParams, preset: SamplingParams, config: ModelConfig
+    params: SamplingParams, moved: Collection[str], config: ModelConfig
 ) -> SamplingParams:
-    """Settle how level 0 is drawn.
+    """Choose how level 0 is drawn: token by token, or in masked passes.
 
     Args:
         params: Resolved.
-        preset: What they would be had the caller moved no knob.
-        config: What the model can do.
+        moved: Names of the knobs that the caller set to other values than the preset's.
+        config: Of the model.
 
     Returns:
-        The same with `level_0` either `ar` or `masked`.
+        ``params`` with `level_0` either `ar` or `masked`.
 
     Raises:
-        InvalidRequest: The model cannot, or a knob was moved that belongs to the other way.
+        InvalidRequest: The model cannot draw masked, or a knob was moved that acts only with the
+            other method.
     """
-    way = params.level_0
-    if way == "auto":
-        can = config.masked_level_0 and not _moved(params, preset, masked=False)
-        way = "masked" if can else "ar"
-    if way == "masked":
+    method = params.level_0
+    if method == "auto":
+        masked = config.masked_level_0 and not _idle(params, moved, "masked")
+        method = "masked" if masked else "ar"
+    if method == "masked":
         if not config.masked_level_0:
             raise InvalidRequest("the model cannot draw level 0 in masked passes", param="level_0")
-        if params.nar_len_cfg_strength > 1 and not config.has_null_condition:
+        if is_guided(params, "masked") and not config.has_null_condition:
             raise InvalidRequest(
                 "the model was not trained for guidance: nar_len_cfg_strength must be 1",
                 param="nar_len_cfg_strength",
             )
-    if idle := _moved(params, preset, masked=way == "ar"):
-        other = "masked" if way == "ar" else "ar"
+    if idle := _idle(params, moved, method):
+        other = "masked" if method == "ar" else "ar"
         raise InvalidRequest(f"{idle[0]} acts only with level_0={other}", param=idle[0])
-    return params.model_copy(update={"level_0": way})
+    return params.model_copy(update={"level_0": method})
 
 
-def _moved(params: SamplingParams, preset: SamplingParams, *, masked: bool) -> list[str]:
-    """Return which knobs the caller moved, and not off, of those that one way alone heeds."""
-    moved = []
+def _idle(params: SamplingParams, moved: Collection[str], method: str) -> list[str]:
+    """Return the moved knobs, not at their off value, that do nothing with a method of level 0."""
+    idle = []
     for knob, field in SamplingParams.model_fields.items():
         extra: Any = field.json_schema_extra
         ui = extra["x-ui"]
-        value = getattr(params, knob)
-        of_this_way = knob != "level_0" and ui["group"] not in _BOTH
-        if not of_this_way or (ui["group"] == "masked") != masked:
+        if knob not in moved or knob == "level_0" or ui["group"] in _SHARED_GROUPS:
             continue
-        if value != getattr(preset, knob) and not ("off" in ui and value == off_value(knob)):
-            moved.append(knob)
-    return moved
+        own_method = "masked" if ui["group"] == "masked" else "ar"
+        off = "off" in ui and getattr(params, knob) == off_value(knob)
+        if own_method != method and not off:
+            idle.append(knob)
+    return idle
+
+
+def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
+    """Return how much of an utterance the finer levels are drawn from at a time.
+
+    Args:
+        config: Of the model.
+        params: Resolved.
+    """
+    if config.nar_mask != "full":
+        return "chunks"
+    return "windows" if params.nar_window_frames else "whole"
+
+
+def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:
+    """Refuse knobs of NAR windows that would do nothing.
+
+    Args:
+        params: Resolved.
+        moved: Names of the knobs that the caller set to other values than the preset's.
+        config: Of the model.
+
+    Raises:
+        InvalidRequest: The model needs no windows, or a context was set without windows.
+    """
+    if params.nar_window_frames:
+        if config.nar_mask != "full":
+            raise InvalidRequest(
+                "no frame of the model's finer levels sees a later block, so they need no windows:"
+                " nar_window_frames must be 0",
+                param="nar_window_frames",
+            )
+        return
+    for knob in ("nar_left_context_frames", "nar_lookahead_frames"):
+        if knob in moved:
+            raise InvalidRequest(f"{knob} acts only with nar_window_frames", param=knob)
+
+
+def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> None:
+    """Refuse guidance that the model was not trained for, and knobs of a prompt it does not hear.
+
+    Args:
+        params: Resolved.
+        voice: Who speaks.
+        config: Of the model.
+
+    Raises:
+        InvalidRequest: It names the knob.
+    """
+    prompted = voice.audio is not None and config.max_prompt_frames > 0
+    untrained = "the model was not trained for this guidance: {} must be 1"
+    unprompted = "the model hears no prompt of this voice: {} must be false"
+    for knob, asked, possible, reason in (
+        ("cfg_strength", is_guided(params), config.has_null_condition, untrained),
+        ("nar_cfg_strength", is_guided(params, "nar"), config.nar_has_null_condition, untrained),
+        ("penalty_includes_prompt", params.penalty_includes_prompt, prompted, unprompted),
+        ("prompt_as_prefix", params.prompt_as_prefix, prompted, unprompted),
+    ):
+        if asked and not possible:
+            raise InvalidRequest(reason.format(knob), param=knob)

@@ -1,15 +1,13 @@
-"""How long a speech will last, told from its text before any of it is made."""
+"""How long a speech will be, estimated from its text, and the bound on it."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpeechJob
+from app.engine.job import USUAL_PHONEME_S, SpeechJob
+from app.engine.serving.forecast import pauses_s as pauses_of
 from models.text import Utterance
-
-USUAL_SECONDS_A_PHONEME = 0.08
-"""Speech has 10 to 15 phonemes a second."""
 
 
 def limited(
@@ -19,26 +17,24 @@ def limited(
     frame_rate_hz: float,
     max_audio_s: float,
 ) -> SpeechJob:
-    """Return a job that cannot last longer than a limit, however slowly it is spoken.
+    """Return a job with `max_duration_s` such that its audio cannot exceed a limit.
 
     Args:
-        job: What was asked for; what earlier jobs spoke of the same speech counts.
-        utterances: Its text, read.
-        pause_s: Silence between two utterances where the text asks for none in particular.
-        frame_rate_hz: Frames in a second.
-        max_audio_s: The limit, of all that is held or sent: a speed above 1 extends it by nothing.
+        job: The job; the audio of earlier jobs of the same speech counts.
+        utterances: Its text, as phonemes.
+        pause_s: Seconds of silence between two utterances where the text asks for no other.
+        frame_rate_hz: Frames a second.
+        max_audio_s: The limit in seconds of audio as it is held or sent; a `speed` above 1 does not
+            raise it.
 
     Raises:
-        InvalidRequest: Its pauses and its words at the usual pace are more than that.
+        InvalidRequest: Its pauses, and its text at the usual pace, exceed the limit.
     """
     if math.isinf(max_audio_s):
         return job
     stretched = max(1.0, 1.0 / job.speed)
-    asked = [one.pause_after_s for one in utterances]
-    pauses_s = sum(pause_s if one is None else one for one in asked)
-    if asked and asked[-1] is None and not job.more:
-        pauses_s -= pause_s  # nothing follows
-    spoken_s = USUAL_SECONDS_A_PHONEME * sum(len(one.phonemes) for one in utterances)
+    pauses_s = pauses_of(utterances, pause_s, more=job.more)
+    spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) for one in utterances)
     before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
     drawn_s = job.before.frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:

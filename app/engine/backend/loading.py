@@ -1,4 +1,4 @@
-"""A model on its device, in the numbers that it computes in there."""
+"""Loads a model to its device, in the number format that it computes in there."""
 
 import logging
 import platform
@@ -8,18 +8,18 @@ from typing import Final, Literal
 
 import torch
 
+from app.engine.interface import ModelInfo
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.download import Unreachable
 from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
-from models.valle import Valle
 
 log = logging.getLogger(__name__)
 
 _X86_64: Final = frozenset({"x86_64", "amd64"})  # names of the processor by operating system
 _RETRIES_S: Final = (1, 3, 9)
-"""How long to wait before each further try where the network, or the hub, does not answer."""
+"""Seconds to wait before each further attempt if the network or the hub does not answer."""
 
 
 def load_speech(
@@ -37,15 +37,15 @@ def load_speech(
     Args:
         model: A folder, a published file, or a name of the hub.
         device: Where it runs.
-        weights: Of the language model's matrices, on a CPU.
-        decoder: What makes samples of codes.
-        threads: Of one step.
+        weights: Number format of the language model's matrices, on a CPU.
+        decoder: What decodes codes to samples.
+        threads: Threads of one step.
         cache: Folder of codecs that were downloaded and converted.
-        offline: Whether the network is out of bounds.
+        offline: Whether nothing may be downloaded.
 
     Raises:
         CheckpointError: The weights are missing, damaged or not what their description says.
-        Unreachable: They are the hub's, which does not answer.
+        Unreachable: They are to be downloaded, and the hub does not answer.
     """
     torch.set_num_threads(threads)
     for wait_s in (*_RETRIES_S, None):
@@ -55,7 +55,7 @@ def load_speech(
         except Unreachable as error:
             if wait_s is None:
                 raise
-            log.warning("%s; the next try is in %d s", error, wait_s)
+            log.warning("%s; the next attempt is in %d s", error, wait_s)
             sleep(wait_s)
     if device.type == "cuda":
         prepare_for(device, speech.model)
@@ -65,18 +65,28 @@ def load_speech(
     return speech
 
 
-def weights_of(model: Valle) -> str:
-    """Return what numbers the matrices of a loaded model are."""
-    if is_quantized(model):
-        return "int8"
-    return str(model.separator.dtype).removeprefix("torch.")
+def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
+    """Return what the outside may know of a loaded model; how rows batch is measured if need be.
 
-
-def batching_of(model: Valle, device: torch.device) -> str:
-    """Return in words how few rows are computed, measuring it if need be; empty on a GPU."""
-    if device.type != "cpu":
-        return ""
-    return "in integers" if is_quantized(model) else str(model.transformer.batching)
+    Args:
+        speech: On ``device``.
+        device: Where the model is.
+    """
+    model, codec = speech.model, speech.codec.config
+    quantized, batching = is_quantized(model), ""
+    if device.type == "cpu":
+        batching = "in integers" if quantized else str(model.transformer.batching)
+    return ModelInfo(
+        speech.name,
+        speech.sha256,
+        str(device),
+        codec.sample_rate_hz,
+        model.config.languages,
+        "int8" if quantized else str(model.separator.dtype).removeprefix("torch."),
+        speech.decoder_name,
+        codec.frame_rate_hz,
+        batching,
+    )
 
 
 def choose_weights(wanted: Literal["auto", "int8", "float32"]) -> Literal["int8", "float32"]:
@@ -91,7 +101,7 @@ def choose_weights(wanted: Literal["auto", "int8", "float32"]) -> Literal["int8"
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device to use; `auto` is the GPU if there is one."""
+    """Return the device to use; `auto` is the GPU if there is one, else the CPU."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)

@@ -1,97 +1,117 @@
-"""From a request to a plan: every choice made, the text read, and what cannot be spoken refused."""
+"""From a job to its plan: knobs resolved, voice found, text read; or the job refused."""
 
+from collections.abc import Callable, Collection
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from app.engine.backend.abilities import choose_level_0
+from app.engine.backend.abilities import check_trained, check_windows, choose_level_0, nar_plan
 from app.engine.backend.duration import limited
 from app.engine.errors import InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.sound.finer import nar_plan
-from app.engine.sound.nar_windowed import check_windows
 from app.engine.voices import Voices
-from models.checkpoints import SpeechModel
+from app.voice_store import VoiceStore
+from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
-from models.voices.voice import PromptCodes, Voice
+from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import Presets, UnknownPreset
+from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
 from samplers.knobs.resolve import resolve
 from samplers.knobs.rows import rows_needed
 
 
 class Planner:
-    """Plans jobs for one model. One thread only, but not one of the workers."""
+    """Plans jobs for one model. One thread only, but not one of the workers'.
+
+    Attributes:
+        front_end: Converts text to phonemes and their ids.
+        voices: The voices that the model can speak as.
+    """
 
     def __init__(
         self,
         speech: SpeechModel,
         device: torch.device,
         *,
-        front_end: FrontEnd,
-        voices: Voices,
+        codec_sha256: str,
         presets: Presets,
+        uploads: VoiceStore | None,
         max_text_chars: int,
         max_audio_s: float,
     ) -> None:
         """Plan for a loaded model.
 
         Args:
-            speech: On ``device``.
-            device: Where the model is.
-            front_end: Reads texts.
-            voices: Who it can speak as.
+            speech: The model and its codec, on ``device``.
+            device: Where they are.
+            codec_sha256: The codec's `codec_digest`.
             presets: Those that a request may name.
+            uploads: The store of uploaded voices; None: there are none.
             max_text_chars: Longer texts are refused.
-            max_audio_s: What would last longer is refused.
+            max_audio_s: Longer speech is refused.
+
+        Raises:
+            CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
-        self._config, self._decoder = speech.model.config, speech.decoder_name
-        self._front_end, self._voices, self._presets = front_end, voices, presets
-        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
+        self._config = config = speech.model.config
+        self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._prompts = PromptCodes(speech.codec, device, max_frames=self._config.max_prompt_frames)
+        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
+        self._presets = presets
+        try:
+            self.front_end = FrontEnd(config)
+            builtin = BuiltinVoices(speech.folder / "voices")
+            resolve(SamplingParams(), config.preset, presets)
+        except ValueError as error:
+            raise CheckpointError(f"{speech.folder}: {error}") from error
+        prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
+        self.voices = Voices(builtin, uploads, prompt_s=prompt_s, languages=config.languages)
+        self._prompts = PromptCodes(
+            speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
+        )
 
-    def plan(self, job: SpeechJob) -> Plan:
-        """Fill in what was left open, read the text, and refuse what cannot be spoken.
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.
 
-        Touches nothing that the workers change, so that another thread may do it meanwhile.
+        Reads nothing that the workers change, so it runs in a thread beside theirs.
+
+        Args:
+            job: What is asked for.
+            on_piece: Called after each piece of the text; it may plan other jobs.
 
         Raises:
             InvalidRequest: The text or language is not for this model, the speech would last too
                 long, there is no such preset, knobs contradict, or the model cannot honour one.
             UnknownVoice: There is no such voice.
         """
-        started_s = perf_counter()
+        started_s, config = perf_counter(), self._config
         if len(job.text) > self._max_text_chars:
             raise InvalidRequest(
                 f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
                 param="input",
             )
-        voice = self._voices.speaker(job.voice, job.owner)
+        voice = self.voices.speaker(job.voice, job.owner)
         language = job.language or voice.language
-        if language not in self._config.languages:
-            spoken = ", ".join(self._config.languages)
+        if language not in config.languages:
+            spoken = ", ".join(config.languages)
             raise InvalidRequest(
                 f"the model does not speak {language!r}, only {spoken}", param="language"
             )
         try:
-            card = self._config.preset
-            params = resolve(job.params, card, self._presets)
-            named = SamplingParams(preset=job.params.preset, seed=params.seed)
-            preset = resolve(named, card, self._presets)
+            params = resolve(job.params, config.preset, self._presets)
         except UnknownPreset as error:
             raise InvalidRequest(str(error), param="preset") from error
         except ConflictError as error:
             raise InvalidRequest(str(error), param=error.fields[0]) from error
-        config = self._config
-        params = choose_level_0(params, preset, config)
-        check_windows(params, preset, config)
-        self._check_honoured(params, voice)
+        moved = self._moved(job.params, params)
+        params = choose_level_0(params, moved, config)
+        check_windows(params, moved, config)
+        check_trained(params, voice, config)
         assert params.seed is not None
-        utterances = self._read(job.text, language)
+        utterances = self._read(job.text, language, on_piece)
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
@@ -108,55 +128,40 @@ class Planner:
             decoder=self._decoder,
         )
 
-    def _check_honoured(self, params: SamplingParams, voice: Voice) -> None:
-        """Refuse knobs that the loaded model cannot honour.
+    def _moved(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
+        """Return the names of the knobs that the caller set to other values than the preset's.
 
-        Raises:
-            InvalidRequest: It names the knob.
+        Args:
+            asked: As the caller sent it.
+            params: The same, resolved.
         """
-        config = self._config
-        prompted = voice.audio is not None and config.max_prompt_frames > 0
-        untrained = "the model was not trained for this guidance: {} must be 1"
-        for knob, asked, can, reason in (
-            ("cfg_strength", params.cfg_strength > 1, config.has_null_condition, untrained),
-            (
-                "nar_cfg_strength",
-                params.nar_cfg_strength > 1,
-                config.nar_has_null_condition,
-                untrained,
-            ),
-            (
-                "penalty_includes_prompt",
-                params.penalty_includes_prompt,
-                prompted,
-                "the model hears no prompt of this voice: {} must be false",
-            ),
-            (
-                "prompt_as_prefix",
-                params.prompt_as_prefix,
-                prompted,
-                "the model hears no prompt of this voice: {} must be false",
-            ),
-        ):
-            if asked and not can:
-                raise InvalidRequest(reason.format(knob), param=knob)
+        card = self._config.preset
+        knobs = look_up(params.preset, self._presets) if params.preset != AUTO else card
+        preset = SamplingParams.model_validate(knobs)
+        return {
+            knob
+            for knob in asked.model_fields_set & SamplingParams.model_fields.keys()
+            if knob not in {"preset", "seed"} and getattr(params, knob) != getattr(preset, knob)
+        }
 
     def _prompt(self, voice: Voice) -> Tensor | None:
-        """Return the codes ``[Tp, K]`` that the model hears of a voice; ready for every queue."""
+        """Return the prompt codes ``[Tp, K]`` of a voice, complete for every CUDA stream."""
         prompt = self._prompts.of(voice)
         if prompt is not None and prompt.is_cuda:
             torch.cuda.current_stream(prompt.device).synchronize()
         return prompt
 
-    def _read(self, text: str, language: str) -> tuple[Utterance, ...]:
-        """Return the utterances of a text.
+    def _read(
+        self, text: str, language: str, on_piece: Callable[[], None]
+    ) -> tuple[Utterance, ...]:
+        """Return the utterances of a text, as phonemes.
 
         Raises:
             InvalidRequest: It cannot be spoken.
         """
         try:
-            utterances = self._front_end.prepare(
-                text, language=language, max_chars=self._max_text_chars
+            utterances = self.front_end.prepare(
+                text, language=language, max_chars=self._max_text_chars, on_piece=on_piece
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error

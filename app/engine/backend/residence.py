@@ -1,4 +1,4 @@
-"""Where the weights are: on the device, or away while nobody asks for anything."""
+"""Where the weights are: on their device, or on the CPU while the engine is idle."""
 
 import gc
 import threading
@@ -9,37 +9,41 @@ from torch import nn
 
 
 class Residence:
-    """Weights that can be sent away from a device and brought back. Any thread may call."""
+    """Moves weights off a device and back. Any thread may call.
+
+    Attributes:
+        at_home: Whether they are on the device.
+    """
 
     def __init__(
         self, modules: Sequence[nn.Module], device: torch.device, away: torch.device
     ) -> None:
-        """Take modules that are on the device.
+        """Begin with modules that are on the device.
 
         Args:
-            modules: Those that have weights.
-            device: Where they work.
-            away: Where they wait.
+            modules: The modules whose weights are moved.
+            device: Where they compute.
+            away: Where they are while idle.
         """
         self._modules, self._device, self._away = modules, device, away
         self._moving = threading.Lock()
         self.at_home = True
 
     def bring(self) -> None:
-        """Make sure that the weights are on the device."""
+        """Move the weights to the device, if they are not there."""
         with self._moving:
             if not self.at_home:
                 self._move(self._device)
                 self.at_home = True
 
-    def send_away(self, still: Callable[[], bool]) -> None:
-        """Send the weights away, and give their memory back.
+    def send_away(self, idle: Callable[[], bool]) -> None:
+        """Move the weights off the device and free their memory, if the engine is idle.
 
         Args:
-            still: Asked while nobody can `bring` them: whether nobody needs them.
+            idle: Whether it is; called while `bring` is locked out.
         """
         with self._moving:
-            if self.at_home and still():
+            if self.at_home and idle():
                 self._move(self._away)
                 self.at_home = False
                 gc.collect()

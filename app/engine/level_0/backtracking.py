@@ -1,11 +1,11 @@
-"""Getting a stuck utterance going again: who notices, how far to go back, what to try less there.
+"""Backtracking: a loop or a long silence is rewound, and what led there is penalised.
 
-A frame is final once `backtrack_window` newer ones exist, and the first block at once, whether
-anybody listens already or not: what was sent cannot be taken back, and streaming changes no code.
-So a loop that begins in the first block is broken behind it, and one that lies deeper than the
+A frame is final once `backtrack_window` newer ones exist, the first block as soon as it is
+complete. This holds for streams and for speech sent whole alike, so streaming changes no code. A
+loop that begins in final frames is therefore cut behind them, and one that lies deeper than the
 window ends the utterance.
 
-The detectors are `samplers.ops.stuck`'s; the caller rewinds cache and sampler.
+The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler.
 """
 
 from collections import Counter
@@ -26,22 +26,31 @@ FAILURES_TO_BAN = 2
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do about an utterance: keep so many frames, and then go on or give up."""
+    """What to do with an utterance that is stuck.
+
+    Attributes:
+        keep: How many of its first frames to keep.
+        stuck: Whether to end it there; else drawing goes on.
+    """
 
     keep: int
     stuck: bool
 
 
 class Backtracker:
-    """Watches one utterance."""
+    """Detects that one hypothesis is stuck, and penalises the codes that led there.
+
+    Attributes:
+        taken: The backtracks so far, in order.
+    """
 
     def __init__(self, params: SamplingParams, silent: Tensor, *, first_block: int) -> None:
-        """Watch with the row's knobs.
+        """Begin without frames.
 
         Args:
             params: Resolved.
             silent: ``(V,)`` bool, the codes of silence.
-            first_block: Frames that are final as soon as they are there.
+            first_block: Frames of the first block, final as soon as it is complete.
         """
         self._params, self._silent, self._first_block = params, silent, first_block
         self._silent_codes: set[int] = set(torch.nonzero(silent)[:, 0].tolist())
@@ -51,19 +60,19 @@ class Backtracker:
 
     @property
     def final(self) -> int:
-        """How many of the first frames will not be taken back: what may be heard."""
+        """How many of the first frames will not be rewound."""
         block = self._first_block if self._reached >= self._first_block else 0
         return max(block, self._reached - self._params.backtrack_window)
 
-    def discourage(self, logits: Tensor, frame: int) -> Tensor:
-        """Make less likely what failed at a frame, and impossible what failed there twice.
+    def penalise(self, logits: Tensor, frame: int) -> Tensor:
+        """Lower the logits of codes that failed at a frame; ban those that failed there twice.
 
         Args:
-            logits: ``(1, V)``, the model's at that frame; not changed.
-            frame: Which frame they are for.
+            logits: ``(1, V)``, the model's for that frame; not changed.
+            frame: Its index.
 
         Returns:
-            ``(1, V)``.
+            ``(1, V)``; ``logits`` itself if no code failed there.
         """
         failures = self._failures.get(frame)
         if not failures:
@@ -75,21 +84,21 @@ class Backtracker:
         logits = discourage(logits, codes, params.backtrack_factor**times, strength)
         return logits.index_fill(1, codes[times >= FAILURES_TO_BAN], -torch.inf)
 
-    def look(self, codes: Sequence[int], history: History, row: int) -> Verdict | None:
-        """Look at the newest frames, after every one of them.
+    def check(self, codes: Sequence[int], history: History, row: int) -> Verdict | None:
+        """Look for a loop, a silence or a banned sequence at the end; call after every frame.
 
         Args:
-            codes: The frames that there are.
-            history: Where the same codes are a row.
+            codes: The frames so far.
+            history: Has the same codes in a row.
             row: Which.
 
         Returns:
-            What to do; None if all is right.
+            What to do; None if nothing is found, or nothing can be done about it.
         """
         length = len(codes)
         self._reached = max(self._reached, length)
         found = self._sequence(codes)
-        # What the newest code rules out, as it mostly does, need not be looked for on the device.
+        # Most codes rule out a loop or a silence by themselves: no detector runs on the device.
         if not found and codes[-1] in codes[-1 - self._params.backtrack_max_period : -1]:
             found = self._loop(history.row(row))
         if not found and codes[-1] in self._silent_codes:
@@ -110,13 +119,13 @@ class Backtracker:
 
     def _note(self, backtrack: Backtrack) -> None:
         self.taken.append(backtrack)
-        # What failed at a later frame failed after other codes than will now come.
+        # Failures at later frames followed codes that are now rewound: they no longer apply.
         kept = backtrack.kept
         self._failures = {at: codes for at, codes in self._failures.items() if at <= kept}
-        again = kept in self._failures
+        repeated = kept in self._failures
         # Another code of silence may lead out of a silence; where that failed, none does.
-        hushed = backtrack.cause == "silence" and again
-        failed = self._silent_codes if hushed else {backtrack.code}
+        all_silence = backtrack.cause == "silence" and repeated
+        failed = self._silent_codes if all_silence else {backtrack.code}
         self._failures.setdefault(kept, Counter()).update(failed)
 
     def _loop(self, history: History) -> tuple[BacktrackCause, int] | None:
@@ -128,8 +137,8 @@ class Backtracker:
             min_repeats=params.backtrack_min_repeats,
             min_tokens=params.backtrack_min_frames,
         )
-        keep = _keep(hit)
-        # Silence repeats itself by nature; how long it may is asked below.
+        keep = _frames_to_keep(hit)
+        # Silence repeats itself by nature; `_silence` limits its length.
         if keep is None or self._silent[history.newest_first(int(hit.period[0]))[0]].all():
             return None
         return "loop", keep
@@ -138,16 +147,15 @@ class Backtracker:
         longest = self._params.backtrack_max_silence
         if not longest:
             return None
-        # Every frame of a silence is as good a place to go on from: take one that is not final.
+        # Any frame of a silence is as good a place to resume: choose one that is not final.
         keep = min(longest, max(KEPT_SILENCE, longest + 1 - self._params.backtrack_window))
         recent = history.newest_first(longest + 1)
-        found = _keep(
-            find_silence(recent, history.lengths, self._silent, longest=longest, keep=keep)
-        )
-        return None if found is None else ("silence", found)
+        hit = find_silence(recent, history.lengths, self._silent, longest=longest, keep=keep)
+        kept = _frames_to_keep(hit)
+        return None if kept is None else ("silence", kept)
 
     def _sequence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
-        """Find a listed sequence that was completed although its last code was punished."""
+        """Find a sequence of `ban_sequences` that was completed although its end is penalised."""
         for banned in self._params.ban_sequences:
             start = len(codes) - len(banned.codes)
             if banned.strength > 0 and start >= 0 and list(codes[start:]) == list(banned.codes):
@@ -155,5 +163,5 @@ class Backtracker:
         return None
 
 
-def _keep(hit: Hit) -> int | None:
+def _frames_to_keep(hit: Hit) -> int | None:
     return int(hit.rewind_to[0]) if bool(hit.found[0]) else None

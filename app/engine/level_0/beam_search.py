@@ -1,4 +1,4 @@
-"""Beam search: the likeliest beginnings of an utterance go on side by side until one has won."""
+"""Beam search: the most probable beginnings of an utterance are continued side by side."""
 
 from collections.abc import Sequence
 
@@ -7,57 +7,58 @@ from torch import Tensor
 
 from app.engine.level_0.best_of import report
 from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import InputBatch
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from samplers.ops.beam import final_score
 
 
-class BeamSearch(ArUtterance):
-    """An utterance that is searched for; nothing is heard before the search has ended.
+class BeamSearch(HypothesisGroup):
+    """An utterance of `beam_width` beams; no frame is final before the search has ended.
 
-    Its beams keep their slots and rows to the end: what ends may be displaced by what goes on.
+    A beam keeps its slots and rows to the end: a finished beam may be displaced by an active one.
     """
 
-    def __init__(self, inputs: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
-        """Begin before the first frame.
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        """Begin without frames.
 
         Args:
-            inputs: What is spoken.
-            takes: As many as the search is wide; one of them is a beam already.
+            inputs: The utterance.
+            hypotheses: `beam_width` of them; only the first is a beam at the start.
         """
-        super().__init__(inputs, takes)
-        for take in self.takes[1:]:
-            take.score = -torch.inf
+        super().__init__(inputs, hypotheses)
+        for hypothesis in self.hypotheses[1:]:
+            hypothesis.score = -torch.inf
 
     @property
     def final(self) -> int:
-        """How many frames are known to be kept: none, before the search has ended."""
+        """How many of the first frames cannot change any more: none before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def settle(self, rows: InputBatch) -> None:
-        """End the search when no beam that goes on can overtake the best that has ended."""
-        beams = [take for take in self.takes if take.score > -torch.inf]
-        ended = [take for take in beams if take.finish_reason is not None]
-        going = [take for take in beams if take.finish_reason is None]
+    def update(self, batch: InputBatch) -> None:
+        """End the search once no active beam can score higher than the best finished one."""
+        beams = [one for one in self.hypotheses if one.score > -torch.inf]
+        ended = [one for one in beams if one.finish_reason is not None]
+        active = [one for one in beams if one.finish_reason is None]
         if not ended:
             return
-        scores = self._scores([take.score for take in ended], [_tokens(take) for take in ended])
-        # A beam can become no likelier, only longer: one token a frame that there may be.
-        bounds = self._scores([take.score for take in going], [self.inputs.max_frames] * len(going))
-        if going and bounds.max() > scores.max():
+        scores = self._scores([one.score for one in ended], [_tokens(one) for one in ended])
+        # A beam's log-probability only falls, so its best score is today's at the greatest length.
+        longest = [self.inputs.max_frames] * len(active)
+        bounds = self._scores([one.score for one in active], longest)
+        if active and bounds.max() > scores.max():
             return
         best = int(scores.argmax())
-        rows.leave(self.takes)
+        batch.remove(self.hypotheses)
         self.ranked = report(ended, scores.tolist(), best)
-        self.takes, self.finish_reason = [ended[best]], ended[best].finish_reason
+        self.hypotheses, self.finish_reason = [ended[best]], ended[best].finish_reason
 
     def _scores(self, scores: Sequence[float], tokens: Sequence[int]) -> Tensor:
-        """Return what beams are ranked by, ``[n]``."""
+        """Return ``[n]`` log-probabilities normalised by length; see `final_score`."""
         power = torch.tensor(self.inputs.params.beam_length_power, dtype=torch.float64)
         return final_score(torch.tensor(scores, dtype=torch.float64), torch.tensor(tokens), power)
 
 
-def _tokens(take: Hypothesis) -> int:
-    """Return how many tokens a beam has: its frames, and the stop if it drew that."""
-    return len(take.codes) + (take.finish_reason == "stop")
+def _tokens(hypothesis: Hypothesis) -> int:
+    """Count a beam's tokens: its frames, and the stop if it drew one."""
+    return len(hypothesis.codes) + (hypothesis.finish_reason == "stop")

@@ -1,72 +1,72 @@
-"""Entropix's branch: an unsure utterance goes on in several ways, and keeps the best."""
+"""Entropix's branch: at an uncertain step an utterance forks, and later keeps the best branch."""
 
 from collections.abc import Sequence
 
 from app.engine.level_0.hypothesis import Alternative, Hypothesis
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import InputBatch
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from samplers.ranking import rank
 
 
-class Branching(ArUtterance):
-    """An utterance that may go on in several ways for some frames; those are final afterwards."""
+class Branching(HypothesisGroup):
+    """An utterance that may fork for `entropix_branch_frames` frames, final once one is kept."""
 
-    weighs_codes = True
+    keeps_logprobs = True
 
-    def __init__(self, inputs: UtteranceInput, takes: Sequence[Hypothesis]) -> None:
-        """Begin before the first frame.
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        """Begin without frames, and without branches.
 
         Args:
-            inputs: What is spoken.
-            takes: The one that begins, and as many as there may be beside it.
+            inputs: The utterance.
+            hypotheses: The one that begins, and spare ones for branches.
         """
-        super().__init__(inputs, takes)
-        self.takes, self._spare = list(takes[:1]), list(takes[1:])
-        self._fork = 0  # where the ways part, while there are several
+        super().__init__(inputs, hypotheses)
+        self.hypotheses, self._spare = list(hypotheses[:1]), list(hypotheses[1:])
+        self._fork = 0  # the first frame in which the branches differ
 
     @property
     def final(self) -> int:
-        """How many of the first frames all ways have in common."""
-        going = len(self.takes) > 1 and self.finish_reason is None
-        return self._fork if going else len(self)
+        """How many of the first frames cannot change: those that all branches have in common."""
+        forked = len(self.hypotheses) > 1 and self.finish_reason is None
+        return self._fork if forked else len(self)
 
-    def settle(self, rows: InputBatch) -> None:
-        """Part where it branches, and keep the best way once all have ended or are long enough."""
-        if others := self.takes[0].ways:
-            self._part(rows, others)
-        rows.leave([take for take in self.takes if take.finish_reason is not None])
-        if len(self.takes) > 1:
-            long_enough = self._fork + self.inputs.params.entropix_branch_frames
+    def update(self, batch: InputBatch) -> None:
+        """Fork if there are alternatives; choose once all branches are long enough or ended."""
+        if alternatives := self.hypotheses[0].alternatives:
+            self._branch(batch, alternatives)
+        batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
+        if len(self.hypotheses) > 1:
+            enough = self._fork + self.inputs.params.entropix_branch_frames
             if any(
-                take.finish_reason is None and len(take.codes) < long_enough for take in self.takes
+                one.finish_reason is None and len(one.codes) < enough for one in self.hypotheses
             ):
                 return
-            self._choose(rows)
-        self.finish_reason = self.takes[0].finish_reason
+            self._choose(batch)
+        self.finish_reason = self.hypotheses[0].finish_reason
 
-    def _part(self, rows: InputBatch, others: Sequence[Alternative]) -> None:
-        """Go on with the code that was drawn, and with others."""
-        first = self.takes[0]
+    def _branch(self, batch: InputBatch, alternatives: Sequence[Alternative]) -> None:
+        """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
+        first = self.hypotheses[0]
         self._fork = len(first.codes) - 1
-        row = rows.takes.index(first)
-        for number, way in enumerate(others[: len(self._spare)], 1):
-            take = self._spare.pop()
-            rows.fork(row, take, way.code, number)
-            take.logprobs[-1] = way.logprob
-            if way.record is not None:
-                take.records[-1] = way.record
-            self.takes.append(take)
+        row = batch.hypotheses.index(first)
+        for number, alternative in enumerate(alternatives[: len(self._spare)], 1):
+            branch = self._spare.pop()
+            batch.fork(row, branch, alternative.code, number)
+            branch.logprobs[-1] = alternative.logprob
+            if alternative.record is not None:
+                branch.records[-1] = alternative.record
+            self.hypotheses.append(branch)
 
-    def _choose(self, rows: InputBatch) -> None:
-        """Keep the way that says the best since they parted, of equals the first."""
+    def _choose(self, batch: InputBatch) -> None:
+        """Keep the branch that ranks highest since the fork, the first of equals."""
         params, silent = self.inputs.params, self.inputs.silent_codes
         ranks = [
-            rank(take.logprobs[self._fork :], take.codes, silent, params, start=self._fork)
-            for take in self.takes
+            rank(one.logprobs[self._fork :], one.codes, silent, params, start=self._fork)
+            for one in self.hypotheses
         ]
-        best = self.takes[ranks.index(max(ranks))]
-        losers = [take for take in self.takes if take is not best]
-        rows.leave(losers)
+        best = self.hypotheses[ranks.index(max(ranks))]
+        losers = [one for one in self.hypotheses if one is not best]
+        batch.remove(losers)
         self._spare += losers
-        self.takes = [best]
+        self.hypotheses = [best]

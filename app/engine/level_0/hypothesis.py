@@ -1,4 +1,4 @@
-"""One way that an utterance's level 0 is drawn, and where it stands in the batch."""
+"""One hypothesis of an utterance's level 0: its codes, and its place in the batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -19,38 +19,38 @@ _STATISTICS = tuple(field.name for field in fields(AttentionStatistics))
 
 
 class StackOutput(NamedTuple):
-    """What the model made of all that some rows have read.
+    """What the transformer stack gives for some rows.
 
     Attributes:
-        hidden: ``[B, D]``.
-        attention: ``[4, B]`` float32, how they attended, in the order of `AttentionStatistics`; NaN
-            where the model was not asked.
+        hidden: ``[B, D]``, of each row's newest position.
+        attention: ``[4, B]`` float32, attention statistics in the field order of
+            `AttentionStatistics`; NaN for rows without them.
     """
 
     hidden: Tensor
     attention: Tensor
 
     @classmethod
-    def blind(cls, hidden: Tensor) -> Self:
-        """Return that of rows which the model was not asked about."""
-        unasked = torch.full((len(_STATISTICS), len(hidden)), torch.nan, device=hidden.device)
-        return cls(hidden, unasked)
+    def without_attention(cls, hidden: Tensor) -> Self:
+        """Return the output of rows for which no attention statistics were computed."""
+        missing = torch.full((len(_STATISTICS), len(hidden)), torch.nan, device=hidden.device)
+        return cls(hidden, missing)
 
 
 def as_tensor(attention: AttentionStatistics) -> Tensor:
-    """Return ``[4, B]``, as in `StackOutput`."""
+    """Stack attention statistics to ``[4, B]``, as in `StackOutput`."""
     return torch.stack([getattr(attention, name) for name in _STATISTICS])
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a take is drawn under: its words, or, where it is guided, none.
+    """A prefix that a hypothesis is conditioned on: with the text, or, for guidance, without.
 
     Attributes:
-        slot: Where its keys and values are.
-        length: Positions of the slot before the first frame.
-        start: The position that the first frame has.
-        first: What the first frame is predicted from.
+        slot: Row of the KV cache.
+        length: Positions of the prefix in the slot.
+        start: Position id of the first frame.
+        first: The stack's output at the end of the prefix, which predicts the first frame.
     """
 
     slot: int
@@ -61,12 +61,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another code that a take might have drawn in the last step.
+    """Another code that could have been drawn in the last step.
 
     Attributes:
-        code: Which.
-        logprob: Under the model's own logits, nats.
-        record: What there is to trace of it, and in which row; None without a trace.
+        code: The code.
+        logprob: Its log-probability under the model's own logits, nats.
+        record: Its trace record, and the row in it; None without a trace.
     """
 
     code: int
@@ -75,19 +75,19 @@ class Alternative:
 
 
 class Hypothesis:
-    """One way that an utterance is drawn.
+    """One sequence of level-0 codes for an utterance, as far as it is drawn.
 
     Attributes:
-        inputs: What is spoken.
-        conditions: The one with its words, and the one without if it is guided.
-        wants_attention: Whether entropix is to know how the model attends.
-        codes: Of the frames that there are.
-        logprobs: Of every token that stayed, the stop too, under the model's own logits, nats; only
-            where somebody asks for them.
-        score: Log-probability of a beam; -inf where it is none.
-        finish_reason: Why it ended; None while it goes on.
-        records: What there is to trace of each token, and in which row.
-        ways: How else to go on from the last step, if it branches there.
+        inputs: The utterance.
+        conditions: The prefix with the text; if guided, also the one without.
+        wants_attention: Whether entropix reads the attention statistics of its rows.
+        codes: The frames so far.
+        logprobs: Log-probability under the model's own logits, nats, of each code that was kept and
+            of the stop; only if its group has `keeps_logprobs`.
+        score: Log-probability of a beam, nats; -inf if the row holds no beam.
+        finish_reason: Why it ended; None while it is being drawn.
+        records: The trace record of each token, and the row in it.
+        alternatives: Other codes of the last step, if entropix branches there.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Hypothesis:
         *,
         stop_token: int,
     ) -> None:
-        """Begin before the first frame.
+        """Begin without frames.
 
         Args:
-            inputs: What is spoken.
-            conditions: One or two.
-            backtracker: Notices that it is stuck; None: nobody looks.
-            stop_token: The code that ends it.
+            inputs: The utterance.
+            conditions: One, or two if guided.
+            backtracker: Detects loops and silences; None: there is no backtracking.
+            stop_token: The code that ends the utterance.
         """
         self.inputs, self.conditions = inputs, tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
@@ -114,42 +114,35 @@ class Hypothesis:
         self.score = 0.0
         self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []
-        self.ways: Sequence[Alternative] = ()
+        self.alternatives: Sequence[Alternative] = ()
         self._stop_token = stop_token
 
     @property
-    def rests(self) -> bool:
-        """Whether its row draws nothing: it is a beam that has ended, or none."""
+    def idle(self) -> bool:
+        """Whether its row draws nothing: a beam that has ended, or a row that holds none."""
         return self.finish_reason is not None or self.score == -torch.inf
 
     @property
     def slots(self) -> list[int]:
-        """Where its keys and values are."""
+        """Rows of the KV cache, one a condition."""
         return [condition.slot for condition in self.conditions]
 
-    def discourage(self, logits: Tensor) -> Tensor:
-        """Make less likely what led astray at the next frame; ``(1, V)``, returned if unchanged."""
-        if self.backtracker is None:
-            return logits
-        return self.backtracker.discourage(logits, len(self.codes))
-
-    def take(self, code: int, history: History, row: int) -> int | None:
-        """Take the next code, and look back.
+    def append(self, code: int, history: History, row: int) -> int | None:
+        """Append the code that was drawn, and backtrack if that completes a loop or a silence.
 
         Args:
-            code: The stop, or a frame.
-            history: With a row of all that it drew, this code included.
-            row: Which.
+            code: The stop token or a frame.
+            history: Codes of all rows of the sampler, this one included.
+            row: The hypothesis's row in it.
 
         Returns:
-            How many frames are left where some were taken back; else None.
+            How many frames are kept, if it backtracks; else None.
         """
         if code == self._stop_token:
             self.finish_reason = "stop"
             return None
         self.codes.append(code)
-        watch = self.backtracker
-        verdict = watch.look(self.codes, history, row) if watch else None
+        verdict = self.backtracker.check(self.codes, history, row) if self.backtracker else None
         if verdict is not None:
             del self.codes[verdict.keep :], self.logprobs[verdict.keep :]
             if verdict.stuck:
@@ -158,24 +151,25 @@ class Hypothesis:
             self.finish_reason = "length"
         return None if verdict is None else verdict.keep
 
-    def become(self, other: "Hypothesis") -> None:
-        """Go on from where another take of the same piece is, in slots of its own."""
+    def copy_from(self, other: "Hypothesis") -> None:
+        """Take over codes, log-probabilities, trace and end of another; slots stay its own."""
         self.codes, self.logprobs = other.codes.copy(), other.logprobs.copy()
         self.records, self.finish_reason = other.records.copy(), other.finish_reason
 
 
 class StackRow(NamedTuple):
-    """One row of a step of the stack: a take under one of its conditions."""
+    """One row of a step of the stack: a hypothesis under one of its conditions."""
 
-    take: Hypothesis
+    hypothesis: Hypothesis
     condition: Condition
 
     @property
     def position(self) -> int:
-        """Where the take's newest frame stands."""
-        return self.condition.start + len(self.take.codes) - 1
+        """Position id of the hypothesis's newest frame."""
+        return self.condition.start + len(self.hypothesis.codes) - 1
 
     @property
-    def looks(self) -> bool:
-        """Whether the model is asked how it attends: under the words alone."""
-        return self.condition is self.take.conditions[0] and self.take.wants_attention
+    def with_attention(self) -> bool:
+        """Whether attention statistics are computed: only under the condition with the text."""
+        hypothesis = self.hypothesis
+        return hypothesis.wants_attention and self.condition is hypothesis.conditions[0]

@@ -1,4 +1,4 @@
-"""The rows of a batch: where each take has its keys and values, and its row of the sampler."""
+"""The rows of a batch: each hypothesis's slots of the KV cache, and its row of the sampler."""
 
 from collections.abc import Sequence
 
@@ -15,24 +15,24 @@ from samplers.ar.state import SamplerState
 
 
 class InputBatch:
-    """The cache and the sampler of a batch, kept in step with each other.
+    """The KV cache and the sampler of a batch, kept consistent with each other.
 
     Attributes:
-        cache: With a slot for each condition of a take.
-        sampler: With a row for each take.
-        takes: In the order of the sampler's rows.
+        cache: With a slot for each condition of a hypothesis.
+        sampler: With a row for each hypothesis.
+        hypotheses: In the order of the sampler's rows.
     """
 
     def __init__(
         self, model: Valle, slots: int, max_length: int, *, recorded: bool = False
     ) -> None:
-        """Begin with none.
+        """Begin without rows.
 
         Args:
             model: On the device to use.
             slots: Of the cache.
             max_length: Positions of a slot.
-            recorded: Whether steps are played as graphs, on a GPU; of one batch at a time.
+            recorded: Whether steps are replayed as CUDA graphs; for one batch at a time.
         """
         config, device = model.config, model.separator.device
         vocab_size = config.codes + 1
@@ -50,7 +50,7 @@ class InputBatch:
             self.sampler = ArSampler(
                 stop_token=config.stop_token, vocab_size=vocab_size, device=device
             )
-        self.takes: list[Hypothesis] = []
+        self.hypotheses: list[Hypothesis] = []
         self._free = list(range(slots))
 
     @property
@@ -59,26 +59,26 @@ class InputBatch:
         return len(self._free)
 
     def reserve(self, count: int) -> list[int]:
-        """Take slots, of which there must be as many."""
-        taken, self._free = self._free[:count], self._free[count:]
-        return taken
+        """Reserve slots; at least ``count`` must be free."""
+        reserved, self._free = self._free[:count], self._free[count:]
+        return reserved
 
     def release(self, slots: Sequence[int]) -> None:
-        """Give slots back, and let the rows go of takes that still stand in them."""
-        self.leave([take for take in self.takes if not {*slots}.isdisjoint(take.slots)])
+        """Free slots, and remove the hypotheses that still use them."""
+        self.remove([one for one in self.hypotheses if not {*slots}.isdisjoint(one.slots)])
         for slot in slots:
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
-    def begin(
-        self, takes: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
+    def add(
+        self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
     ) -> None:
-        """Admit a take, or all beams of a search, before the first frame.
+        """Add a hypothesis, or all beams of a search, before the first frame.
 
         Args:
-            takes: One, or as many as the search is wide.
-            inputs: What they say.
-            candidate: Which of several takes with noise of their own it is.
+            hypotheses: One, or as many as the search has beams.
+            inputs: The utterance.
+            candidate: Number of the hypothesis in `best_of`; its noise depends on it.
         """
         self.sampler.join(
             inputs.params,
@@ -89,67 +89,80 @@ class InputBatch:
             prompt=None if inputs.prompt is None else inputs.prompt[:, 0],
             silent=inputs.silent,
         )
-        self.takes += takes
+        self.hypotheses += hypotheses
 
-    def leave(self, takes: Sequence[Hypothesis]) -> SamplerState | None:
-        """Let the rows of some takes go, and return what they remember; their slots stay."""
-        rows = [row for row, take in enumerate(self.takes) if take in takes]
-        if not rows:
-            return None
-        memory = self.sampler.leave(*rows)
-        self.takes = [take for take in self.takes if take not in takes]
-        return memory
-
-    def rejoin(self, takes: Sequence[Hypothesis], memory: SamplerState) -> None:
-        """Admit takes that left together, in the order that they had."""
-        self.sampler.rejoin(memory)
-        self.takes += takes
-
-    def rewind(self, row: int, kept: int) -> None:
-        """Take back all but the first frames of a row.
+    def remove(self, hypotheses: Sequence[Hypothesis]) -> SamplerState | None:
+        """Remove rows of the sampler; slots stay reserved.
 
         Args:
-            row: Which.
-            kept: How many to keep.
+            hypotheses: Which; those that have no row are skipped.
+
+        Returns:
+            The sampler's state of the rows, for `restore`; None if there was no row.
+        """
+        rows = [row for row, one in enumerate(self.hypotheses) if one in hypotheses]
+        if not rows:
+            return None
+        state = self.sampler.leave(*rows)
+        self.hypotheses = [one for one in self.hypotheses if one not in hypotheses]
+        return state
+
+    def restore(self, hypotheses: Sequence[Hypothesis], state: SamplerState) -> None:
+        """Add rows that were removed together.
+
+        Args:
+            hypotheses: In the order that their rows had.
+            state: From `remove`.
+        """
+        self.sampler.rejoin(state)
+        self.hypotheses += hypotheses
+
+    def rewind(self, row: int, kept: int) -> None:
+        """Rewind a row, in the sampler and in the cache.
+
+        Args:
+            row: Of the sampler.
+            kept: How many of its first frames to keep.
         """
         self.sampler.rewind(row, kept)
-        for condition in self.takes[row].conditions:
+        for condition in self.hypotheses[row].conditions:
             # The last frame that is kept is fed once more.
             self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
 
-    def copy(self, source: Hypothesis, take: Hypothesis) -> None:
-        """Make a take what another of the same piece is; what they have read alike stays.
+    def copy(self, source: Hypothesis, target: Hypothesis) -> None:
+        """Overwrite a hypothesis with another of the same utterance.
+
+        Positions of the cache that both have in common are not copied.
 
         Args:
-            source: The other.
-            take: Which is overwritten; its row of the sampler, if it has one, is not.
+            source: Is copied.
+            target: Is overwritten; its row of the sampler, if it has one, is not.
         """
-        alike = _alike(take.codes, source.codes)
-        for condition, given in zip(take.conditions, source.conditions, strict=True):
-            read = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
-            shared = min(condition.length + alike, *read)
+        common = _common_prefix(target.codes, source.codes)
+        for condition, given in zip(target.conditions, source.conditions, strict=True):
+            lengths = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
+            shared = min(condition.length + common, *lengths)
             self.cache.fork(given.slot, condition.slot, shared=shared)
-        take.become(source)
+        target.copy_from(source)
 
     @torch.inference_mode()
-    def fork(self, row: int, take: Hypothesis, code: int, number: int) -> None:
-        """Admit a take that is as another was, but drew another code in the last step.
+    def fork(self, row: int, target: Hypothesis, code: int, number: int) -> None:
+        """Add a copy of a row that drew another code in the last step.
 
         Args:
-            row: That of the other.
-            take: Which, in slots of its own.
-            code: The code that it drew.
-            number: Of the take among those that go on from there, from 1 on.
+            row: Of the sampler; is copied.
+            target: The copy, in slots of its own.
+            code: Replaces the last code.
+            number: Of the copy among those of this row, from 1 on; its noise depends on it.
         """
-        source = self.takes[row]
-        self.copy(source, take)
-        take.codes[-1] = code
-        self.sampler.fork(row, len(take.codes), code, number)
-        self.takes.append(take)
+        self.copy(self.hypotheses[row], target)
+        target.codes[-1] = code
+        self.sampler.fork(row, len(target.codes), code, number)
+        self.hypotheses.append(target)
 
 
-def _alike(codes: Sequence[int], others: Sequence[int]) -> int:
-    """Return how many codes two sequences begin with in common."""
+def _common_prefix(codes: Sequence[int], others: Sequence[int]) -> int:
+    """Return the length of the common prefix of two sequences of codes."""
     length = min(len(codes), len(others))
     differs = np.not_equal(codes[:length], others[:length])
     return int(differs.argmax()) if differs.any() else length

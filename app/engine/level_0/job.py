@@ -1,10 +1,9 @@
-"""Level 0 of one job: its utterances one after the other, each from what was said before."""
+"""Level 0 of one job: its utterances one after the other, each with the context of those before."""
 
 import math
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -20,6 +19,8 @@ from app.engine.job import (
     SpeechResult,
     TraceColumns,
 )
+from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.masked import MaskedUtterance
 from app.engine.utterance import ContextUtterance, Level0Chunk, UtteranceEnd, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
@@ -31,66 +32,42 @@ SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
 
-class UtteranceDraw(Protocol):
-    """Level 0 of one utterance while it is drawn, in whichever way."""
-
-    finish_reason: FinishReason | None
-
-    @property
-    def error(self) -> SpeechError | None:
-        """What broke, if anything did."""
-
-    @property
-    def final(self) -> int:
-        """How many of the first frames will not change."""
-
-    @property
-    def backtracks(self) -> tuple[Backtrack, ...]:
-        """Every time that it was taken back."""
-
-    @property
-    def trace(self) -> TraceColumns | None:
-        """What was seen and done, if the piece asks for it."""
-
-    @property
-    def ranked(self) -> tuple[RankedTake, ...]:
-        """All ways that it was drawn in, if there were several."""
-
-    def __len__(self) -> int:
-        """How many frames there are."""
-
-    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64 of some of them."""
-
-
 class Level0Job:
-    """A job's level 0. It keeps the account; `app.engine.level_0.job_batch` does the work.
+    """State of a job's level 0. `app.engine.level_0.job_batch.JobBatch` runs it.
 
     Attributes:
-        plan: What is spoken.
-        utterance: What is being drawn; None between two utterances, and before the first.
-        over: Whether nothing is left to draw.
-        error: What broke, if something did; it is then over.
-        frames: How many sound can be made of, those of earlier utterances included; more may be
-            there that are not final, or of use only at the utterance's end.
+        plan: The job.
+        utterance: The utterance being drawn; None between two utterances, and before the first.
+        over: Whether no frame will follow.
+        error: What failed, if something did; the job is then over.
+        frames: Frames of all utterances that are ready for synthesis: final ones, but of a job
+            whose finer levels need whole utterances only those of utterances that have ended.
     """
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, *, front_end: FrontEnd, silent: Tensor
+        self,
+        speech: SpeechModel,
+        plan: Plan,
+        on_chunk: Callable[[Level0Chunk], None],
+        *,
+        front_end: FrontEnd,
+        silent: Tensor,
     ) -> None:
-        """Begin with nothing drawn.
+        """Begin before the first utterance.
 
         Args:
             speech: The model.
-            plan: What to speak.
-            front_end: Gives the ids of phonemes.
+            plan: The job.
+            on_chunk: Receives the finished blocks; see `emit_finished_blocks`.
+            front_end: Encodes phonemes to ids.
             silent: ``(V,)`` bool, the codes of silence.
         """
         self.plan = plan
-        self.utterance: UtteranceDraw | None = None
+        self.utterance: HypothesisGroup | MaskedUtterance | None = None
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
+        self._on_chunk, self._begun = on_chunk, list[Level0Chunk]()
         self._front_end, self._silent = front_end, silent
         self._device = speech.model.separator.device
         self._block_frames = speech.model.config.block_frames
@@ -102,113 +79,121 @@ class Level0Job:
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
         ) - (before.frames if before else 0)
         self._first = len(before.utterances) if before else 0
-        self._said: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
-        self._said.extend(self._said_by(before))
-        self._news: list[Level0Chunk] = []
+        self._context: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
+        self._context.extend(self._earlier(before))
         self._number = -1
-        self._frames_ended = self._drawn = 0
+        self._ended_frames = self._drawn_frames = self._emitted = 0
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
         self._inputs: UtteranceInput | None = None
-        self._given = 0
         self._ar_s = 0.0
 
     @property
     def keys(self) -> tuple[VoiceKey, NullKey]:
-        """What the shared parts of its prefixes are kept under."""
+        """The prefix cache's keys of what its prefixes share."""
         return self._voice, NullKey(self._voice.language)
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
-        return Progress(max(0, self._number), len(self.plan.utterances), self._drawn)
-
-    def news(self) -> Sequence[Level0Chunk]:
-        """Return what became final since the last call."""
-        news, self._news = self._news, []
-        return news
+        """The current utterance and its frames so far."""
+        return Progress(max(0, self._number), len(self.plan.utterances), self._drawn_frames)
 
     def next_inputs(self) -> UtteranceInput | None:
-        """Return the next utterance that has something to draw; None if there is none."""
-        if not self.over and self._frames_left <= 0:  # only where earlier jobs took them all
+        """Go on to the next utterance that has phonemes; None if there is none.
+
+        Pauses before it, and its own beginning, are emitted with the next finished blocks.
+        """
+        if not self.over and self._frames_left <= 0:  # only where earlier jobs used the limit up
             self.over = True
-            self._tell(None, UtteranceEnd("length", last=True, cut=True))
+            end = UtteranceEnd("length", last=True, cut=True)
+            self._begun.append(self._chunk(None, end=end))
         while not self.over:
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
                 self._inputs = self._inputs_of(utterance)
-                self._given, self._ar_s = 0, 0.0
-                self._tell(self._number)  # so that the voice can read its prefixes meanwhile
+                self._emitted, self._ar_s = 0, 0.0
+                # So that the sound stage can prefill meanwhile.
+                self._begun.append(self._chunk(self._number))
                 return self._inputs
             trace: TraceColumns | None = {} if self.plan.job.trace else None
-            self._end("stop", trace=trace)
+            self._begun.append(self._chunk(self._number, end=self._end("stop", trace=trace)))
         return None
 
-    def collect(self, step_s: float) -> None:
-        """Note what the utterance has that is new, after a step that took so many seconds."""
-        utterance = self.utterance
-        if utterance is None:
+    def emit_finished_blocks(self, step_s: float) -> None:
+        """After a step, pass the frames that became final to `on_chunk`, in whole blocks.
+
+        Only frames that cannot be rewound are passed on. The last chunk of an utterance has the
+        rest of its frames, and how it ended.
+
+        Args:
+            step_s: Seconds of the step.
+        """
+        if self._begun:
+            for chunk in self._begun:
+                self._on_chunk(chunk)
+            self._begun.clear()
+        if (utterance := self.utterance) is None:
             return
         self._ar_s += step_s
         if utterance.error is not None:
             self.fail(utterance.error)
             return
-        self._drawn = self._frames_ended + len(utterance)
-        if utterance.finish_reason is None:
-            # Only whole blocks are of use to anybody.
-            final = utterance.final - utterance.final % self._block_frames
-            if final > self._given:
-                self._tell(self._number, codes=utterance.codes(self._given, final))
-                self._given = final
-                if self._streams:
-                    self.frames = self._frames_ended + final
+        self._drawn_frames = self._ended_frames + len(utterance)
+        if utterance.finish_reason is not None:
+            self._close(utterance, utterance.finish_reason)
             return
-        self._close(utterance, utterance.finish_reason)
+        final = utterance.final
+        final -= final % self._block_frames
+        if final > self._emitted:
+            codes = utterance.codes(self._emitted, final)
+            self._emitted = final
+            if self._streams:
+                self.frames = self._ended_frames + final
+            self._on_chunk(self._chunk(self._number, codes))
 
     def fail(self, error: SpeechError) -> None:
-        """Let nothing follow, because something broke."""
+        """End the job with an error."""
         self.over, self.error, self.utterance = True, error, None
 
-    def _close(self, utterance: UtteranceDraw, reason: FinishReason) -> None:
+    def _close(self, utterance: HypothesisGroup | MaskedUtterance, reason: FinishReason) -> None:
         codes = utterance.codes()
         assert self._inputs is not None
-        self._said.append(ContextUtterance(self._inputs.phoneme_ids, codes))
-        self._frames_ended += len(codes)
-        self.frames = self._frames_ended
+        self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
+        self._ended_frames += len(codes)
+        self.frames = self._ended_frames
         self._frames_left -= len(codes)
         self.utterance = None
-        self._end(
+        end = self._end(
             reason,
-            codes[self._given :],
             backtracks=utterance.backtracks,
             trace=utterance.trace,
             takes=utterance.ranked,
         )
+        chunk = self._chunk(self._number, codes[self._emitted :], end)
         self._inputs = None
+        self._on_chunk(chunk)
 
     def _end(
         self,
         reason: FinishReason,
-        codes: Tensor | None = None,
         *,
         backtracks: tuple[Backtrack, ...] = (),
         trace: TraceColumns | None = None,
         takes: tuple[RankedTake, ...] = (),
-    ) -> None:
-        """Tell the end of an utterance, and whether it is that of the job."""
+    ) -> UtteranceEnd:
+        """End the current utterance, and the job if it was the last or the limit is reached."""
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        ending = UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
-        self._tell(self._number, ending, codes)
+        return UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
 
-    def _tell(
-        self, number: int | None, ending: UtteranceEnd | None = None, codes: Tensor | None = None
-    ) -> None:
+    def _chunk(
+        self, number: int | None, codes: Tensor | None = None, end: UtteranceEnd | None = None
+    ) -> Level0Chunk:
         if codes is None:
             codes = torch.zeros(0, dtype=torch.int64)
-        # On the host: the voice has a queue of its own on a GPU.
-        self._news.append(Level0Chunk(number, self._inputs, codes.cpu(), ending))
+        # On the host: the sound stage has a CUDA stream of its own.
+        return Level0Chunk(number, self._inputs, codes.cpu(), end)
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
@@ -222,12 +207,12 @@ class Level0Job:
             language=self._voice.language,
             trace=plan.job.trace,
             silent=self._silent,
-            before=tuple(self._said),
+            context=tuple(self._context),
             voice=self._voice,
         )
 
-    def _said_by(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:
-        """Return the utterances of earlier jobs that the AR goes on from."""
+    def _earlier(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:
+        """Yield the last utterances of earlier jobs of the same speech, as context."""
         if before is None or not (wanted := self.plan.params.context_utterances):
             return
         for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
@@ -236,6 +221,6 @@ class Level0Job:
 
 
 def longest(phonemes: int, frame_rate_hz: float) -> int:
-    """Return how many frames an utterance may have: 0.16 s a phoneme and 1 s, at most 60 s."""
+    """Return the most frames an utterance may have: 0.16 s a phoneme and 1 s, at most 60 s."""
     seconds = SECONDS_A_PHONEME * phonemes + SECONDS_MORE
     return math.ceil(min(seconds, LONGEST_UTTERANCE_S) * frame_rate_hz)

@@ -1,7 +1,7 @@
-"""Level 0 of many jobs at once: each has its rows, and draws one utterance after the other."""
+"""Level 0 of many jobs together: each has its rows, and draws one utterance after the other."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from time import perf_counter
 
@@ -9,20 +9,20 @@ from torch import Tensor
 
 from app.engine.errors import SpeechError, broken
 from app.engine.interface import Plan
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job, longest
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.level_0.utterance import ArUtterance
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import Level0Chunk, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 
 MAX_PREFILLS = 2
-"""Utterances whose text is read between two steps; more would make the others wait."""
+"""Utterances that are prefilled between two steps; more would delay the other jobs."""
 
-_ALIGNED = 16  # positions: what attention on a GPU likes a slot to be a multiple of
+_ALIGNED = 16  # positions: attention kernels on a GPU prefer multiples of it
 _MARKS = 4  # language, separators and the like, beside the symbols of a text
 
 
@@ -38,103 +38,108 @@ class JobBatch:
         prefixes: PrefixCache,
         slots: int,
     ) -> None:
-        """Begin with no jobs.
+        """Begin without jobs.
 
         Args:
             speech: The model.
-            front_end: Gives the ids of phonemes.
+            front_end: Encodes phonemes to ids.
             silent: ``(V,)`` bool, the codes of silence.
-            prefixes: Where what prefixes share comes from.
-            slots: How many rows a step may have.
+            prefixes: Keys and values of what prefixes have in common.
+            slots: The most rows of a step.
         """
         self._speech, self._front_end, self._silent = speech, front_end, silent
         self._prefixes = prefixes
-        self._room = _room(speech.model.config, speech.codec.config.frame_rate_hz)
+        self._max_length = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
         self._shared = ArRunner(
-            speech.model, prefixes, slots=slots, max_length=self._room, recorded=True
+            speech.model, prefixes, slots=slots, max_length=self._max_length, recorded=True
         )
-        self._apart: dict[Level0Job, ArRunner] = {}
-        self._pins: dict[Level0Job, ExitStack] = {}
+        self._own: dict[Level0Job, ArRunner] = {}  # of jobs whose utterance needs longer slots
+        self._pins: dict[Level0Job, ExitStack] = {}  # of all jobs, in the prefix cache
 
-    def begin(self, plan: Plan) -> Level0Job:
-        """Take a job, whose first text is read by the next step; its rows must be free."""
-        drawing = Level0Job(self._speech, plan, front_end=self._front_end, silent=self._silent)
-        self._pins[drawing] = pins = ExitStack()
-        pins.enter_context(self._prefixes.pinned(*drawing.keys))
-        return drawing
+    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> Level0Job:
+        """Add a job; the next step prefills its first utterance.
 
-    def end(self, drawing: Level0Job) -> None:
-        """Forget a job, whether it is over or not; its rows are free at once."""
-        if isinstance(drawing.utterance, ArUtterance):
-            self._batch_of(drawing).drop(drawing.utterance)
-        drawing.utterance, drawing.over = None, True
-        self._apart.pop(drawing, None)
-        if (pins := self._pins.pop(drawing, None)) is not None:
+        Args:
+            plan: The job; its rows must be free.
+            on_chunk: Called by `step` with each finished chunk of the job, in order.
+        """
+        job = Level0Job(
+            self._speech, plan, on_chunk, front_end=self._front_end, silent=self._silent
+        )
+        self._pins[job] = pins = ExitStack()
+        pins.enter_context(self._prefixes.pinned(*job.keys))
+        return job
+
+    def end(self, job: Level0Job) -> None:
+        """Remove a job, whether it is over or not; its rows are free at once."""
+        if isinstance(job.utterance, HypothesisGroup):
+            self._runner_of(job).cancel(job.utterance)
+        job.utterance, job.over = None, True
+        self._own.pop(job, None)
+        if (pins := self._pins.pop(job, None)) is not None:
             pins.close()
 
     def close(self) -> None:
-        """Forget all jobs, in whatever state they are."""
+        """Remove all jobs."""
         for pins in self._pins.values():
             pins.close()
         self._pins.clear()
 
-    def step(self, going: Collection[Level0Job]) -> None:
-        """Draw a frame of each of some jobs; the others wait where they are.
+    def step(self, jobs: Collection[Level0Job]) -> None:
+        """Draw a frame of each of some jobs; the others are paused.
 
-        What breaks of one job is its `error`, and does not concern the others.
+        A job that fails has its `error` set, and does not affect the others.
         """
         started_s = perf_counter()
-        for drawing in self._pins:
-            self._pause_or_resume(drawing, drawing in going)
-        fresh = [one for one in going if one.utterance is None and not one.over]
-        for drawing in fresh[:MAX_PREFILLS]:
-            self._prefill(drawing)
+        for job in self._pins:
+            group = job.utterance
+            if isinstance(group, HypothesisGroup) and group.paused == (job in jobs):
+                runner = self._runner_of(job)
+                (runner.resume if group.paused else runner.pause)(group)
+        fresh = [job for job in jobs if job.utterance is None and not job.over]
+        for job in fresh[:MAX_PREFILLS]:
+            self._prefill(job)
         self._shared.step()
-        for drawing in going:
-            if drawing in self._apart:
-                self._apart[drawing].step()
-            if isinstance(drawing.utterance, MaskedUtterance):
-                drawing.utterance.step()
-        took_s = perf_counter() - started_s
-        for drawing in going:
-            drawing.collect(took_s)
+        for job in jobs:
+            if job in self._own:
+                self._own[job].step()
+            if isinstance(job.utterance, MaskedUtterance):
+                job.utterance.step()
+        step_s = perf_counter() - started_s
+        for job in jobs:
+            job.emit_finished_blocks(step_s)
 
-    def _pause_or_resume(self, drawing: Level0Job, goes: bool) -> None:
-        if isinstance(drawing.utterance, ArUtterance):
-            batch = self._batch_of(drawing)
-            (batch.resume if goes else batch.pause)(drawing.utterance)
+    def _runner_of(self, job: Level0Job) -> ArRunner:
+        return self._own.get(job, self._shared)
 
-    def _batch_of(self, drawing: Level0Job) -> ArRunner:
-        return self._apart.get(drawing, self._shared)
-
-    def _prefill(self, drawing: Level0Job) -> None:
-        """Read the text of a job's next utterance, if it has one."""
-        self._apart.pop(drawing, None)
-        inputs = drawing.next_inputs()
+    def _prefill(self, job: Level0Job) -> None:
+        """Begin a job's next utterance, if it has one."""
+        self._own.pop(job, None)
+        inputs = job.next_inputs()
         if inputs is None:
             return
         try:
-            drawing.utterance = self._utterance(drawing, inputs)
+            job.utterance = self._utterance(job, inputs)
         except SpeechError as error:
-            drawing.fail(error)
+            job.fail(error)
         except Exception as error:
-            drawing.fail(broken(drawing.plan.job.id, error))
+            job.fail(broken(job.plan.job.id, error))
 
     def _utterance(
-        self, drawing: Level0Job, inputs: UtteranceInput
-    ) -> ArUtterance | MaskedUtterance:
+        self, job: Level0Job, inputs: UtteranceInput
+    ) -> HypothesisGroup | MaskedUtterance:
         model = self._speech.model
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)
-        batch = self._shared
-        if max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames > self._room:
-            # Few are so long, so the slots of all need not have room for them.
-            batch = self._apart[drawing] = ArRunner.alone(model, self._prefixes, inputs)
-        return batch.admit(inputs)
+        runner = self._shared
+        if max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames > self._max_length:
+            # Few utterances are so long: the shared slots need not have room for them.
+            runner = self._own[job] = ArRunner.alone(model, self._prefixes, inputs)
+        return runner.admit(inputs)
 
 
-def _room(config: ModelConfig, frame_rate_hz: float) -> int:
-    """Return how many positions an utterance takes that does not go on from others."""
+def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:
+    """Return the most positions of an utterance without context."""
     symbols = config.max_phonemes + 2
-    room = config.max_prompt_frames + symbols + _MARKS + longest(symbols, frame_rate_hz)
-    return math.ceil(room / _ALIGNED) * _ALIGNED
+    length = config.max_prompt_frames + symbols + _MARKS + longest(symbols, frame_rate_hz)
+    return math.ceil(length / _ALIGNED) * _ALIGNED

@@ -1,6 +1,6 @@
-"""Level 0 in masked passes: the length first, then every frame at once, the least certain again.
+"""Level 0 in masked passes: first the length, then all frames at once, the least certain again.
 
-The other way to level 0 is `app.engine.level_0.runner`, a frame a step.
+Autoregressive level 0, a frame a step, is `app.engine.level_0.runner`.
 """
 
 import torch
@@ -12,6 +12,7 @@ from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.masked import least_certain, sample_masked, schedule
 from samplers.ops.guidance import guide
 
@@ -19,17 +20,16 @@ _MAX_DIGITS = 10
 
 
 class MaskedUtterance:
-    """Level 0 of one utterance; reads like an `app.engine.level_0.utterance.ArUtterance`.
+    """Level 0 of one utterance; the interface of `HypothesisGroup`, as far as a job reads it.
 
     Source: MaskGIT, arXiv:2202.04200, as in e-c-k-e-r/vall-e.
 
     Attributes:
-        inputs: What is spoken.
-        finish_reason: `length` if the model told a longer one than is allowed; None while passes
-            are left.
-        error: What broke, if that was `error`.
-        backtracks: None: masked passes take nothing back, they draw it again.
-        ranked: None: there is one way.
+        inputs: The utterance.
+        finish_reason: `length` if the predicted length exceeds the limit; None while passes remain.
+        error: What failed, if `finish_reason` is `error`.
+        backtracks: Empty: masked passes never backtrack.
+        ranked: Empty: there is one hypothesis.
     """
 
     error: GenerationFailed | None = None
@@ -38,51 +38,55 @@ class MaskedUtterance:
 
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
-        """Settle the length.
+        """Predict the length, unless `nar_len_frames` sets it.
 
         Args:
-            model: One with masked level 0, on the device to use.
-            inputs: What to speak.
+            model: With masked level 0, on the device to use.
+            inputs: The utterance.
         """
         self._model, self.inputs = model, inputs
         self._prefix, self._null = inputs.prefix(model, 0), inputs.null_prefix(model, 0)
         params, device = inputs.params, model.separator.device
         wanted = params.nar_len_frames
         if not wanted:
-            told = max(predict_length(model, self._prefix), params.nar_len_min_frames)
-            wanted = int(told * params.nar_len_stretch)
+            predicted = max(predict_length(model, self._prefix), params.nar_len_min_frames)
+            wanted = int(predicted * params.nar_len_stretch)
         self._length = max(1, min(wanted, inputs.max_frames))
         self._cut = wanted > inputs.max_frames
         self._codes = torch.full((self._length,), model.config.mask_token, device=device)
         self._scores = torch.ones(self._length, device=device)
         self._counts = schedule(self._length, params.nar_len_steps, remask=params.nar_len_remask)
-        self._place = 0
+        self._pass = 0
         self.finish_reason: FinishReason | None = None
 
     def __len__(self) -> int:
-        """How many frames are settled."""
-        if self._place == len(self._counts):
+        """Count the frames that the next pass leaves unmasked."""
+        if self._pass == len(self._counts):
             return self._length
-        return self._length - self._counts[self._place]
+        return self._length - self._counts[self._pass]
 
     @property
     def final(self) -> int:
-        """How many of the first frames will not be drawn again: none before the last pass."""
+        """How many of the first frames cannot change any more: none before the last pass."""
         return 0 if self.finish_reason is None else self._length
 
     @property
     def trace(self) -> TraceColumns | None:
-        """Nothing, if the piece asks for a trace: masked passes have no tokens."""
+        """An empty trace, if the utterance asks for one: masked passes record none."""
         return {} if self.inputs.trace else None
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64 of all frames, or of some of them."""
+        """Return ``[n]`` int64: all frames, or a slice of them, on the model's device."""
         return self._codes[start:end]
 
     @torch.inference_mode()
     def step(self) -> Tensor:
-        """Make the next pass and return the codes ``[T]`` that it read, the mask among them."""
-        masked = least_certain(self._scores, self._counts[self._place])
+        """Make the next pass.
+
+        Returns:
+            ``[T]`` int64, the codes that the pass read, with the mask token.
+        """
+        masked = least_certain(self._scores, self._counts[self._pass])
         self._codes = self._codes.masked_fill(masked, self._model.config.mask_token)
         read, logits = self._codes, self._logits()
         if not bool(logits.isfinite().any(-1).all()):
@@ -96,18 +100,18 @@ class MaskedUtterance:
             self.inputs.params,
             seed=self.inputs.seed,
             utterance=self.inputs.utterance,
-            place=self._place,
+            place=self._pass,
         )
-        self._place += 1
-        if self._place == len(self._counts):
+        self._pass += 1
+        if self._pass == len(self._counts):
             self.finish_reason = "length" if self._cut else "stop"
         return read
 
     def _logits(self) -> Tensor:
-        """Return ``[T, V]``; the spread is that of all frames together, as in the reference."""
+        """Return ``[T, V]`` logits; guidance rescales over all frames, as the reference does."""
         model, params = self._model, self.inputs.params
         own = model.masked_logits(self._prefix, self._codes)
-        if params.nar_len_cfg_strength <= 1:
+        if not is_guided(params, "masked"):
             return own
         knobs = own.new_tensor([[params.nar_len_cfg_strength], [params.nar_len_cfg_rescale]])
         return guide(own[None], model.masked_logits(self._null, self._codes)[None], *knobs)[0]
@@ -115,7 +119,7 @@ class MaskedUtterance:
 
 @torch.inference_mode()
 def predict_length(model: Valle, prefix: Prefix) -> int:
-    """Return how many frames the model says the utterance has: digits, greedily, until the stop."""
+    """Return the length in frames that the model predicts: digits, greedily, until the stop."""
     digits = torch.zeros(1, dtype=torch.int64, device=model.separator.device)
     for _ in range(_MAX_DIGITS):
         digit = model.length_logits(prefix, digits).argmax()

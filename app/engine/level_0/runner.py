@@ -1,8 +1,8 @@
-"""Level 0 of many utterances at once: they come, draw a frame a step together, and go.
+"""Autoregressive level 0 of many utterances: they join, draw a frame a step together, and leave.
 
-One of the places where models meet samplers: logits go in, tokens come out, and the token is fed
-back. What an utterance is given does not depend on who else is there, by a single bit: its slots,
-its rows of the sampler and its noise are its own, and the stack computes row by row.
+Logits of the model go into the sampler, and the codes that it draws are fed back to the model.
+An utterance has the same codes, bit for bit, whichever others are in the batch: its slots, its rows
+of the sampler and its noise are its own, and the stack computes row by row.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
+from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.beam_search import BeamSearch
 from app.engine.level_0.best_of import BestOf
 from app.engine.level_0.branching import Branching
 from app.engine.level_0.forward import ForwardPass
-from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis, StackRow
+from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import InputBatch
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
@@ -28,20 +29,12 @@ from samplers.ar.state import SamplerState
 from samplers.ar.step import StepResult
 from samplers.ar.trace import Trace, log_prob_of
 from samplers.knobs.features import is_on
-from samplers.knobs.params import SamplingParams
 from samplers.knobs.rows import rows_needed
-from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.filters import sanitise
-from samplers.ops.guidance import guide
-
-
-def rows_of(inputs: UtteranceInput) -> int:
-    """Return how many slots a piece takes."""
-    return rows_needed(inputs.params)
 
 
 class ArRunner:
-    """Utterances that are drawn together, each in some slots of a cache. One thread only."""
+    """Draws utterances together, in the slots of one KV cache. One thread only."""
 
     def __init__(
         self,
@@ -52,256 +45,220 @@ class ArRunner:
         max_length: int,
         recorded: bool = False,
     ) -> None:
-        """Begin with none.
+        """Begin without utterances.
 
         Args:
             model: On the device to use.
-            prefixes: Where what prefixes share comes from.
-            slots: How many rows a step may have.
-            max_length: Positions a slot has room for: a prefix and the frames behind it.
-            recorded: Whether steps are played as graphs, on a GPU; of one batch at a time.
+            prefixes: Keys and values of what prefixes have in common.
+            slots: Of the cache: the most rows of a step.
+            max_length: Positions of a slot: a prefix and the frames after it.
+            recorded: Whether steps are replayed as CUDA graphs; for one runner at a time.
         """
         self._model, self._device = model, model.separator.device
-        self._rows = InputBatch(model, slots, max_length, recorded=recorded)
-        self._reader = ForwardPass(model, prefixes, self._rows.cache)
-        self._running: list[ArUtterance] = []
-        self._paused: dict[ArUtterance, tuple[list[Hypothesis], SamplerState]] = {}
+        self._batch = InputBatch(model, slots, max_length, recorded=recorded)
+        self._forward = ForwardPass(model, prefixes, self._batch.cache)
+        self._running: list[HypothesisGroup] = []
+        self._paused: dict[HypothesisGroup, tuple[list[Hypothesis], SamplerState]] = {}
 
     @classmethod
     def alone(cls, model: Valle, prefixes: PrefixCache, inputs: UtteranceInput) -> Self:
-        """Return one with just the room that one piece takes."""
+        """Return a runner with just the slots that one utterance needs."""
         longest = max(map(len, inputs.ar_prefixes(model)))
-        return cls(model, prefixes, slots=rows_of(inputs), max_length=longest + inputs.max_frames)
+        slots = rows_needed(inputs.params)
+        return cls(model, prefixes, slots=slots, max_length=longest + inputs.max_frames)
 
     @property
     def free_rows(self) -> int:
         """How many slots are free.
 
-        A piece takes as many as `rows_of` says, as long as it lasts; one of several takes gives
-        those of each back as soon as that has ended.
+        An utterance takes `rows_needed(params)` until it ends; with `best_of`, each hypothesis
+        gives its own back when it ends.
         """
-        return self._rows.free
+        return self._batch.free
 
     @property
-    def running(self) -> Sequence[ArUtterance]:
-        """Those that the next step draws for."""
+    def running(self) -> Sequence[HypothesisGroup]:
+        """The utterances that the next step draws for."""
         return tuple(self._running)
 
     @torch.inference_mode()
-    def admit(self, inputs: UtteranceInput) -> ArUtterance:
-        """Read what comes before the first frame of a piece, which then runs.
+    def admit(self, inputs: UtteranceInput) -> HypothesisGroup:
+        """Add an utterance and run its prefixes; steps then draw it.
 
         Args:
-            inputs: What to speak.
+            inputs: The utterance.
 
         Raises:
-            ValueError: There are not enough free rows, or a slot is too short for the piece.
+            ValueError: There are not enough free slots, or a slot is too short.
         """
         prefixes = inputs.ar_prefixes(self._model)
-        longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_of(inputs)
-        room = self._rows.cache.max_length
-        if count > self.free_rows or longest > room:
+        longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_needed(inputs.params)
+        max_length = self._batch.cache.max_length
+        if count > self.free_rows or longest > max_length:
             raise ValueError(
-                f"{count} slots of {longest} positions asked for, {self.free_rows} of {room} are "
-                "free"
+                f"{count} slots of {longest} positions asked for, {self.free_rows} of {max_length} "
+                "are free"
             )
-        slots = self._rows.reserve(count)
+        slots = self._batch.reserve(count)
         try:
-            utterance = self._begin(inputs, prefixes, slots)
+            group = self._prefill(inputs, prefixes, slots)
         except BaseException:
-            self._rows.release(slots)
+            self._batch.release(slots)
             raise
-        self._running.append(utterance)
-        return utterance
+        self._running.append(group)
+        return group
 
-    def pause(self, utterance: ArUtterance) -> None:
-        """Draw no more for an utterance until it is resumed; it keeps its slots."""
-        if utterance in self._running:
-            takes = [take for take in self._rows.takes if take in utterance.takes]
-            if (memory := self._rows.leave(takes)) is not None:
-                self._paused[utterance] = takes, memory
-            self._running.remove(utterance)
+    def pause(self, group: HypothesisGroup) -> None:
+        """Leave an utterance out of steps until it is resumed; it keeps its slots."""
+        if group in self._running:
+            hypotheses = [one for one in self._batch.hypotheses if one in group.hypotheses]
+            if (state := self._batch.remove(hypotheses)) is not None:
+                self._paused[group] = hypotheses, state
+                group.paused = True
+            self._running.remove(group)
 
-    def resume(self, utterance: ArUtterance) -> None:
-        """Go on with an utterance that was paused, as if it had not been."""
-        if (left := self._paused.pop(utterance, None)) is not None:
-            self._rows.rejoin(*left)
-            self._running.append(utterance)
+    def resume(self, group: HypothesisGroup) -> None:
+        """Draw a paused utterance again; its codes are as if it had not been paused."""
+        if (paused := self._paused.pop(group, None)) is not None:
+            self._batch.restore(*paused)
+            self._running.append(group)
+            group.paused = False
 
-    def drop(self, utterance: ArUtterance) -> None:
-        """Stop an utterance, if it has not ended; its rows are free at once."""
-        if utterance.finish_reason is None:
-            utterance.finish_reason = "cancelled"
-            self._let_go(utterance)
+    def cancel(self, group: HypothesisGroup) -> None:
+        """End an utterance, if it has not ended, and free its rows."""
+        if group.finish_reason is None:
+            group.finish_reason = "cancelled"
+            self._free(group)
 
     @torch.inference_mode()
-    def step(self) -> Sequence[ArUtterance]:
-        """Draw the next token of every utterance that runs; those that end free their rows.
+    def step(self) -> Sequence[HypothesisGroup]:
+        """Draw the next code of every running utterance; those that end free their rows.
 
         Returns:
-            The utterances that it drew for.
+            The utterances that were running.
         """
-        utterances = self.running
-        if not utterances:
-            return utterances
-        takes = tuple(self._rows.takes)
-        of = {take: utterance for utterance in utterances for take in utterance.takes}
-        own, logits, attention, broken = self._look(takes)
-        trace = Trace() if any(one.inputs.trace for one in utterances) else None
-        sampler = self._rows.sampler
-        stepped = sampler.advance(_discouraged(takes, logits), trace, own, attention)
-        self._move(takes, stepped)
-        logprobs = _logprobs(utterances, own, stepped.codes)
-        for row, (take, code) in enumerate(zip(takes, stepped.codes.tolist(), strict=True)):
-            if take.rests or take in broken:
+        groups = self.running
+        if not groups:
+            return groups
+        batch, hypotheses = self._batch, tuple(self._batch.hypotheses)
+        group_of = {one: group for group in groups for one in group.hypotheses}
+        own, logits, attention, invalid = self._forward.logits(hypotheses)
+        trace = Trace() if any(group.inputs.trace for group in groups) else None
+        result = batch.sampler.advance(_penalised(hypotheses, logits), trace, own, attention)
+        self._reorder_beams(hypotheses, result)
+        logprobs, history = _logprobs(groups, own, result.codes), batch.sampler.history
+        codes = result.codes.tolist()
+        for row, (hypothesis, code) in enumerate(zip(hypotheses, codes, strict=True)):
+            if hypothesis.idle or hypothesis in invalid:
                 continue
-            if trace is not None and of[take].inputs.trace:
-                take.records.append((trace.records[0], row))
-            if of[take].weighs_codes:
-                take.logprobs.append(logprobs[row])
-            kept = take.take(code, sampler.history, row)
-            if kept is not None and take.finish_reason is None:
-                self._rows.rewind(row, kept)
-        _offer_ways(takes, stepped, own)
-        for take in broken:
-            of[take].fail(GenerationFailed("the model gave logits that are no numbers"))
-        for utterance in utterances:
-            if utterance.error is None:
-                utterance.settle(self._rows)
-            if utterance.finish_reason is not None:
-                self._let_go(utterance)
-        return utterances
+            if trace is not None and hypothesis.inputs.trace:
+                hypothesis.records.append((trace.records[0], row))
+            if logprobs and group_of[hypothesis].keeps_logprobs:
+                hypothesis.logprobs.append(logprobs[row])
+            kept = hypothesis.append(code, history, row)
+            if kept is not None and hypothesis.finish_reason is None:
+                batch.rewind(row, kept)
+        _set_alternatives(hypotheses, result, own)
+        for hypothesis in invalid:
+            group_of[hypothesis].fail(GenerationFailed("the model gave logits that are no numbers"))
+        for group in groups:
+            if group.error is None:
+                group.update(batch)
+            if group.finish_reason is not None:
+                self._free(group)
+        return groups
 
-    def _begin(
+    def _prefill(
         self, inputs: UtteranceInput, prefixes: Sequence[Prefix], slots: Sequence[int]
-    ) -> ArUtterance:
-        """Read the prefixes into slots, and give the utterance its rows of the sampler."""
-        model, params, cache = self._model, inputs.params, self._rows.cache
-        stop_token, guided = model.config.stop_token, len(prefixes)
-        takes: list[Hypothesis] = []
-        for start in range(0, len(slots), guided):
-            backtracker = inputs.backtracker(model) if params.backtrack else None
-            own = slots[start : start + guided]
+    ) -> HypothesisGroup:
+        """Run the prefixes once, copy them for further hypotheses, and add rows to the batch."""
+        model, params, cache = self._model, inputs.params, self._batch.cache
+        stop_token, conditioned = model.config.stop_token, len(prefixes)
+        hypotheses: list[Hypothesis] = []
+        for start in range(0, len(slots), conditioned):
+            backtracker = _backtracker(model, inputs) if params.backtrack else None
+            own = slots[start : start + conditioned]
             conditions: list[Condition] = []
             for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True)):
-                if not takes:
-                    conditions.append(self._reader.begin(inputs, place, prefix, slot))
+                if not hypotheses:
+                    conditions.append(self._forward.prefill(inputs, place, prefix, slot))
                     continue
-                first = takes[0].conditions[place]
+                first = hypotheses[0].conditions[place]
                 cache.fork(first.slot, slot)
                 conditions.append(replace(first, slot=slot))
-            takes.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop_token))
+            hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop_token))
         if params.best_of > 1:
-            for candidate, take in enumerate(takes):
-                self._rows.begin([take], inputs, candidate)
-            return BestOf(inputs, takes)
+            for candidate, hypothesis in enumerate(hypotheses):
+                self._batch.add([hypothesis], inputs, candidate)
+            return BestOf(inputs, hypotheses)
         if params.beam_width:
-            self._rows.begin(takes, inputs)
-            return BeamSearch(inputs, takes)
-        self._rows.begin(takes[:1], inputs)
-        return Branching(inputs, takes) if is_on("branch", params) else ArUtterance(inputs, takes)
+            self._batch.add(hypotheses, inputs)
+            return BeamSearch(inputs, hypotheses)
+        self._batch.add(hypotheses[:1], inputs)
+        return (Branching if is_on("branch", params) else HypothesisGroup)(inputs, hypotheses)
 
-    def _look(
-        self, takes: Sequence[Hypothesis]
-    ) -> tuple[Tensor, Tensor, AttentionStatistics, set[Hypothesis]]:
-        """Ask the model what comes next in every row that draws.
-
-        Returns:
-            ``[B, V]`` with the words, the same guided, how the rows attended, and the takes whose
-            logits are no numbers. Rows that rest have zeros.
-        """
-        drawing = [row for row, take in enumerate(takes) if not take.rests]
-        lines = [StackRow(takes[row], takes[row].conditions[0]) for row in drawing]
-        under_none = [place for place, line in enumerate(lines) if len(line.take.conditions) > 1]
-        lines += [
-            StackRow(lines[place].take, lines[place].take.conditions[1]) for place in under_none
-        ]
-        seen = self._reader.read(lines)
-        logits = self._model.logits(seen.hidden, 0)
-        told = zip(lines, logits.isnan().any(-1).tolist(), strict=True)
-        broken = {line.take for line, broke in told if broke}
-        own, null = logits.tensor_split([len(drawing)])
-        params = [line.take.inputs.params for line in lines[: len(drawing)]]
-        moved = _guided(params, under_none, own, null)
-        attention = seen.attention[:, : len(drawing)]
-        if len(drawing) < len(takes):
-            index = torch.tensor(drawing, device=own.device)
-            own, moved = (
-                table.new_zeros(len(takes), table.shape[1]).index_copy_(0, index, table)
-                for table in (own, moved)
-            )
-            attention = attention.new_zeros(len(attention), len(takes)).index_copy_(
-                1, index, attention
-            )
-        return own, moved, AttentionStatistics(*attention.unbind()), broken
-
-    def _move(self, takes: Sequence[Hypothesis], stepped: StepResult) -> None:
-        """Let beams go on from where others were."""
-        for row, source in enumerate(stepped.sources):
+    def _reorder_beams(self, hypotheses: Sequence[Hypothesis], result: StepResult) -> None:
+        """Copy beams that were continued into the rows that continue them, and set scores."""
+        for row, source in enumerate(result.sources):
             if row != source:
-                self._rows.copy(takes[source], takes[row])
-        beams = [row for row, take in enumerate(takes) if take.inputs.params.beam_width]
-        scores = stepped.scores.tolist() if beams else []
+                self._batch.copy(hypotheses[source], hypotheses[row])
+        beams = [row for row, one in enumerate(hypotheses) if one.inputs.params.beam_width]
+        scores = result.scores.tolist() if beams else []
         for row in beams:
-            takes[row].score = scores[row]
+            hypotheses[row].score = scores[row]
 
-    def _let_go(self, utterance: ArUtterance) -> None:
-        """Free the rows of an utterance that has ended."""
-        self.pause(utterance)
-        self._paused.pop(utterance, None)
-        self._rows.release(utterance.slots)
-        utterance.slots = []
+    def _free(self, group: HypothesisGroup) -> None:
+        """Free the rows and slots of an utterance that has ended."""
+        self.pause(group)
+        self._paused.pop(group, None)
+        self._batch.release(group.slots)
+        group.slots = []
 
 
-def _logprobs(utterances: Sequence[ArUtterance], own: Tensor, codes: Tensor) -> list[float]:
-    """Return the log-probability of every row's code where somebody asks for it, nats."""
-    if not any(utterance.weighs_codes for utterance in utterances):
+def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
+    silent = inputs.silent
+    if silent is None:
+        silent = torch.zeros(model.config.codes, dtype=torch.bool, device=model.separator.device)
+    return Backtracker(inputs.params, silent, first_block=model.config.block_frames)
+
+
+def _logprobs(groups: Sequence[HypothesisGroup], own: Tensor, codes: Tensor) -> list[float]:
+    """Return the log-probability of every row's code, nats; empty if no group keeps them."""
+    if not any(group.keeps_logprobs for group in groups):
         return []
     return log_prob_of(sanitise(own), codes).tolist()
 
 
-def _offer_ways(takes: Sequence[Hypothesis], stepped: StepResult, own: Tensor) -> None:
-    """Tell every take how else it may go on, if it branches in this step."""
-    for take in takes:
-        take.ways = ()
-    if stepped.alternatives is None:
+def _set_alternatives(hypotheses: Sequence[Hypothesis], result: StepResult, own: Tensor) -> None:
+    """Set the alternatives of every hypothesis that branches in this step, and clear the others."""
+    for hypothesis in hypotheses:
+        hypothesis.alternatives = ()
+    if result.alternatives is None:
         return
-    clean = sanitise(own)
-    for row, (take, codes) in enumerate(
-        zip(takes, stepped.alternatives[:, 1:].tolist(), strict=True)
-    ):
-        codes = codes[: take.inputs.params.entropix_branch_rollouts - 1]
+    clean, alternatives = sanitise(own), result.alternatives[:, 1:].tolist()
+    for row, (hypothesis, codes) in enumerate(zip(hypotheses, alternatives, strict=True)):
+        codes = codes[: hypothesis.inputs.params.entropix_branch_rollouts - 1]
         if max(codes) < 0:
             continue
         others = torch.tensor(codes, device=own.device).clamp_(min=0)
         logprobs = log_prob_of(clean[row].expand(len(codes), -1), others).tolist()
-        records = stepped.alternative_records if take.inputs.trace else [None] * len(codes)
-        take.ways = [
+        records = result.alternative_records if hypothesis.inputs.trace else [None] * len(codes)
+        hypothesis.alternatives = [
             Alternative(code, logprob, None if record is None else (record, row))
             for code, logprob, record in zip(codes, logprobs, records, strict=False)
             if code >= 0
         ]
 
 
-def _guided(
-    params: Sequence[SamplingParams], under_none: Sequence[int], own: Tensor, null: Tensor
-) -> Tensor:
-    """Return ``[B, V]`` logits, guided in some rows by as many rows ``[G, V]`` without words."""
-    if not under_none:
-        return own
-    knobs = [params[row] for row in under_none]
-    strength = own.new_tensor([one.cfg_strength for one in knobs])
-    rescale = own.new_tensor([one.cfg_rescale for one in knobs])
-    index = torch.tensor(under_none, device=own.device)
-    with_words = own.index_select(0, index)
-    moved = guide(with_words[:, None], null[:, None], strength, rescale)[:, 0]
-    return own.index_copy(0, index, moved)
-
-
-def _discouraged(takes: Sequence[Hypothesis], logits: Tensor) -> Tensor:
-    """Return ``[B, V]`` logits with less of what led astray at the next frame of each row."""
-    rows = [logits[row : row + 1] for row in range(len(takes))]
-    changed = [take.discourage(row) for take, row in zip(takes, rows, strict=True)]
-    if all(new is old for new, old in zip(changed, rows, strict=True)):
-        return logits
-    return torch.cat(changed)
+def _penalised(hypotheses: Sequence[Hypothesis], logits: Tensor) -> Tensor:
+    """Apply backtracking penalties to ``[B, V]`` logits: see `Backtracker.penalise`."""
+    penalised: Tensor | None = None
+    for row, hypothesis in enumerate(hypotheses):
+        if hypothesis.backtracker is None:
+            continue
+        before = logits[row : row + 1]
+        after = hypothesis.backtracker.penalise(before, len(hypothesis.codes))
+        if after is not before:
+            penalised = logits.clone() if penalised is None else penalised
+            penalised[row] = after[0]
+    return logits if penalised is None else penalised

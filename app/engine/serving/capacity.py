@@ -1,87 +1,92 @@
-"""How much sound this machine makes in a second, as measured while it makes some."""
+"""How many seconds of audio this machine makes a second, as measured while it does."""
 
 import math
 from typing import Final
 
+from app.engine.job import USUAL_PHONEME_S
+
 SHARE: Final = 0.8
-"""Of the measured speed that is promised: more streams make each a little dearer, and chunks come
-in lumps."""
+"""Of the measured speed, what admission counts on: each further stream costs a little more, and
+audio comes in chunks."""
 
 SHORT_S, LONG_S = 6.0, 60.0
-"""Seconds of sound over which the two averages of a cost forget. The dearer of them counts: a
-machine that became slower is noticed at once, one that became quicker is trusted after a while."""
+"""Time constants of the two moving averages of a cost, in seconds of audio. The larger average
+counts: a machine that became slower is noticed at once, a faster one only after a while."""
 
-DEVIATIONS: Final = 2.0  # above the mean, for a start that is told beforehand
-_FADED: Final = 0.98  # what is left of a peak at each further measurement
-_PHONEME_S: Final = 0.075  # of speech a phoneme symbol, before any was measured
-_NEWEST: Final = 0.1  # weight of the newest measurement of what comes once a job
+DEVIATIONS: Final = 2.0  # mean deviations above the mean, for the forecast of a start
+_DECAY: Final = 0.98  # of a peak at each further measurement
+_NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 
 
 class Cost:
-    """Seconds of work a second of sound, an average that forgets."""
+    """Seconds of work a second of audio, as an exponential moving average."""
 
-    def __init__(self, forget_s: float) -> None:
-        """Forget over so many seconds of sound."""
-        self._forget_s = forget_s
+    def __init__(self, time_constant_s: float) -> None:
+        """Begin with no measurement.
+
+        Args:
+            time_constant_s: Of the average, in seconds of audio.
+        """
+        self._time_constant_s = time_constant_s
         self._work_s = self._sound_s = 0.0
 
     def note(self, work_s: float, sound_s: float) -> None:
-        """Count work that made some sound; work may come first, and its sound later."""
-        kept = math.exp(-sound_s / self._forget_s)
+        """Count work and the audio that it made, in seconds; either may be 0."""
+        kept = math.exp(-sound_s / self._time_constant_s)
         self._work_s = kept * self._work_s + work_s
         self._sound_s = kept * self._sound_s + sound_s
 
     @property
     def per_second(self) -> float:
-        """Seconds of work a second of sound; 0 while nothing is known."""
+        """Seconds of work a second of audio; 0 before the first measurement."""
         return self._work_s / self._sound_s if self._sound_s else 0.0
 
 
 class Peak:
-    """The longest of some times, one that fades as others are measured."""
+    """The maximum of some durations, which decays with each further one."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no measurement."""
         self.seconds = 0.0
 
     def note(self, seconds: float) -> None:
-        """Count one."""
-        self.seconds = max(seconds, _FADED * self.seconds)
+        """Count a duration."""
+        self.seconds = max(seconds, _DECAY * self.seconds)
 
 
 class Capacity:
-    """What a second of sound costs the two workers; each is written by its own thread alone.
+    """What a second of audio costs each worker; each worker notes its own costs.
 
-    Costs are wall time: where the workers have less than a processor each, that is in them. They
-    are added up, as if the workers took turns: side by side they are quicker where each has a
-    processor to itself, and no quicker where a quota or other programs leave them one together.
+    Costs are wall time, so they are higher where the workers share a processor. They are added, as
+    if the workers took turns: in parallel they are faster where each has a processor to itself, but
+    not where a quota or other programs leave them one between them.
     """
 
     def __init__(self) -> None:
-        """Know nothing."""
-        self._drawing = Cost(SHORT_S), Cost(LONG_S)
-        self._voicing = Cost(SHORT_S), Cost(LONG_S)
+        """Begin with no measurement."""
+        self._level_0 = Cost(SHORT_S), Cost(LONG_S)
+        self._sound = Cost(SHORT_S), Cost(LONG_S)
         self._chunk, self._admission = Peak(), Peak()
         self._start_s = self._start_deviation_s = 0.0
-        self._phoneme_s = _PHONEME_S
+        self._phoneme_s = USUAL_PHONEME_S
 
     def note_level_0(self, work_s: float, sound_s: float) -> None:
-        """Count a step of level 0 that drew ``sound_s`` seconds of sound, over all its rows."""
-        for cost in self._drawing:
+        """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
+        for cost in self._level_0:
             cost.note(work_s, sound_s)
 
     def note_sound(self, work_s: float, sound_s: float) -> None:
-        """Count work on the finer levels and the codec: one chunk."""
+        """Count the finer levels and the codec of one chunk."""
         self._chunk.note(work_s)
-        for cost in self._voicing:
+        for cost in self._sound:
             cost.note(work_s, sound_s)
 
     def note_admission(self, work_s: float) -> None:
-        """Count the reading of a job's prefix, during which level 0 of no other is drawn."""
+        """Count the prefill of a job, during which no step is made for the others."""
         self._admission.note(work_s)
 
     def note_start(self, start_s: float) -> None:
-        """Count the seconds from a job's admission to its first sound."""
+        """Count the seconds from a job's admission to its first audio."""
         if not self._start_s:
             self._start_s, self._start_deviation_s = start_s, start_s / 2
             return
@@ -90,36 +95,36 @@ class Capacity:
         self._start_deviation_s += _NEWEST * (abs(error_s) - self._start_deviation_s)
 
     def note_spoken(self, phonemes: int, speech_s: float) -> None:
-        """Count an utterance of so many phoneme symbols, for `speech_s`."""
+        """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
         if phonemes:
             self._phoneme_s += _NEWEST * (speech_s / phonemes - self._phoneme_s)
 
     @property
     def speed(self) -> float:
-        """Seconds of sound a second that are promised; infinite while nothing is known."""
-        costs = self._drawing, self._voicing
+        """Seconds of audio a second that admission counts on; infinite before any measurement."""
+        costs = self._level_0, self._sound
         together = sum(max(cost.per_second for cost in worker) for worker in costs)
         return SHARE / together if together else math.inf
 
     @property
     def blocking_s(self) -> float:
-        """Seconds for which a stream may have to wait for work that cannot be interrupted.
+        """Longest time for which a stream waits for work that cannot be interrupted.
 
-        Whoever is most urgent comes next, but a chunk or an admission that was begun is ended
-        first: so much sound must lie before a listener for them not to notice.
+        The most urgent stream comes next, but after the chunk or the prefill that has begun: a
+        listener needs so many seconds of audio buffered not to notice.
         """
         return self._chunk.seconds + self._admission.seconds
 
     @property
     def streams(self) -> int | None:
-        """How many listeners hear no gap at once; None while nothing is known."""
+        """How many streams can be made in real time at once; None before any measurement."""
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
     @property
     def start_s(self) -> float:
-        """Seconds from a job's admission to its first sound that few jobs exceed."""
+        """Seconds from a job's admission to its first audio that few jobs exceed."""
         return self._start_s + DEVIATIONS * self._start_deviation_s
 
     def speech_s(self, phonemes: int) -> float:
-        """Return how long an utterance of so many phoneme symbols will likely be."""
+        """Return the expected seconds of audio of so many phoneme symbols."""
         return self._phoneme_s * phonemes

@@ -1,26 +1,28 @@
-"""Whether several listeners can all be served without a gap, and from when on one more can.
+"""Whether several streams can all be made in real time, and when one more can begin.
 
-The server is taken for a fluid one: it makes ``speed`` seconds of sound a second, and gives them to
-whoever runs out of sound first. Such a server meets all deadlines if, up to every time, no more
-sound is due than it can have made (Liu and Layland 1973, on earliest deadline first; here for work
-that is known at the start).
+The model of the engine is a fluid server, earliest deadline first: it makes ``speed`` seconds of
+audio a second, for the stream whose buffer runs out first. It meets all deadlines if, up to every
+time, no more audio is due than it can have made (Liu and Layland 1973; here for work that is known
+at the start).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from models.text import Utterance
+
 STEP_S = 0.1  # of the simulation
-LONGEST_S = 60.0  # a longer wait is told as this
+LONGEST_S = 60.0  # longer waits are reported as this
 
 
 @dataclass(slots=True)
 class Stream:
-    """A listener.
+    """The audio of one job.
 
     Attributes:
-        lead_s: Seconds of sound that are made and not heard.
-        left_s: Seconds of sound that are still to be made.
-        plays: Whether the listener hears it already; the first sound of others can wait.
+        lead_s: Seconds of audio that are made and not played.
+        left_s: Seconds of audio that are still to be made.
+        plays: Whether its playback has begun; a beginning can be delayed.
     """
 
     lead_s: float
@@ -28,15 +30,30 @@ class Stream:
     plays: bool = False
 
 
-def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
-    """Return whether nobody has to wait for sound.
-
-    Sound due up to a time t is ``min(left, t - lead)`` of each stream that has used up its lead. As
-    a function of t it is steepest before a stream's end, so the ends are all there is to look at.
+def pauses_s(utterances: Sequence[Utterance], pause_s: float, *, more: bool) -> float:
+    """Return the seconds of silence between and after the utterances of a job.
 
     Args:
-        streams: All of them.
-        speed: Seconds of sound made a second.
+        utterances: Of the job.
+        pause_s: Seconds of silence between two of them where the text asks for no other.
+        more: Whether a later job continues the speech, so that the last pause counts in any case.
+    """
+    asked = [one.pause_after_s for one in utterances]
+    total_s = sum(pause_s if one is None else one for one in asked)
+    if asked and asked[-1] is None and not more:
+        total_s -= pause_s  # nothing follows
+    return total_s
+
+
+def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
+    """Return whether no stream stalls.
+
+    The audio due up to a time t is ``min(left, t - lead)`` of each stream that has used up its
+    lead. As a function of t it is steepest before the end of a stream, so only ends are checked.
+
+    Args:
+        streams: All streams.
+        speed: Seconds of audio made a second.
     """
     begins = [(one.lead_s, 1) for one in streams]
     ends = [(one.lead_s + one.left_s, -1) for one in streams]
@@ -53,16 +70,16 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
 def fits(
     streams: Sequence[Stream], newcomer_s: float, speed: float, blocking_s: float = 0.0
 ) -> bool:
-    """Return whether one more stream may begin.
+    """Return whether one more stream can begin without a stall of any.
 
-    The only one always may: to wait would not help it.
+    True where none runs: waiting would not help the new one.
 
     Args:
         streams: Those that run.
-        newcomer_s: How long it will be.
-        speed: Seconds of sound made a second.
-        blocking_s: For how long work on one stream may keep the others waiting: whoever hears
-            theirs already must have so much before them.
+        newcomer_s: Expected seconds of audio of the new one.
+        speed: Seconds of audio made a second.
+        blocking_s: Longest time for which work on one stream delays the others: each that plays
+            must have so much audio buffered.
     """
     if not streams:
         return True
@@ -78,14 +95,14 @@ def wait_s(
     speed: float,
     blocking_s: float = 0.0,
 ) -> float:
-    """Return in how many seconds a stream may begin, those before it first; at most `LONGEST_S`.
+    """Return in how many seconds a new stream can begin, at most `LONGEST_S`.
 
     Args:
         streams: Those that run; not changed.
-        ahead_s: How long those will be that wait and come first, in their order.
-        newcomer_s: How long the stream will be.
-        speed: Seconds of sound made a second.
-        blocking_s: As `fits` takes it.
+        ahead_s: Expected seconds of audio of those that wait before it, in their order.
+        newcomer_s: Expected seconds of audio of the new one.
+        speed: Seconds of audio made a second.
+        blocking_s: As for `fits`.
     """
     running = list(streams)
     waited_s = 0.0
@@ -100,7 +117,7 @@ def wait_s(
 
 
 def _later(streams: Sequence[Stream], speed: float) -> list[Stream]:
-    """Return the streams that are not made to their end `STEP_S` later."""
+    """Return the streams that are not complete `STEP_S` later, as they are then."""
     budget_s = speed * STEP_S
     later = []
     for one in sorted(streams, key=lambda stream: stream.lead_s):

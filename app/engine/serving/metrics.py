@@ -1,4 +1,4 @@
-"""What the engine counts: one registry a process, read by whoever scrapes it."""
+"""Metrics of the engine for Prometheus, in one registry a process."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -7,29 +7,29 @@ _FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0)
 
 
 class EngineMetrics:
-    """Counters, gauges and histograms of one engine; every one may be touched by any thread.
+    """Counters, gauges and histograms of one engine; any thread may update them.
 
     Attributes:
-        registry: Where they are, and where others may add theirs.
+        registry: Their registry; other modules add theirs.
         jobs: Jobs that ended, by ``reason``.
         queued: Jobs that wait, their text read or not.
-        running: Jobs in the decoding loop or being voiced.
+        running: Jobs that have begun and not ended.
         slots: Rows of the level-0 cache, by ``state``: used or free.
         steps: Steps of the level-0 loop.
-        tokens: Frames of level 0 drawn, those taken back included.
-        backtracks: Times that an utterance was taken back.
+        tokens: Frames of level 0 drawn, including those that backtracking removed.
+        backtracks: Times that backtracking removed frames of an utterance.
         stage_s: Seconds of work, by ``stage``: text, ar, nar, codec.
         queue_s: Seconds from submission to the first step of a job.
-        first_audio_s: Seconds from submission to the first chunk.
-        real_time_factor: Seconds of work a second of sound, by job.
-        audio_s: Seconds of sound made.
-        underrun_s: Seconds that a listener who starts at once would have waited amid the sound.
-        continuous: Jobs whose listener never waited, by ``ok``.
-        restarts: Times that a worker was started again after a crash.
+        first_audio_s: Seconds from submission to the first audio.
+        real_time_factor: Seconds of work a second of audio, by job.
+        audio_s: Seconds of audio made.
+        underrun_s: Seconds that playbacks begun with the first audio would have stalled.
+        continuous: Jobs whose playback would not have stalled (``ok`` is ``yes``) or would have.
+        restarts: Times that a worker was restarted after a crash.
     """
 
     def __init__(self) -> None:
-        """Begin with zeros, in a registry of their own."""
+        """Begin with zeros, in a new registry."""
         self.registry = registry = CollectorRegistry()
         self.jobs = Counter("tts_jobs", "Jobs that ended.", ["reason"], registry=registry)
         self.queued = Gauge("tts_queued_jobs", "Jobs that wait.", registry=registry)
@@ -37,28 +37,40 @@ class EngineMetrics:
         self.slots = Gauge("tts_slots", "Rows of the level-0 cache.", ["state"], registry=registry)
         self.steps = Counter("tts_steps", "Steps of the level-0 loop.", registry=registry)
         self.tokens = Counter("tts_tokens", "Frames of level 0 drawn.", registry=registry)
-        self.backtracks = Counter("tts_backtracks", "Times taken back.", registry=registry)
-        self.stage_s = Counter("tts_stage_seconds", "Work.", ["stage"], registry=registry)
+        self.backtracks = Counter(
+            "tts_backtracks", "Times that frames were removed by backtracking.", registry=registry
+        )
+        self.stage_s = Counter(
+            "tts_stage_seconds", "Seconds of work, by stage.", ["stage"], registry=registry
+        )
         self.queue_s = Histogram(
-            "tts_queue_seconds", "Wait for the first step.", buckets=_LATENCIES_S, registry=registry
+            "tts_queue_seconds",
+            "Seconds from submission to the first step.",
+            buckets=_LATENCIES_S,
+            registry=registry,
         )
         self.first_audio_s = Histogram(
             "tts_first_audio_seconds",
-            "Submission to first chunk.",
+            "Seconds from submission to the first audio.",
             buckets=_LATENCIES_S,
             registry=registry,
         )
         self.real_time_factor = Histogram(
             "tts_real_time_factor",
-            "Seconds of work a second of sound.",
+            "Seconds of work a second of audio.",
             buckets=_FACTORS,
             registry=registry,
         )
-        self.audio_s = Counter("tts_audio_seconds", "Sound made.", registry=registry)
+        self.audio_s = Counter("tts_audio_seconds", "Seconds of audio made.", registry=registry)
         self.underrun_s = Counter(
-            "tts_underrun_seconds", "Waits amid the sound.", registry=registry
+            "tts_underrun_seconds", "Seconds that playbacks stalled.", registry=registry
         )
         self.continuous = Counter(
-            "tts_continuous_jobs", "Jobs whose listener never waited.", ["ok"], registry=registry
+            "tts_continuous_jobs",
+            "Jobs whose playback never stalled, or did.",
+            ["ok"],
+            registry=registry,
         )
-        self.restarts = Counter("tts_worker_restarts", "Workers started again.", registry=registry)
+        self.restarts = Counter(
+            "tts_worker_restarts", "Workers restarted after a crash.", registry=registry
+        )

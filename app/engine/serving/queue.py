@@ -1,6 +1,6 @@
-"""Tickets between their submission and the workers, in the order in which they came.
+"""Tickets from their submission to the end of their jobs.
 
-A ticket's text is read first, then it waits, then it runs; the first two count towards the bound.
+A ticket is first planned (its text is read), then it waits for the workers, then it runs.
 """
 
 import threading
@@ -13,20 +13,20 @@ from app.engine.serving.ticket import Ticket
 
 
 class TicketQueue:
-    """Who is being read, who waits and who runs. Any thread may call.
+    """The tickets that are being planned, that wait, and that run. Thread-safe.
 
     Attributes:
-        free_rows: Rows of the batch that no job has; whoever runs the batch keeps it true.
+        free_rows: Rows of the batch that no job has; kept up to date by the scheduler.
     """
 
     def __init__(self, limit: int) -> None:
         """Begin empty.
 
         Args:
-            limit: Tickets that may be here beside those for whom rows are free.
+            limit: Tickets that may be planned or wait, beside those for which rows are free.
         """
         self._limit = limit
-        self._reading: deque[Ticket] = deque()
+        self._planning: deque[Ticket] = deque()
         self._waiting: list[Ticket] = []
         self._running: set[Ticket] = set()
         self._closed = self._woken = False
@@ -34,65 +34,66 @@ class TicketQueue:
         self.free_rows = 0
 
     def __len__(self) -> int:
-        """How many are here, those that run left out."""
-        return len(self._reading) + len(self._waiting)
+        """Count the tickets that are being planned or wait."""
+        return len(self._planning) + len(self._waiting)
 
     @property
     def closed(self) -> bool:
-        """Whether nobody is let in any more."""
+        """Whether no ticket is admitted any more."""
         return self._closed
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is being read, waits or runs."""
+        """Whether no ticket is being planned, waits or runs."""
         with self._changed:
-            return not (self._reading or self._waiting or self._running)
+            return not (self._planning or self._waiting or self._running)
 
     @property
     def running(self) -> frozenset[Ticket]:
-        """Those that were taken and are not done."""
+        """The tickets that were popped and are not done."""
         with self._changed:
             return frozenset(self._running)
 
     @property
     def waiting(self) -> Sequence[Ticket]:
-        """Those whose text is read and who do not run yet, in their order."""
+        """The tickets that are planned and do not run yet, in order."""
         with self._changed:
             return tuple(self._waiting)
 
     def admit(self, ticket: Ticket) -> bool:
-        """Give a ticket a place while its text is read; False if all of its asker's are taken."""
+        """Add a ticket that is to be planned; return False if there is no place for its asker."""
         with self._changed:
-            own = sum(one.asker == ticket.asker for one in (*self._reading, *self._waiting))
-            places, its = (many + self.free_rows for many in (self._limit, share(self._limit)))
-            admitted = len(self) < places and own < its and not self._closed
+            own = sum(one.asker == ticket.asker for one in (*self._planning, *self._waiting))
+            places, own_places = (n + self.free_rows for n in (self._limit, share(self._limit)))
+            admitted = len(self) < places and own < own_places and not self._closed
             if admitted:
-                self._reading.append(ticket)
+                self._planning.append(ticket)
             return admitted
 
-    def line_up(self, ticket: Ticket, work: Plan | Replay) -> None:
-        """Let a ticket wait for the workers; one that has left meanwhile stays away."""
+    def enqueue(self, ticket: Ticket, work: Plan | Replay) -> None:
+        """Let a ticket wait for the workers; no-op if it was removed while it was planned."""
         with self._changed:
-            if ticket in self._reading:
-                self._reading.remove(ticket)
+            if ticket in self._planning:
+                self._planning.remove(ticket)
                 ticket.work = work
                 self._waiting.append(ticket)
                 self.wake()
 
-    def leave(self, ticket: Ticket) -> bool:
-        """Take a ticket out that has not begun to run; False if it is not here."""
+    def remove(self, ticket: Ticket) -> bool:
+        """Remove a ticket that does not run yet; return False if it is not here."""
         with self._changed:
-            for line in (self._reading, self._waiting):
-                if ticket in line:
-                    line.remove(ticket)
+            for tickets in (self._planning, self._waiting):
+                if ticket in tickets:
+                    tickets.remove(ticket)
                     return True
             return False
 
-    def take(self, choose: Callable[[Sequence[Ticket]], Ticket | None]) -> Ticket | None:
-        """Return the next ticket, which then runs; None if there is none, or none has room yet.
+    def pop(self, choose: Callable[[Sequence[Ticket]], Ticket | None]) -> Ticket | None:
+        """Return the next ticket, which then runs; None if there is none.
 
         Args:
-            choose: Returns one of those who wait, who are given in the order in which they came.
+            choose: Returns one of the waiting tickets, which it gets in order; None if none of
+                them can run yet.
         """
         with self._changed:
             ticket = None if self._closed or not self._waiting else choose(self._waiting)
@@ -102,13 +103,13 @@ class TicketQueue:
             return ticket
 
     def done(self, ticket: Ticket) -> None:
-        """Let a ticket go that ran; there may be room for another."""
+        """Remove a ticket that ran."""
         with self._changed:
             self._running.discard(ticket)
             self.wake()
 
     def wait(self, at_most_s: float) -> None:
-        """Wait until somebody lines up or calls `wake`, at once if that was since the last wait."""
+        """Wait for `enqueue`, `done` or `wake`; return at once if one came since the last wait."""
         with self._changed:
             if not self._woken and not self._closed:
                 self._changed.wait(at_most_s)
@@ -121,10 +122,10 @@ class TicketQueue:
             self._changed.notify_all()
 
     def close(self) -> list[Ticket]:
-        """Give nothing more to the workers; return those who had not begun to run."""
+        """Admit and pop no more; return the tickets that did not run yet."""
         with self._changed:
-            left = [*self._reading, *self._waiting]
-            self._reading.clear()
+            left = [*self._planning, *self._waiting]
+            self._planning.clear()
             self._waiting.clear()
             self._closed = True
             self._changed.notify_all()

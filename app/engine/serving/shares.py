@@ -1,7 +1,7 @@
-"""How much of what all share one asker may have, so that nobody can keep the others out.
+"""Fair shares: how much of a pool one asker may have, so that nobody can exclude the others.
 
-One rule for every pool: a fifth of its places is kept for others. An asker is an owner of keys, or
-an address where nobody is asked for a key; see `app.api.gate.clients`.
+One rule for every pool: a fifth of its places is reserved for other askers. An asker is an owner of
+keys, or an address where no keys are required.
 """
 
 from collections import Counter
@@ -11,30 +11,30 @@ from contextlib import contextmanager
 from app.engine.interface import Plan
 from app.engine.serving.ticket import Ticket
 
-_KEPT = 5  # one place in so many
+_RESERVED = 5  # one place in so many
 
 
-def kept(places: int) -> int:
+def reserved(places: int) -> int:
     """Return how many of some places one asker cannot have."""
-    return places // _KEPT
+    return places // _RESERVED
 
 
 def share(places: int) -> int:
     """Return how many of some places one asker may have."""
-    return places - kept(places)
+    return places - reserved(places)
 
 
 def rows_of(ticket: Ticket) -> int:
-    """Return how many rows a ticket takes while its level 0 is drawn; a replay none."""
+    """Return how many rows of the batch a ticket takes; a replay takes none."""
     return ticket.work.rows if isinstance(ticket.work, Plan) else 0
 
 
 class Places:
-    """Places of some kind, held for a while; one thread only.
+    """A pool of places, of which each asker has at most its share. One thread only.
 
     Attributes:
-        limit: How many there are.
-        taken: How many are held.
+        limit: How many places there are.
+        taken: How many of them are taken.
     """
 
     def __init__(self, limit: int) -> None:
@@ -43,12 +43,12 @@ class Places:
         self._of: Counter[str] = Counter()
 
     def free(self, asker: str) -> bool:
-        """Tell whether somebody may have one more."""
+        """Return whether an asker can take one more."""
         return self.taken < self.limit and self._of[asker] < share(self.limit)
 
     @contextmanager
     def held(self, asker: str) -> Iterator[None]:
-        """Hold a place; whether one is `free` is for the caller to ask."""
+        """Take a place for the duration of a context; the caller checks `free` before."""
         self.taken += 1
         self._of[asker] += 1
         try:
@@ -61,42 +61,42 @@ class Places:
 
 
 class RowShares:
-    """Who of those who wait gets rows of the batch next.
+    """Chooses which of the waiting jobs gets rows of the batch next.
 
-    Of one priority, whoever's asker has the fewest rows comes first, and of several such, whoever
-    came first. Nobody overtakes a job that has no room yet, or one that asks for much would never
-    begin, but for two cases: a job whose asker has its share waits for that asker's own; and the
-    rows that are kept are for jobs that take no more than those, who so never delay a larger one.
+    Within a priority, the job comes first whose asker has the fewest rows, and of those the oldest.
+    No job overtakes one that does not fit yet, or a large job would never begin. With two
+    exceptions: a job whose asker has its full share waits without blocking others; and the reserved
+    rows are for jobs that need no more than those, which therefore never delay a larger one.
     """
 
     def __init__(self, slots: int) -> None:
-        """Share rows.
+        """Share the rows of a batch.
 
         Args:
             slots: How many there are.
         """
-        self._slots, self._kept, self._share = slots, kept(slots), share(slots)
+        self._slots, self._reserved, self._share = slots, reserved(slots), share(slots)
 
     def next(self, waiting: Sequence[Ticket], running: Collection[Ticket]) -> Ticket | None:
-        """Return who may begin now; None is nobody.
+        """Return the ticket that can begin now, or None.
 
         Args:
-            waiting: In the order in which they came.
-            running: Those who have rows.
+            waiting: Oldest first.
+            running: Those that have rows.
         """
-        own, small = Counter[str](), 0
+        rows_by_asker, small = Counter[str](), 0
         for ticket in running:
-            own[ticket.asker] += rows_of(ticket)
+            rows_by_asker[ticket.asker] += rows_of(ticket)
             small += rows_of(ticket) if self._is_small(ticket) else 0
-        used, blocked, full = own.total(), False, set[str]()
-        for ticket in sorted(waiting, key=lambda one: (one.priority, own[one.asker])):
+        used, blocked, full = rows_by_asker.total(), False, set[str]()
+        for ticket in sorted(waiting, key=lambda one: (one.priority, rows_by_asker[one.asker])):
             rows = rows_of(ticket)
-            if ticket.asker in full or own[ticket.asker] + rows > self._share:
+            if ticket.asker in full or rows_by_asker[ticket.asker] + rows > self._share:
                 full.add(ticket.asker)
                 continue
             if self._is_small(ticket):
-                room = used + rows <= self._slots
-                if room and (not blocked or small + rows <= self._kept):
+                fits = used + rows <= self._slots
+                if fits and (not blocked or small + rows <= self._reserved):
                     return ticket
             elif not blocked and used - small + rows <= self._share and used + rows <= self._slots:
                 return ticket
@@ -104,5 +104,5 @@ class RowShares:
         return None
 
     def _is_small(self, ticket: Ticket) -> bool:
-        """Tell whether a job may have rows that are kept; where none are, every job is alike."""
-        return not self._kept or rows_of(ticket) <= self._kept
+        """Return whether a job may have the reserved rows; without any, every job is small."""
+        return not self._reserved or rows_of(ticket) <= self._reserved

@@ -1,70 +1,70 @@
-"""The worker that makes sound of all jobs, a chunk at a time, the most urgent first."""
+"""The worker that makes the audio of all jobs, a chunk at a time, the most urgent job first."""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, perf_counter
-from typing import Any
 
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import Stream, fits, wait_s
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.ticket import Ticket
+from app.engine.utterance import Level0Chunk
 
 _WAIT_S = 0.25
 
 
-class _Line:
-    """What one job has waiting here.
+class _ActiveJob:
+    """A job of the sound worker, and its queue.
 
     Attributes:
         ticket: The job.
         began_s: When it was admitted, by `time.monotonic`.
-        starts: Whether its first sound is still to be given.
-        items: What its level 0 gave, in order, and at last perhaps an error.
-        chunks: The sound of the item that was begun; None between two items.
-        sound_stream: Makes it; None before the first item, and for a replay.
+        started: Whether its playback has begun.
+        items: Chunks of level 0, in order, and at the end perhaps an error.
+        audio: The rest of the audio of the current item; None between two items.
+        stream: Makes the audio; None before the first item, and for a replay.
     """
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
         self.began_s = monotonic()
-        self.starts = True
-        self.items: deque[Any] = deque()
-        self.chunks: Iterator[AudioChunk] | None = None
-        self.sound_stream: SoundStream | None = None
+        self.started = False
+        self.items: deque[Level0Chunk | SpeechError] = deque()
+        self.audio: Iterator[AudioChunk] | None = None
+        self.stream: SoundStream | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to do for it."""
+        """Whether there is work for it."""
         if self.ticket.abandoned is not None:
             return True
-        fresh_replay = isinstance(self.ticket.work, Replay) and self.chunks is None
-        return bool(self.items) or self.chunks is not None or fresh_replay
+        new_replay = isinstance(self.ticket.work, Replay) and self.audio is None
+        return bool(self.items) or self.audio is not None or new_replay
 
     @property
     def urgency(self) -> tuple[bool, int, float]:
-        """The least comes first: who is gone, then whoever's listener runs out of sound first."""
+        """Sort key, the least first: abandoned, priority, earliest underrun."""
         ticket = self.ticket
         return ticket.abandoned is None, ticket.priority, ticket.playback.runs_out_s
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
-        """Return the next chunk of the item that was begun, or of the next; None at an item's end.
+        """Return the next chunk of audio of the current item; None at its end.
 
         Raises:
-            SpeechError: It broke, here or at level 0.
+            SpeechError: Level 0 failed, or the audio.
         """
-        if self.chunks is None:
-            self.chunks = self._begin(backend)
-        chunk = next(self.chunks, None)
+        if self.audio is None:
+            self.audio = self._begin_item(backend)
+        chunk = next(self.audio, None)
         if chunk is None:
-            self.chunks = None
+            self.audio = None
         return chunk
 
-    def _begin(self, backend: Backend) -> Iterator[AudioChunk]:
+    def _begin_item(self, backend: Backend) -> Iterator[AudioChunk]:
         work = self.ticket.work
         if isinstance(work, Replay):
             return backend.replay(work, self.ticket.playback)
@@ -72,70 +72,69 @@ class _Line:
         item = self.items.popleft()
         if isinstance(item, SpeechError):
             raise item
-        if self.sound_stream is None:
-            self.sound_stream = backend.sound_stream(work, self.ticket.playback)
-        return self.sound_stream.push(item)
+        if self.stream is None:
+            self.stream = backend.sound_stream(work, self.ticket.playback)
+        return self.stream.push(item)
 
     def close(self) -> None:
-        if self.sound_stream is not None:
-            self.sound_stream.close()
+        if self.stream is not None:
+            self.stream.close()
 
 
 class SoundWorker:
-    """Jobs that run, from the first frame of their level 0 to their last chunk.
+    """Running jobs, from their admission to their last chunk of audio.
+
+    `run` takes a thread of its own; the other methods are called from others.
 
     Attributes:
-        beat_s: When the worker last moved, by `time.monotonic`.
+        beat_s: When the thread last showed a sign of life, by `time.monotonic`.
     """
 
     def __init__(
         self,
-        accounts: Accounts,
+        outcomes: Outcomes,
         capacity: Capacity,
         *,
         on_end: Callable[[Ticket], None],
         stall_timeout_s: float,
     ) -> None:
-        """Begin with no jobs.
+        """Begin without jobs.
 
         Args:
-            accounts: Told how each job ended.
-            capacity: Told what sound costs; says how many listeners can be served.
-            on_end: Called when a job is done with.
-            stall_timeout_s: Longest pause of a job whose reader does not take its sound.
+            outcomes: Records how each job ends.
+            capacity: Records what audio costs; says how many streams can be served.
+            on_end: Called when a job has ended.
+            stall_timeout_s: Longest pause of a job whose reader does not read.
         """
-        self._accounts, self._on_end = accounts, on_end
+        self._outcomes, self._on_end = outcomes, on_end
         self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
-        self._lines: dict[Ticket, _Line] = {}
-        self._left: list[_Line] = []  # whose jobs are over; still to be closed by the worker
+        self._jobs: dict[Ticket, _ActiveJob] = {}
+        self._ended: list[_ActiveJob] = []  # abandoned; the worker has still to close them
         self._changed = threading.Condition()
         self._closed = False
         self.beat_s = monotonic()
 
     def has_room_for(self, speech_s: float) -> bool:
-        """Return whether one listener more, to so many seconds, would make nobody hear a gap.
-
-        To wait for the first sound is better than to begin and stall.
-        """
+        """Return whether one more stream, of so many seconds, would make no stream stall."""
         capacity = self._capacity
         return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
 
-    def hold_s(self, speech_s: float) -> float:
-        """Return the seconds of sound to make before the first is given.
+    def prebuffer_s(self, speech_s: float) -> float:
+        """Return the seconds of audio to buffer before a playback of ``speech_s`` begins.
 
-        Beside others, as much as work on them may keep a stream waiting. And alone, what is made
-        at a speed below 1 and heard at 1 lasts if ``1 - speed`` of it comes first.
+        Beside other streams: as much as uninterruptible work on them may take. Alone: what is made
+        at a speed below 1 and played at 1 does not stall if ``1 - speed`` of it is buffered.
         """
         beside_s = self._capacity.blocking_s if self._streams() else 0.0
         return max(beside_s, (1.0 - self._capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
-        """Return in how many seconds one listener more will likely begin to be served.
+        """Forecast the seconds until one more stream is admitted and begins to play.
 
         Args:
-            speech_s: How long it will be.
-            ahead_s: How long those will be that wait and come first.
+            speech_s: Its length.
+            ahead_s: The lengths of the waiting streams that come first.
         """
         streams, capacity = self._streams(), self._capacity
         beside_s = capacity.blocking_s if streams or ahead_s else 0.0
@@ -144,7 +143,7 @@ class SoundWorker:
 
     def _streams(self) -> list[Stream]:
         with self._changed:
-            playbacks = [ticket.playback for ticket in self._lines]
+            playbacks = [ticket.playback for ticket in self._jobs]
         return [
             Stream(one.lead_s, one.left_s, one.first_s is not None)
             for one in playbacks
@@ -152,124 +151,127 @@ class SoundWorker:
         ]
 
     def begin(self, ticket: Ticket) -> None:
-        """Take a job; a replay needs no more than this."""
+        """Add a job; a replay needs nothing else."""
         with self._changed:
-            self._lines[ticket] = _Line(ticket)
+            self._jobs[ticket] = _ActiveJob(ticket)
             self._changed.notify_all()
 
-    def put(self, ticket: Ticket, item: Any) -> None:
-        """Take what the level 0 of a job gave, or the error that ends it; nothing once it ended."""
+    def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
+        """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
         with self._changed:
-            if (line := self._lines.get(ticket)) is not None:
-                line.items.append(item)
+            if (job := self._jobs.get(ticket)) is not None:
+                job.items.append(item)
                 self._changed.notify_all()
 
     def wake(self) -> None:
-        """Look at all jobs anew: one may go on; those that were abandoned are over at once.
+        """Check all jobs again: one may have resumed; end those that were abandoned.
 
-        A chunk that is being made for one of them is made to its end, for nobody.
+        A chunk that is being made for an abandoned job is made to its end and dropped.
         """
         with self._changed:
-            left = [line for line in self._lines.values() if line.ticket.abandoned is not None]
-            for line in left:
-                del self._lines[line.ticket]
-            self._left += left
+            abandoned = [job for job in self._jobs.values() if job.ticket.abandoned is not None]
+            for job in abandoned:
+                del self._jobs[job.ticket]
+            self._ended += abandoned
             self._changed.notify_all()
-        for line in left:
-            self._accounts.ended(line.ticket, line.ticket.abandoned or "cancelled")
-            self._on_end(line.ticket)
+        for job in abandoned:
+            self._outcomes.ended(job.ticket, job.ticket.abandoned or "cancelled")
+            self._on_end(job.ticket)
 
     def close(self) -> None:
-        """Let `run` end once no job is left."""
+        """Let `run` return once no job is left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def run(self, backend: Backend) -> None:
-        """Make sound until closed. In a thread of its own.
+        """Make audio until closed.
 
         Args:
             backend: The loaded model.
+
+        Raises:
+            WorkerLost: No more audio can be made.
         """
-        while (line := self._next()) is not None:
-            self._go_on(backend, line)
+        while (job := self._next()) is not None:
+            self._work_on(backend, job)
             self.beat_s = monotonic()
 
     def fail_all(self, error: SpeechError) -> None:
-        """End every job with an error: the worker broke."""
-        for line in list(self._lines.values()):
-            self._end(line, "error", error)
+        """End every job with an error: the thread crashed."""
+        for job in list(self._jobs.values()):
+            self._end(job, "error", error)
 
-    def _next(self) -> _Line | None:
-        """Wait for the most urgent job that has something to do; None once all are done."""
+    def _next(self) -> _ActiveJob | None:
+        """Wait for work and return the most urgent job that has some; None once closed and done."""
         with self._changed:
             while True:
                 self.beat_s = monotonic()
-                while self._left:
-                    self._left.pop().close()
-                lines = [line for line in self._lines.values() if line.ready and self._may(line)]
-                if lines:
-                    return min(lines, key=lambda line: line.urgency)
-                if self._closed and not self._lines:
+                while self._ended:
+                    self._ended.pop().close()
+                jobs = [job for job in self._jobs.values() if job.ready and self._may_run(job)]
+                if jobs:
+                    return min(jobs, key=lambda job: job.urgency)
+                if self._closed and not self._jobs:
                     return None
                 self._changed.wait(_WAIT_S)
 
-    def _may(self, line: _Line) -> bool:
-        """Return whether a job need not wait for its reader, or waited for too long."""
-        paused_s = line.ticket.paused_s
-        gone = line.ticket.abandoned is not None
-        return not paused_s or gone or paused_s > self._stall_timeout_s
+    def _may_run(self, job: _ActiveJob) -> bool:
+        """Return whether a job is not paused, or is to be ended."""
+        paused_s = job.ticket.paused_s
+        abandoned = job.ticket.abandoned is not None
+        return not paused_s or abandoned or paused_s > self._stall_timeout_s
 
-    def _go_on(self, backend: Backend, line: _Line) -> None:
-        """Make the next chunk of a job; whatever happens to it happens to it alone.
+    def _work_on(self, backend: Backend, job: _ActiveJob) -> None:
+        """Make the next chunk of a job; an error ends that job alone.
 
         Raises:
-            WorkerLost: Nobody can make sound any more.
+            WorkerLost: No more audio can be made.
         """
-        ticket = line.ticket
+        ticket = job.ticket
         if ticket.abandoned is not None:
-            self._end(line, ticket.abandoned)
+            self._end(job, ticket.abandoned)
             return
         if ticket.paused_s:
-            error = ReaderStalled(f"nobody took the sound for {self._stall_timeout_s:g} s")
-            self._end(line, "cancelled", error)
+            error = ReaderStalled(f"the reader took no audio for {self._stall_timeout_s:g} s")
+            self._end(job, "cancelled", error)
             return
-        started_s, given_s = perf_counter(), ticket.playback.given_s
+        started_s, before_s = perf_counter(), ticket.playback.audio_s
         try:
-            chunk = line.next_chunk(backend)
+            chunk = job.next_chunk(backend)
         except SpeechError as error:
-            self._end(line, "error", error)
+            self._end(job, "error", error)
             return
         except WorkerLost:
             raise
         except Exception as error:
-            self._end(line, "error", broken(ticket.job_id, error))
+            self._end(job, "error", broken(ticket.job_id, error))
             return
-        if line.sound_stream is not None:  # a replay costs next to nothing
-            sound_s = ticket.playback.given_s - given_s
-            self._capacity.note_sound(perf_counter() - started_s, sound_s)
-            if line.starts and ticket.playback.first_s is not None:
-                line.starts = False
-                self._capacity.note_start(monotonic() - line.began_s)
+        if job.stream is not None:  # a replay costs next to nothing
+            audio_s = ticket.playback.audio_s - before_s
+            self._capacity.note_sound(perf_counter() - started_s, audio_s)
+            if not job.started and ticket.playback.first_s is not None:
+                job.started = True
+                self._capacity.note_start(monotonic() - job.began_s)
         if chunk is None:
             return
         if chunk.result is None:
-            ticket.give(chunk)
+            ticket.send(chunk)
             return
         if isinstance(ticket.work, Plan):
             phonemes = sum(len(one.phonemes) for one in chunk.result.utterances)
             self._capacity.note_spoken(phonemes, chunk.result.audio_s)
-        self._accounts.spoken(ticket, chunk.result)
-        self._forget(line)
-        ticket.give(chunk)
+        self._outcomes.completed(ticket, chunk.result)
+        self._remove(job)
+        ticket.send(chunk)
 
-    def _end(self, line: _Line, reason: FinishReason, error: SpeechError | None = None) -> None:
-        self._accounts.ended(line.ticket, reason, error)
-        self._forget(line)
-        line.ticket.abandon(reason)  # so that its level 0 stops too
+    def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
+        self._outcomes.ended(job.ticket, reason, error)
+        self._remove(job)
+        job.ticket.abandon(reason)  # so that its level 0 stops, too
 
-    def _forget(self, line: _Line) -> None:
+    def _remove(self, job: _ActiveJob) -> None:
         with self._changed:
-            self._lines.pop(line.ticket, None)
-        line.close()
-        self._on_end(line.ticket)
+            self._jobs.pop(job.ticket, None)
+        job.close()
+        self._on_end(job.ticket)

@@ -1,4 +1,4 @@
-"""How an engine is: the stages of its life, and what a health check may see."""
+"""The status of an engine: its state, and what a health check reports."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,27 +17,27 @@ WAITS_FOR: dict[State, str] = {
 }
 
 STALLED_AFTER_S = 60.0
-"""A worker that has not moved for this long, while it should, is taken for stuck."""
+"""Seconds without progress of a worker after which a ready engine counts as unhealthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """How the engine is, at a glance.
+    """The status of an engine at one moment.
 
     Attributes:
-        state: Where in its life it is.
-        waits_for: Why it takes no jobs; None if it does.
-        error: Why it failed.
-        queued: Jobs that wait or are being read.
-        running: Jobs that are being spoken.
-        beat_age_s: Seconds since the worker moved that moved the longest time ago.
+        state: Its state.
+        waits_for: What it waits for before it accepts jobs; None if it accepts them.
+        error: Why it failed; None if it has not.
+        queued: How many jobs wait, their text read or not.
+        running: How many jobs are being spoken.
+        beat_age_s: Seconds since the last sign of life of the worker that is silent the longest.
         slots: Rows of the batch.
         used_slots: Rows that jobs have.
-        deterministic: Whether a job among others had the codes that it has alone, when that was
-            tried at the start; None before.
-        golden: How the model's golden requests compared at the start, where that was asked for.
-        streams: How many listeners this machine serves at once without a gap, as measured; None
+        deterministic: Whether a job had the same codes alone and among others in the warm-up; None
             before.
+        golden: The comparison of the model's golden requests in the warm-up, if asked for.
+        streams: How many streams this machine makes in real time at once; None before it was
+            measured.
     """
 
     state: State
@@ -54,6 +54,6 @@ class EngineStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether restarting the process would be of no use."""
+        """Whether the process need not be restarted."""
         stalled = self.state == "ready" and self.beat_age_s > STALLED_AFTER_S
         return self.state != "failed" and not stalled

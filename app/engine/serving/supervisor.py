@@ -1,4 +1,4 @@
-"""Workers that broke are started again, unless they break again and again."""
+"""Restarts workers that crashed, unless they crash again and again."""
 
 import logging
 import threading
@@ -15,38 +15,40 @@ MAX_RESTARTS, WITHIN_S = 5, 60.0
 
 
 class Supervisor:
-    """Runs workers in their threads until they end by themselves."""
+    """Runs each worker in its thread until it returns; a crashed worker is run again."""
 
-    def __init__(self, metrics: EngineMetrics, on_hopeless: Callable[[str], None]) -> None:
+    def __init__(self, metrics: EngineMetrics, on_give_up: Callable[[str], None]) -> None:
         """Begin with no worker.
 
         Args:
-            metrics: Told of every restart.
-            on_hopeless: Called with the reason where restarts do not help.
+            metrics: Counts the restarts.
+            on_give_up: Called with the reason after too many restarts.
         """
-        self._metrics, self._on_hopeless = metrics, on_hopeless
+        self._metrics, self._on_give_up = metrics, on_give_up
         self._restarts: deque[float] = deque(maxlen=MAX_RESTARTS)
         self._restarting = threading.Lock()
 
-    def run(self, name: str, work: Callable[[], None], lose: Callable[[SpeechError], None]) -> None:
-        """Do some work to its end, anew whenever it breaks.
+    def run(
+        self, name: str, work: Callable[[], None], fail_jobs: Callable[[SpeechError], None]
+    ) -> None:
+        """Call ``work`` until it returns normally.
 
         Args:
             name: Of the worker, for the log.
             work: Returns when there is no more to do.
-            lose: Ends the jobs that were being worked at, with an error; those that wait stay.
+            fail_jobs: Ends the running jobs with an error; those that wait stay.
         """
         while True:
             try:
                 work()
-            # Whatever it is, even one that ends threads: somebody waits for the jobs.
+            # Every exception, even one that ends threads: readers wait for the jobs.
             except BaseException as error:
-                log.critical("the %s worker broke, and starts again", name, exc_info=error)
-                lose(GenerationFailed("the engine broke amid the speech; try again"))
+                log.critical("the %s worker crashed and is started again", name, exc_info=error)
+                fail_jobs(GenerationFailed("a worker of the engine crashed; try again"))
                 if not self._may_restart():
-                    why = f"the {name} worker breaks again and again: {error!r}"
+                    why = f"the {name} worker crashes again and again: {error!r}"
                     log.critical("%s", why)
-                    self._on_hopeless(why)
+                    self._on_give_up(why)
                     return
             else:
                 return

@@ -1,7 +1,9 @@
-"""The thread that reads the texts of jobs, so that they know what they will speak."""
+"""The worker that plans jobs: converts their texts to phonemes, in a thread of its own."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock
@@ -9,7 +11,7 @@ from threading import Lock
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan
 from app.engine.job import SpeechJob
-from app.engine.serving.accounts import Accounts
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import share
 from app.engine.serving.ticket import Ticket
@@ -19,66 +21,84 @@ Forecast = Callable[[Ticket, Plan], None]
 
 
 class TextWorker:
-    """Makes plans of jobs, the shortest text first: a sentence waits for one long text at most."""
+    """Plans jobs, the shortest text first; a longer one waits between two of its pieces.
+
+    So a sentence waits for one piece of a long text, some milliseconds, however many long texts
+    there are.
+    """
 
     def __init__(
-        self, queue: TicketQueue, accounts: Accounts, forecast: Forecast, *, slots: int
+        self, queue: TicketQueue, outcomes: Outcomes, forecast: Forecast, *, slots: int
     ) -> None:
-        """Read nothing yet.
+        """Begin with no jobs.
 
         Args:
-            queue: Where jobs wait that can be spoken.
-            accounts: Told of those that cannot.
-            forecast: Given a ticket and its plan, notes what to expect of it.
-            slots: Rows of the batch; a job may not take more than one asker's share of them.
+            queue: Gets the planned jobs.
+            outcomes: Records the jobs that are refused.
+            forecast: Called with each ticket and its plan before it is queued.
+            slots: Rows of the batch; a job cannot take more than one asker's share of them.
         """
-        self._queue, self._accounts, self._forecast = queue, accounts, forecast
+        self._queue, self._outcomes, self._forecast = queue, outcomes, forecast
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
-        self._unread: list[tuple[int, int, Backend, Ticket, SpeechJob]] = []
-        self._came = count()
-        self._changing = Lock()
+        self._jobs: list[tuple[int, int, Backend, Ticket, SpeechJob]] = []
+        self._submitted = count()
+        self._lock = Lock()
 
     def read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
-        """Let a job be planned and lined up, or refused, when its turn comes."""
-        with self._changing:
-            heappush(self._unread, (len(job.text), next(self._came), backend, ticket, job))
-        self._thread.submit(self._read_next)
+        """Submit a job to be planned and queued, or refused."""
+        with self._lock:
+            heappush(self._jobs, (len(job.text), next(self._submitted), backend, ticket, job))
+        self._thread.submit(self._plan_shortest)
 
     def close(self) -> None:
-        """Read no more."""
+        """Plan no more jobs."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _read_next(self) -> None:
-        with self._changing:
-            *_, backend, ticket, job = heappop(self._unread)
-        self._read(backend, ticket, job)
+    def _plan_shortest(self, below: float = math.inf) -> bool:
+        """Plan the job with the shortest text.
 
-    def _read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
+        Args:
+            below: Only if it has fewer characters.
+
+        Returns:
+            Whether there was one.
+        """
+        with self._lock:
+            if not self._jobs or self._jobs[0][0] >= below:
+                return False
+            *_, backend, ticket, job = heappop(self._jobs)
         if ticket.abandoned is not None:
-            if self._queue.leave(ticket):
-                self._accounts.ended(ticket, ticket.abandoned)
-            return
+            if self._queue.remove(ticket):
+                self._outcomes.ended(ticket, ticket.abandoned)
+            return True
         refusal: SpeechError
         try:
-            plan = self._fitting(backend.plan(job))
+            plan = backend.plan(job, on_piece=partial(self._plan_all, below=len(job.text)))
+            self._check_rows(plan)
             self._forecast(ticket, plan)
         except SpeechError as error:
             refusal = error
         except Exception as error:
             refusal = broken(ticket.job_id, error)
         else:
-            self._queue.line_up(ticket, plan)
-            return
-        if self._queue.leave(ticket):
-            self._accounts.refused(ticket, refusal)
+            self._queue.enqueue(ticket, plan)
+            return True
+        if self._queue.remove(ticket):
+            self._outcomes.refused(ticket, refusal)
+        return True
 
-    def _fitting(self, plan: Plan) -> Plan:
-        """Return a plan that has room in an empty batch, and leaves the rows that are kept.
+    def _plan_all(self, below: float) -> None:
+        """Plan all jobs with fewer characters, the shortest first."""
+        while self._plan_shortest(below):
+            pass
+
+    def _check_rows(self, plan: Plan) -> None:
+        """Do nothing if a plan takes no more rows than one asker's share.
 
         Raises:
-            InvalidRequest: It has not.
+            InvalidRequest: It takes more.
         """
         if plan.rows > self._share:
             raise InvalidRequest(
@@ -86,4 +106,3 @@ class TextWorker:
                 f" {self._slots}",
                 param=knob_at_fault(plan.params),
             )
-        return plan

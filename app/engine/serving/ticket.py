@@ -1,4 +1,4 @@
-"""A job between the workers that make its chunks and the one reader who takes them."""
+"""A job between the workers that make its audio and the one reader that consumes it."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from app.engine.job import AudioChunk, FinishReason, Progress
 from app.engine.playback import Playback
 
 MAX_UNREAD_S = 5.0
-"""Seconds of sound that may wait for their reader before the job pauses."""
+"""Seconds of audio that may be unread before the job pauses."""
 
 
 class Ticket:
@@ -19,12 +19,14 @@ class Ticket:
 
     Attributes:
         job_id: The job's.
-        asker: Whose share of rows and places it takes.
-        work: What is to be done; None until the text is read.
-        deadline_s: When the job must be over, by the loop's clock; it moves by each pause.
-        progress: How far the job is.
-        playback: Its sound against the clock.
-        abandoned: Why nobody wants it any more, or None.
+        asker: The client whose share of rows and places it takes.
+        work: The plan of the job, or a replay; None until the text is read.
+        loop: The reader's event loop.
+        chunks: The audio, and at the end perhaps an error, for the reader.
+        deadline_s: When the job must be over, by the loop's clock; each pause extends it.
+        progress: Of level 0.
+        playback: The audio against the clock.
+        abandoned: Why the job was given up; None while it is wanted.
     """
 
     def __init__(
@@ -34,10 +36,9 @@ class Ticket:
 
         Args:
             job_id: Of the job.
-            timeout_s: How long it may take.
-            wake: Called, in any thread, when the workers should look at it: it may go on after a
-                pause, or nobody wants it any more.
-            asker: Who asks: an owner of keys or an address.
+            timeout_s: How long it may take, pauses excluded.
+            wake: Called, in any thread, when the job resumes after a pause or is abandoned.
+            asker: The client: the owner of a key, or an address.
         """
         self.job_id, self.asker = job_id, asker
         self.work: Plan | Replay | None = None
@@ -51,22 +52,25 @@ class Ticket:
         self._closed = False
         self._changing = threading.Lock()
         self._unread_s = 0.0
-        self._held: list[AudioChunk] = []  # until the first sound is given
+        self._held: list[AudioChunk] = []  # until the playback begins
         self._paused_at_s: float | None = None
 
     @property
     def priority(self) -> int:
-        """Who comes first when several wait: the smaller."""
+        """Of waiting jobs, those with the smallest number run first."""
         return self.work.job.priority if isinstance(self.work, Plan) else 0
 
     @property
     def paused_s(self) -> float:
-        """For how long more sound has been waiting than may; 0 while the job may go on."""
+        """Seconds since the job paused because too much audio is unread; 0 while it runs."""
         since_s = self._paused_at_s
         return 0.0 if since_s is None else monotonic() - since_s
 
-    def give(self, item: AudioChunk | SpeechError) -> None:
-        """Hand something to the reader, from a worker."""
+    def send(self, item: AudioChunk | SpeechError) -> None:
+        """Send a chunk or an error to the reader, from any thread.
+
+        Chunks are held until the playback begins: see `Playback.prebuffer_s`.
+        """
         if isinstance(item, AudioChunk):
             if item.result is not None:
                 self.playback.finish()
@@ -75,24 +79,24 @@ class Ticket:
                 return
             for held in self._held:
                 self._count(held)
-            # After the last chunk nothing is left to pause.
+            # After the last chunk there is nothing left to pause.
             self._count(item, may_pause=item.result is None)
         try:
             for one in (*self._held, item):
                 self.loop.call_soon_threadsafe(self.chunks.put_nowait, one)
             self._held.clear()
-        except RuntimeError:  # the reader's loop is closed, so nobody waits
+        except RuntimeError:  # the reader's loop is closed
             self.abandoned = "cancelled"
 
     def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
-        """Count a chunk among those that wait for their reader."""
+        """Count a chunk as unread; pause the job if that is too much."""
         with self._changing:
             self._unread_s += _seconds(chunk)
             if may_pause and self._unread_s > MAX_UNREAD_S:
                 self._paused_at_s = self._paused_at_s or monotonic()
 
-    def taken(self, chunk: AudioChunk) -> None:
-        """Note that the reader has a chunk; a job that paused goes on, and gets its time back."""
+    def mark_read(self, chunk: AudioChunk) -> None:
+        """Count a chunk as read; resume the job if it paused, and extend its deadline."""
         with self._changing:
             self._unread_s -= _seconds(chunk)
             if self._paused_at_s is None or self._unread_s > MAX_UNREAD_S:
@@ -102,19 +106,19 @@ class Ticket:
         self._wake()
 
     def abandon(self, reason: FinishReason) -> None:
-        """Note that nobody wants the job any more."""
+        """Give the job up: the workers drop it at the next step or chunk."""
         self.abandoned = reason
         self._wake()
 
     def close(self) -> bool:
-        """Return True to the one who ends the job, whoever comes first, and False to all others."""
+        """Return True to the first caller, who then accounts for the job's end, else False."""
         with self._changing:
             first, self._closed = not self._closed, True
             return first
 
 
 class SpeechStream(AsyncIterator[AudioChunk]):
-    """The chunks of one job, for its one reader. Closing it cancels the job."""
+    """Async iterator of a job's chunks, for one reader. Closing it cancels the job."""
 
     def __init__(self, ticket: Ticket, cancel: Callable[[Ticket, FinishReason], None]) -> None:
         self._ticket = ticket
@@ -123,12 +127,12 @@ class SpeechStream(AsyncIterator[AudioChunk]):
 
     @property
     def progress(self) -> Progress:
-        """How far the job is."""
+        """Of level 0."""
         return self._ticket.progress
 
     @property
     def plan(self) -> Plan | None:
-        """Every choice that was made for the job; None before its text is read, and of a replay."""
+        """The resolved job; None before its text is read, and for a replay."""
         work = self._ticket.work
         return work if isinstance(work, Plan) else None
 
@@ -145,18 +149,18 @@ class SpeechStream(AsyncIterator[AudioChunk]):
             self._end("cancelled")
             raise
         if isinstance(item, AudioChunk):
-            self._ticket.taken(item)
+            self._ticket.mark_read(item)
             self._over = item.result is not None
             return item
         self._over = True
         raise item
 
     async def aclose(self) -> None:
-        """Stop reading; a job that is not done stops at its next frame."""
+        """Cancel the job if it is not done; it stops at its next frame."""
         self._end("cancelled")
 
     def __del__(self) -> None:
-        if not self._over:  # no lock here: the collector may run in any thread, at any time
+        if not self._over:  # takes no lock: the garbage collector runs in any thread, at any time
             self._ticket.abandoned = "cancelled"
 
     def _end(self, reason: FinishReason) -> None:

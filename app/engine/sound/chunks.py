@@ -1,12 +1,11 @@
 """Where an utterance is cut into chunks: a function of the frame index alone.
 
-A chunk is what the finer levels and the codec take at a time. The first ones are short, so that
-something is heard early, the later ones longer, so that less is computed a frame. Speech that is
-wanted whole is made in the same chunks: products of other shapes would round otherwise, and a
-rounding can change a code.
+A chunk is what the finer levels and the codec compute at a time. The first chunks are short, for an
+early first sound, the later ones longer, for less work a frame. Speech that is returned whole is
+computed in the same chunks: matrix products of other shapes round differently, and a rounding can
+change a code.
 """
 
-import sys
 from itertools import chain, repeat
 
 import torch
@@ -17,40 +16,41 @@ _LATER_BLOCKS = 4
 
 
 class Chunks:
-    """Frames of one utterance, cut into chunks while they come."""
+    """Cuts the frames of one utterance into chunks as they come."""
 
-    def __init__(self, block_frames: int | None) -> None:
+    def __init__(self, block_frames: int) -> None:
         """Begin before the first frame.
 
         Args:
-            block_frames: Frames of a block; every chunk but the last is a number of whole ones.
-                None: the whole utterance is one chunk.
+            block_frames: Frames of a block; every chunk but the last is a number of whole blocks.
         """
-        blocks = chain(_BLOCKS, repeat(_LATER_BLOCKS))
-        self._lengths = (count * (block_frames or sys.maxsize) for count in blocks)
+        self._lengths = (count * block_frames for count in chain(_BLOCKS, repeat(_LATER_BLOCKS)))
         self._length = next(self._lengths)
-        self._waiting: list[Tensor] = []
-        self._count = 0  # frames that wait
+        self._pending: list[Tensor] = []
+        self._pending_frames = 0
 
-    def push(self, frames: Tensor, *, ended: bool = False) -> list[Tensor]:
+    def push(self, frames: Tensor) -> list[Tensor]:
         """Take the next frames and return the chunks that they complete.
 
         Args:
             frames: ``[n, ...]``, any number.
-            ended: None will follow: the last chunk is what is left.
         """
-        self._waiting.append(frames)
-        self._count += len(frames)
-        if self._count < self._length and not ended:
+        self._pending.append(frames)
+        self._pending_frames += len(frames)
+        if self._pending_frames < self._length:
             return []
-        frames, chunks = torch.cat(self._waiting), []
+        frames, chunks = torch.cat(self._pending), []
         while len(frames) >= self._length:
             # A chunk of its own memory: where it lies must not depend on how the frames came.
             chunks.append(frames[: self._length].clone())
             frames = frames[self._length :]
             self._length = next(self._lengths)
-        if ended and len(frames):
-            chunks.append(frames.clone())
-            frames = frames[:0]
-        self._waiting, self._count = [frames], len(frames)
+        self._pending, self._pending_frames = [frames], len(frames)
         return chunks
+
+    def rest(self) -> Tensor:
+        """Return the last chunk: the frames after the last complete one, often none.
+
+        To be called once, at the end, after at least one `push`.
+        """
+        return torch.cat(self._pending)

@@ -1,6 +1,4 @@
-"""From the codes of an utterance to its sound, chunk by chunk."""
-
-from collections.abc import Iterator
+"""From the codes of an utterance to its samples, chunk by chunk."""
 
 import numpy as np
 import torch
@@ -8,74 +6,71 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
-from app.engine.sound.chunks import Chunks
 from models.codecs.interface import Codec
 from models.codecs.vocos import Vocos
 
 
-class UtteranceSound:
-    """Decodes one utterance while its codes come; the same codes give the same samples.
+class ChunkDecoder:
+    """Decodes the codes of one utterance, a chunk at a time.
 
-    They do so bit for bit, however they come: the codec takes them in the chunks of the plan.
-    Vocos takes them all together, so that nothing is certain before the end.
+    The chunks are those of `app.engine.sound.chunks`, so the same codes give the same samples bit
+    for bit. Vocos decodes all of them together in `finish`.
     """
 
     def __init__(self, decoder: Codec | Vocos, block_frames: int) -> None:
-        """Begin before the first frame.
+        """Begin before the first chunk.
 
         Args:
-            decoder: Decodes the codes.
-            block_frames: Of the model, for the chunk plan.
+            decoder: The codec, or Vocos in its place.
+            block_frames: Frames of a block of the model.
         """
         self._stream = decoder.stream()
-        self._chunks = Chunks(block_frames)
-        # A convolution keeps code for every length that it ever met, megabytes in all.
-        self._grain = None if isinstance(decoder, Vocos) else block_frames
+        # A convolution caches code for every length that it ever had, megabytes in all.
+        self._multiple = 1 if isinstance(decoder, Vocos) else block_frames
         self._frames = 0
 
-    def push(self, codes: Tensor, *, ended: bool = False) -> Samples:
-        """Take the next frames and return the samples ``[N]`` that are now certain.
-
-        Raises:
-            GenerationFailed: The samples are no numbers.
-        """
-        return np.concatenate([np.zeros(0, np.float32), *self.pushed(codes, ended=ended)])
-
     @torch.inference_mode()
-    def pushed(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
-        """Take the next frames and yield the samples ``[N]`` of every chunk they complete.
+    def push(self, codes: Tensor) -> Samples:
+        """Decode the next chunk; an incomplete one must be the last.
+
+        A last chunk is filled up to whole blocks, of whose samples the end is cut off. A first
+        chunk is not: with reflect padding all of its samples would depend on what was added.
 
         Args:
             codes: ``[n, K]`` int64 on the decoder's device; K may be fewer than its levels.
-            ended: None will follow.
+
+        Returns:
+            ``[N]`` samples that no later chunk changes; none for no frames.
 
         Raises:
-            GenerationFailed: The samples are no numbers.
+            GenerationFailed: The samples are not finite.
         """
-        for chunk in self._chunks.push(codes, ended=ended):
-            yield _sound(self._decode(chunk))
-        if ended:
-            yield _sound(self._stream.finish())
+        if not (frames := len(codes)):
+            return np.zeros(0, np.float32)
+        lacking = -frames % self._multiple if self._frames else 0
+        self._frames += frames
+        if lacking:
+            codes = torch.cat([codes, codes[-1:].expand(lacking, -1)])
+        samples = self._stream.push(codes)
+        if lacking:
+            samples = samples[: len(samples) // len(codes) * frames]
+        return _finite(samples)
 
-    def _decode(self, chunk: Tensor) -> Tensor:
-        """Decode a chunk; the last as so many whole blocks, of which the end is cut off.
+    @torch.inference_mode()
+    def finish(self) -> Samples:
+        """Return the samples ``[N]`` that were held back; nothing can be pushed after.
 
-        The first is left as it is: with reflect padding all of it would sound of what was added.
+        Raises:
+            GenerationFailed: The samples are not finite.
         """
-        lacking = -len(chunk) % self._grain if self._grain and self._frames else 0
-        self._frames += len(chunk)
-        if not lacking:
-            return self._stream.push(chunk)
-        filled = torch.cat([chunk, chunk[-1:].expand(lacking, -1)])
-        samples = self._stream.push(filled)
-        return samples[: len(samples) // len(filled) * len(chunk)]
+        return _finite(self._stream.finish())
 
 
-def _sound(samples: Tensor) -> Samples:
-    """Return samples ``[N]`` as they leave the engine.
+def _finite(samples: Tensor) -> Samples:
+    """Return samples ``[N]`` as float32 on the host.
 
     Raises:
-        GenerationFailed: They are no numbers.
+        GenerationFailed: They are not finite.
     """
     sound: Samples = samples.float().cpu().numpy()
     if not np.isfinite(sound).all():

@@ -1,4 +1,4 @@
-"""The sound of one job: its utterances voiced, joined, and the account of it."""
+"""The audio of one job: its utterances decoded and joined, and the result."""
 
 import hashlib
 from collections.abc import Iterator
@@ -22,118 +22,111 @@ from app.engine.sound.local import SoundDecoder, UtteranceStream
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from models.checkpoints import SpeechModel
 
-_NOTHING: Samples = np.zeros(0, np.float32)
+_NO_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
 class SoundJob:
-    """A job while sound is made of it. One thread only, but not that of level 0."""
+    """Makes the audio of one job. One thread only, but not that of level 0."""
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, *, voice: SoundDecoder, playback: Playback
+        self, speech: SpeechModel, plan: Plan, *, decoder: SoundDecoder, playback: Playback
     ) -> None:
-        """Begin with no sound; the time until now was spent waiting.
+        """Begin with no audio; the time until now counts as waiting.
 
         Args:
             speech: The model.
             plan: What is spoken.
-            voice: Makes sound of the utterances.
-            playback: Told of every chunk.
+            decoder: Decodes the utterances.
+            playback: Counts the audio.
         """
-        self._speech, self._plan, self._voice = speech, plan, voice
+        self._speech, self._plan, self._decoder = speech, plan, decoder
         self._playback = playback
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._joiner = Joiner(
-            self._rate_hz, plan.params.pause_s, owed_s=before.pause_owed_s if before else 0.0
+            self._rate_hz, plan.params.pause_s, pending_s=before.pause_owed_s if before else 0.0
         )
         self._digest = hashlib.sha256()
         self._spoken: list[SpokenUtterance] = []
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
-        self._voiced: UtteranceStream | None = None
+        self._stream: UtteranceStream | None = None  # of the utterance that has begun
 
     def close(self) -> None:
-        """Forget an utterance that has begun and not ended."""
-        if self._voiced is not None:
-            self._voiced.drop()
+        """Cancel the utterance that has begun and not ended."""
+        if self._stream is not None:
+            self._stream.cancel()
 
-    def push(self, drawn: Level0Chunk) -> Iterator[AudioChunk]:
-        """Take what level 0 gives next and yield the sound that is now certain.
+    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+        """Take the next frames of level 0 and yield the audio that is final with them.
 
-        The last chunk of the job has its result.
+        The last chunk of the job carries its result.
 
         Raises:
-            GenerationFailed: The samples are no numbers.
+            GenerationFailed: The samples are not finite.
         """
-        held = _NOTHING
-        for samples in self._sounds(drawn):
-            if len(held):
-                yield self._chunk(held)
-            held = self._joiner.push(samples)
-        if drawn.ending is not None:
-            self._account(drawn, drawn.ending)
-            held = np.concatenate([held, self._join(drawn, drawn.ending)])
-            if drawn.ending.last:
-                yield self._chunk(held, last=True)
+        end, samples = level_0.ending, _NO_SAMPLES
+        if level_0.inputs is not None:  # else a pause, which has no codes
+            if self._stream is None:
+                self._stream = self._decoder.begin(level_0.inputs)
+            for decoded in self._stream.push(level_0.codes, ended=end is not None):
+                if len(samples):
+                    yield self._chunk(samples)
+                samples = self._joiner.push(decoded)
+        if end is not None:
+            samples = np.concatenate([samples, self._end_utterance(level_0.utterance, end)])
+            if end.last:
+                yield self._chunk(samples, last=True)
                 return
-        if len(held):
-            yield self._chunk(held)
+        if len(samples):
+            yield self._chunk(samples)
 
-    def _sounds(self, drawn: Level0Chunk) -> Iterator[Samples]:
-        """Yield the samples of an utterance, a chunk at a time; a pause has none."""
-        if drawn.inputs is None:
-            return
-        if self._voiced is None:
-            self._voiced = self._voice.begin(drawn.inputs)
-        yield from self._voiced.push(drawn.codes, ended=drawn.ending is not None)
+    def _end_utterance(self, number: int | None, end: UtteranceEnd) -> Samples:
+        """Note the result of an utterance and return the last samples ``[N]`` of its sound.
 
-    def _account(self, drawn: Level0Chunk, ending: UtteranceEnd) -> None:
-        """Note what became of an utterance."""
-        self._note(ending.finish_reason)
-        if ending.cut:
+        Args:
+            number: Its index in the plan; None: the job's limit left room for none.
+            end: How its level 0 ended.
+        """
+        self._note(end.finish_reason)
+        if end.cut:
             self._note("length")
-        if drawn.utterance is None:
-            return
-        utterance = self._plan.utterances[drawn.utterance]
-        # The pause after what was cut led to what is not spoken.
-        pause_after_s = None if ending.cut else utterance.pause_after_s
-        if (voiced := self._voiced) is None:
+        if number is None:
+            return _NO_SAMPLES
+        utterance = self._plan.utterances[number]
+        # After a cut nothing is spoken that the pause could lead to.
+        pause_after_s = None if end.cut else utterance.pause_after_s
+        if (stream := self._stream) is None:
             codes = np.zeros((0, self._speech.model.config.levels), np.int16)
         else:
-            codes = voiced.codes.cpu().numpy().astype("<i2")
-            self._nar_s += voiced.nar_s
-            self._codec_s += voiced.codec_s
-        self._voiced = None
+            codes = stream.codes.cpu().numpy().astype("<i2")
+            self._nar_s += stream.nar_s
+            self._codec_s += stream.codec_s
+        self._stream = None
         self._digest.update(codes.tobytes())
         self._frames += len(codes)
-        self._ar_s += ending.ar_s
+        self._ar_s += end.ar_s
         self._spoken.append(
             SpokenUtterance(
                 codes,
-                ending.finish_reason,
+                end.finish_reason,
                 pause_after_s=pause_after_s,
-                trace=ending.trace,
-                backtracks=ending.backtracks,
+                trace=end.trace,
+                backtracks=end.backtracks,
                 phonemes=utterance.phonemes,
-                takes=ending.takes,
+                takes=end.takes,
             )
         )
-
-    def _join(self, drawn: Level0Chunk, ending: UtteranceEnd) -> Samples:
-        """Return the end of an utterance's sound."""
-        if drawn.utterance is None:
-            return _NOTHING
-        last = ending.last and not self._plan.job.more
-        return self._joiner.finish(self._spoken[-1].pause_after_s, last=last)
+        return self._joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
 
     def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
-        self._playback.give(len(samples) / self._rate_hz)
+        self._playback.add(len(samples) / self._rate_hz)
         return AudioChunk(samples, self._rate_hz, self._result() if last else None)
 
     def _note(self, reason: FinishReason) -> None:
-        """Take an utterance's finish reason for the job's, if it is graver."""
+        """Make an utterance's finish reason the job's, if it is graver."""
         self._finish_reason = max(self._finish_reason, reason, key=GRAVITY.index)
 
     def _result(self) -> SpeechResult:
@@ -147,7 +140,7 @@ class SoundJob:
             language=plan.language,
             codes_sha256=self._digest.hexdigest(),
             frames=self._frames,
-            audio_s=self._joiner.given / self._rate_hz,
+            audio_s=self._joiner.samples / self._rate_hz,
             timings=Timings(
                 queue_s=self._queue_s,
                 text_s=plan.text_s,
@@ -162,5 +155,5 @@ class SoundJob:
             utterances=tuple(self._spoken),
             nar=plan.nar,
             decoder=plan.decoder,
-            pause_owed_s=self._joiner.owed_s,
+            pause_owed_s=self._joiner.pending_s,
         )

@@ -1,4 +1,4 @@
-"""Turns utterances into samples: the interface, and the implementation in the calling thread."""
+"""Decodes utterances to samples: the interface, and the implementation in the calling thread."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Samples
-from app.engine.sound.decoding import UtteranceSound
+from app.engine.sound.chunks import Chunks
+from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
@@ -15,7 +16,7 @@ from models.prefix_cache import PrefixCache
 
 
 class UtteranceStream(Protocol):
-    """One utterance from final frames of level 0 to sound; see `UtteranceDecoder`."""
+    """One utterance from level 0 to samples; see `UtteranceDecoder`."""
 
     @property
     def codes(self) -> Tensor:
@@ -30,53 +31,58 @@ class UtteranceStream(Protocol):
         """Seconds spent on the codec, once it has ended."""
 
     def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
-        """Take final frames ``[n]`` of level 0; yield the samples of every chunk they complete."""
+        """Take final frames ``[n]`` of level 0; yield the samples ``[N]`` of what they complete."""
 
-    def drop(self) -> None:
-        """Forget it before its end."""
+    def cancel(self) -> None:
+        """Free what it holds, before its end."""
 
 
 class SoundDecoder(Protocol):
-    """Makes sound of utterances. One thread only."""
+    """Decodes utterances to samples. One thread only."""
 
     def begin(self, inputs: UtteranceInput) -> UtteranceStream:
-        """Begin an utterance."""
+        """Begin an utterance whose level 0 is being drawn."""
 
     def decode(self, codes: Tensor) -> Iterator[Samples]:
-        """Yield the samples of codes ``[T, K]``, a chunk at a time, as when they were drawn."""
+        """Yield the samples ``[N]`` of known codes ``[T, K]``, chunk by chunk."""
 
-    def rest(self) -> None:
-        """Keep nothing that the next utterance can read again."""
+    def clear_cache(self) -> None:
+        """Free the keys and values that utterances share."""
 
     def close(self) -> None:
-        """Let go of what it needs."""
+        """Free all that it holds."""
 
 
 class LocalSoundDecoder:
-    """Makes sound in the thread that asks for it."""
+    """Decodes utterances in the calling thread."""
 
     def __init__(self, speech: SpeechModel) -> None:
-        """Take a loaded model."""
+        """Use a loaded model."""
         self._speech, self._prefixes = speech, PrefixCache(speech.model)
 
     def begin(self, inputs: UtteranceInput) -> UtteranceDecoder:
-        """Begin an utterance: read its prefixes."""
+        """Begin an utterance: prefill its prefixes."""
         return UtteranceDecoder(self._speech, inputs, self._prefixes)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Iterator[Samples]:
-        """Yield the samples of codes ``[T, K]`` int64, a chunk at a time; the same bits.
+        """Yield the samples ``[N]`` of codes ``[T, K]`` int64, chunk by chunk.
+
+        They are the samples of when the codes were drawn, bit for bit.
 
         Raises:
-            GenerationFailed: The samples are no numbers.
+            GenerationFailed: The samples are not finite.
         """
         model = self._speech.model
-        sound = UtteranceSound(self._speech.decoder, model.config.block_frames)
-        yield from sound.pushed(codes.to(model.separator.device), ended=True)
+        decoder = ChunkDecoder(self._speech.decoder, model.config.block_frames)
+        chunks = Chunks(model.config.block_frames)
+        yield from map(decoder.push, chunks.push(codes.to(model.separator.device)))
+        yield decoder.push(chunks.rest())
+        yield decoder.finish()
 
-    def rest(self) -> None:
-        """Keep nothing that the next utterance can read again."""
+    def clear_cache(self) -> None:
+        """Free the keys and values that utterances share."""
         self._prefixes.clear()
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: what is held here is garbage collected."""

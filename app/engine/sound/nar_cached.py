@@ -1,7 +1,7 @@
-"""The finer levels of models whose frames see no later ones, chunk by chunk over a cache.
+"""The finer levels of models whose frames see no later block: chunk by chunk, over a KV cache.
 
-Every level keeps its own keys and values, so that a stream costs no more than one pass over the
-whole and gives the codes of that pass, up to rounding.
+Each level has its own keys and values, so a stream costs no more than one pass over the whole
+utterance and gives the codes of that pass, up to rounding.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from app.engine.sound.chunks import Chunks
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
@@ -19,33 +18,39 @@ from models.valle import Valle
 
 
 class CachedLevels(FinerLevels):
-    """Draws a chunk as soon as its last frame is there."""
+    """Draws each chunk once its last frame of level 0 has come."""
 
     def __init__(
         self, model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
     ) -> None:
-        """Read the prefixes of all levels.
+        """Prefill the prefixes of all levels.
 
         Args:
             model: On the device to use.
-            codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
+            codebooks: ``[K, V, D]`` vectors of the codec's codes, for `nar_decision="mean"`.
             inputs: What is spoken.
-            prefixes: Where what is shared comes from.
+            prefixes: Cache of the keys and values that utterances share.
         """
         super().__init__(model, codebooks, inputs)
         self._frames = 0
-        self._chunks = Chunks(model.config.block_frames)
         if self._prefixes:
             self._cache = self._make_cache()
             self._read_prefixes(prefixes)
 
     @torch.inference_mode()
-    def push(self, level_0: Tensor, *, ended: bool = False) -> Iterator[Tensor]:
+    def push(self, level_0: Tensor, *, ended: bool = False) -> Iterator[list[Tensor]]:  # noqa: ARG002
         """Draw the chunks that the frames complete; see `FinerLevels.push`."""
-        for chunk in self._chunks.push(level_0, ended=ended):
-            yield self._draw_chunk(chunk)
+        for chunk in self._chunks.push(level_0):
+            yield [self._draw_chunk(chunk)]
+
+    @torch.inference_mode()
+    def rest(self) -> Tensor:
+        """Draw the last chunk; see `FinerLevels.rest`."""
+        chunk = self._chunks.rest()
+        return self._draw_chunk(chunk) if len(chunk) else self.no_codes
 
     def _draw_chunk(self, level_0: Tensor) -> Tensor:
+        """Return the codes ``[n, 1 + levels]`` of the next ``n`` frames, given their level 0."""
         codes = level_0[:, None]
         for level in self._prefixes:
 
@@ -60,7 +65,7 @@ class CachedLevels(FinerLevels):
         return codes
 
     def _extend(self, prefix: Prefix, slot: int, codes: Tensor, level: int) -> Tensor:
-        """Return ``[n, V]`` of the next frames' level under one condition."""
+        """Return the logits ``[n, V]`` of one level of the next frames, under one condition."""
         model, count = self._model, len(codes)
         begin = prefix.response_start + self._frames
         hidden = model.transformer.extend(
@@ -77,8 +82,8 @@ class CachedLevels(FinerLevels):
 
     def _make_cache(self) -> SlotCache:
         prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
-        room = max(map(len, prefixes)) + self._inputs.max_frames
-        return self._model.new_cache(len(prefixes), room)
+        length = max(map(len, prefixes)) + self._inputs.max_frames
+        return self._model.new_cache(len(prefixes), length)
 
     @torch.inference_mode()
     def _read_prefixes(self, prefixes: PrefixCache) -> None:

@@ -1,10 +1,10 @@
-"""Windows: the finer levels, a stretch at a time, of models whose frames all see each other.
+"""The finer levels of models whose frames all see each other: window by window, or at the end.
 
-Such models were trained to see the whole, and nothing of a pass can be kept for the next. Whoever
-cannot wait for the end draws windows: a stretch of frames is decided from a pass over it, some
-frames before it and some after it. Those before it are decided already. Of those after it only
-level 0 is known; their finer levels are drawn along, seen by the levels above, and drawn again when
-their turn comes.
+Such models were trained to see the whole utterance, and nothing of one pass can be reused in the
+next. For sound before the end (`nar_window_frames`), each window of frames is drawn in passes over
+the window, some frames before it and some after it. Those before it are drawn already. Of those
+after it only level 0 is known: their finer levels are drawn along, are seen by the levels above,
+and are drawn again in their own window.
 """
 
 import sys
@@ -14,17 +14,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from app.engine.errors import InvalidRequest
 from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
-from models.config import ModelConfig
 from models.prefix import Prefix
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams
 
 
 class Window(NamedTuple):
-    """Frames ``start`` to ``end`` are decided from a pass over ``first`` to ``last``."""
+    """Frames ``start`` to ``end`` (excluded) are drawn in passes over ``first`` to ``last``."""
 
     first: int
     start: int
@@ -39,20 +36,20 @@ class Windows:
         """Begin before the first frame.
 
         Args:
-            frames: Of a window; 0 is the whole utterance.
-            left_context: Frames before it that are seen.
-            lookahead: Frames after it that are seen.
+            frames: Of a window; 0: the whole utterance is one.
+            left_context: Frames before a window that are seen.
+            lookahead: Frames after a window that are seen.
         """
         self._frames = frames or sys.maxsize
         self._left_context, self._lookahead = left_context, lookahead
         self._start = 0
 
     def up_to(self, count: int, *, ended: bool) -> Iterator[Window]:
-        """Return the windows that can now be decided.
+        """Yield the windows that can be drawn now and were not yielded before.
 
         Args:
-            count: How many frames there are.
-            ended: There will be no more.
+            count: How many frames of level 0 there are.
+            ended: Whether there will be no more.
         """
         while self._start < count:
             end = self._start + self._frames
@@ -69,14 +66,14 @@ class Windows:
 
 
 class WindowedLevels(FinerLevels):
-    """Draws window by window, or all at the end."""
+    """Draws each window once its lookahead has come, or all at the end."""
 
     def __init__(self, model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> None:
         """Begin before the first frame.
 
         Args:
             model: On the device to use.
-            codebooks: ``[K, V, D]`` vectors of the codec's codes, which some draws weigh.
+            codebooks: ``[K, V, D]`` vectors of the codec's codes, for `nar_decision="mean"`.
             inputs: What is spoken.
         """
         super().__init__(model, codebooks, inputs)
@@ -84,22 +81,27 @@ class WindowedLevels(FinerLevels):
         self._windows = Windows(
             params.nar_window_frames, params.nar_left_context_frames, params.nar_lookahead_frames
         )
-        self._level_0 = self.nothing[:, 0]
-        self._decided = self.nothing
+        self._level_0 = self.no_codes[:, 0]
+        self._codes = self.no_codes  # of the windows drawn so far
+        self._chunks.push(self._codes)
 
     @torch.inference_mode()
-    def push(self, level_0: Tensor, *, ended: bool = False) -> Iterator[Tensor]:
+    def push(self, level_0: Tensor, *, ended: bool = False) -> Iterator[list[Tensor]]:
         """Draw the windows that the frames complete; see `FinerLevels.push`."""
         self._level_0 = torch.cat([self._level_0, level_0])
         for window in self._windows.up_to(len(self._level_0), ended=ended):
             codes = self._draw_window(window)
-            self._decided = torch.cat([self._decided, codes])
-            yield codes
+            self._codes = torch.cat([self._codes, codes])
+            yield self._chunks.push(codes)
+
+    def rest(self) -> Tensor:
+        """Return the frames after the last whole chunk; see `FinerLevels.rest`."""
+        return self._chunks.rest()
 
     def _draw_window(self, window: Window) -> Tensor:
-        """Return ``[end - start, 1 + levels]``."""
+        """Return the codes ``[end - start, 1 + levels]`` of a window."""
         first, start, end, last = window
-        before = self._decided[first:start]
+        before = self._codes[first:start]
         # Memory of its own: where the frames lie must not depend on how they came.
         codes = self._level_0[first:last, None].clone()
         for level in self._prefixes:
@@ -112,27 +114,3 @@ class WindowedLevels(FinerLevels):
             drawn = self._draw(level, predict, start, skip=start - first)
             codes = torch.cat([codes, torch.cat([before[:, level], drawn])[:, None]], 1)
         return codes[start - first : end - first]
-
-
-def check_windows(params: SamplingParams, preset: SamplingParams, config: ModelConfig) -> None:
-    """Refuse knobs of windows that would do nothing.
-
-    Args:
-        params: Resolved.
-        preset: What they would be had the caller moved no knob.
-        config: Says what frames of the model see.
-
-    Raises:
-        InvalidRequest: The model needs no windows, or there are none to have a context.
-    """
-    if params.nar_window_frames:
-        if config.nar_mask != "full":
-            raise InvalidRequest(
-                "no frame of the model's finer levels sees a later block, so they need no windows:"
-                " nar_window_frames must be 0",
-                param="nar_window_frames",
-            )
-        return
-    for knob in ("nar_left_context_frames", "nar_lookahead_frames"):
-        if getattr(params, knob) != getattr(preset, knob):
-            raise InvalidRequest(f"{knob} acts only with nar_window_frames", param=knob)

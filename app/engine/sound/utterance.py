@@ -1,24 +1,44 @@
-"""From level 0 to sound, while level 0 goes on: the finer levels, then the codec."""
+"""One utterance from level 0 to samples: the finer levels, then the codec."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from app.engine.job import Samples
-from app.engine.sound.decoding import UtteranceSound
-from app.engine.sound.finer import finer_levels
+from app.engine.sound.decoding import ChunkDecoder
+from app.engine.sound.nar import FinerLevels
+from app.engine.sound.nar_cached import CachedLevels
+from app.engine.sound.nar_windowed import WindowedLevels
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.prefix_cache import PrefixCache
+from models.valle import Valle
+
+
+def finer_levels(
+    model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
+) -> FinerLevels:
+    """Return what draws the finer levels of an utterance, by the method that the NAR mask allows.
+
+    Args:
+        model: On the device to use.
+        codebooks: ``[K, V, D]`` vectors of the codec's codes, for `nar_decision="mean"`.
+        inputs: What is spoken.
+        prefixes: Cache of the keys and values that utterances share.
+    """
+    if model.config.nar_mask == "full":
+        return WindowedLevels(model, codebooks, inputs)
+    return CachedLevels(model, codebooks, inputs, prefixes)
 
 
 class UtteranceDecoder:
-    """One utterance's sound. One thread only, but not that of the AR.
+    """Decodes one utterance while its level 0 is drawn. One thread only, but not that of the AR.
 
-    However the frames come, codes and samples are the same bit for bit: what is computed together
-    is what the chunk plan puts together.
+    Codes and samples do not depend on how the frames come, to the bit: the chunks that are computed
+    together are a function of the frame index.
 
     Attributes:
         nar_s: Seconds spent on the finer levels.
@@ -26,55 +46,60 @@ class UtteranceDecoder:
     """
 
     def __init__(self, speech: SpeechModel, inputs: UtteranceInput, prefixes: PrefixCache) -> None:
-        """Read the prefixes, so that the first frames need not wait for it.
+        """Prefill the prefixes, so that the first frames need not wait for that.
 
         Args:
             speech: Model and codec, on the device to use.
             inputs: What is spoken.
-            prefixes: Where what is shared comes from.
+            prefixes: Cache of the keys and values that utterances share.
         """
         started_s = perf_counter()
         model, codebooks = speech.model, speech.codec.quantizer.codebooks
-        self._finer = finer_levels(model, codebooks, inputs, prefixes)
-        self._sound = UtteranceSound(speech.decoder, model.config.block_frames)
-        self._codes: list[Tensor] = []
+        self._levels = finer_levels(model, codebooks, inputs, prefixes)
+        self._decoder = ChunkDecoder(speech.decoder, model.config.block_frames)
+        self._chunks: list[Tensor] = []
         self.nar_s = perf_counter() - started_s
         self.codec_s = 0.0
 
     @property
     def codes(self) -> Tensor:
-        """``[T, 1 + levels]`` int64: all that was drawn, and level 0."""
-        return torch.cat(self._codes) if self._codes else self._finer.nothing
+        """``[T, 1 + levels]`` int64: level 0 and the finer levels, as far as they are drawn."""
+        return torch.cat([self._levels.no_codes, *self._chunks])
 
     @torch.inference_mode()
     def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
-        """Take the next final frames and yield the samples ``[N]`` of every chunk they complete.
+        """Take the next frames of level 0 and yield the samples ``[N]`` of what they complete.
 
-        To be read to its end, though other utterances may be voiced in between.
+        The iterator is to be exhausted before the next call; other utterances may be decoded in
+        between.
 
         Args:
-            codes: ``[n]`` int64 of level 0, anywhere; none of them will be taken back.
-            ended: None will follow.
+            codes: ``[n]`` int64 of level 0, on any device: final frames.
+            ended: Whether they are the last.
 
         Raises:
-            GenerationFailed: The samples are no numbers.
+            GenerationFailed: The samples are not finite.
         """
         started_s = perf_counter()
-        codes = codes.to(self._finer.nothing.device)
-        for drawn in self._finer.push(codes, ended=ended):
+        codes = codes.to(self._levels.no_codes.device)
+        for chunks in self._levels.push(codes, ended=ended):
             self.nar_s += perf_counter() - started_s
-            self._codes.append(drawn)
-            yield self._decode(drawn)
+            yield self._decode(chunks)
             started_s = perf_counter()
+        rest = [self._levels.rest()] if ended else []
         self.nar_s += perf_counter() - started_s
         if ended:
-            yield self._decode(self._finer.nothing, ended=True)
+            yield self._decode(rest, last=True)
 
-    def drop(self) -> None:
-        """Do nothing: what nobody holds is gone."""
+    def cancel(self) -> None:
+        """Do nothing: what is held here is garbage collected."""
 
-    def _decode(self, codes: Tensor, *, ended: bool = False) -> Samples:
+    def _decode(self, chunks: Sequence[Tensor], *, last: bool = False) -> Samples:
+        """Return the samples of some chunks, and after the last chunk those held back."""
         started_s = perf_counter()
-        samples = self._sound.push(codes, ended=ended)
+        self._chunks += chunks
+        samples = [self._decoder.push(chunk) for chunk in chunks]
+        if last:
+            samples.append(self._decoder.finish())
         self.codec_s += perf_counter() - started_s
-        return samples
+        return np.concatenate(samples) if samples else np.zeros(0, np.float32)

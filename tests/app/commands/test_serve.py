@@ -143,7 +143,7 @@ def test_an_engine_that_breaks_again_and_again_ends_the_process(tmp_path: Path) 
                 assert answer.status_code in {500, 503}
         assert served.until_gone() == 1
         log = "\n".join(served.log)
-    assert "the level 0 worker breaks again and again" in log
+    assert "the level 0 worker crashes again and again" in log
 
 
 def test_a_drain_that_is_cut_is_told_without_a_traceback(tmp_path: Path) -> None:

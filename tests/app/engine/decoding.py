@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, FinishReason, TraceColumns
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.level_0.utterance import ArUtterance
-from app.engine.sound.finer import finer_levels
+from app.engine.sound.utterance import finer_levels
 from app.engine.utterance import UtteranceInput
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -44,7 +45,7 @@ class LevelZero:
     ) -> None:
         self._model, self._inputs, self._on_frame = model, inputs, on_frame
         self._prefixes = prefixes
-        self.drawn: ArUtterance | MaskedUtterance | None = None
+        self.drawn: HypothesisGroup | MaskedUtterance | None = None
 
     def __iter__(self) -> Iterator[Tensor]:
         self.drawn, step = self._begin()
@@ -60,7 +61,7 @@ class LevelZero:
                 start, given = given, self.drawn.final
                 yield self.drawn.codes(start, given)
 
-    def _begin(self) -> tuple[ArUtterance | MaskedUtterance, Callable[[], object]]:
+    def _begin(self) -> tuple[HypothesisGroup | MaskedUtterance, Callable[[], object]]:
         if self._inputs.params.level_0 == "masked":
             masked = MaskedUtterance(self._model, self._inputs)
             return masked, masked.step
@@ -80,10 +81,10 @@ def decode_utterance(
     prefixes = PrefixCache(model) if prefixes is None else prefixes
     level_0 = LevelZero(model, inputs, on_frame, prefixes)
     finer = finer_levels(model, codebooks, inputs, prefixes)
-    codes, nar_s = [finer.nothing], 0.0
+    codes, nar_s = [finer.no_codes], 0.0
     for frames in level_0:
         begun_s = perf_counter()
-        codes += finer.push(frames)
+        codes += chain.from_iterable(finer.push(frames))
         nar_s += perf_counter() - begun_s
     drawn = level_0.drawn
     assert drawn is not None
@@ -93,7 +94,8 @@ def decode_utterance(
     if drawn.finish_reason == "cancelled":
         codes = [drawn.codes()[:, None]]
     else:
-        codes += finer.push(drawn.codes()[:0], ended=True)
+        codes += chain.from_iterable(finer.push(drawn.codes()[:0], ended=True))
+        codes.append(finer.rest())
     return Decoded(
         torch.cat(codes),
         drawn.finish_reason,

@@ -203,7 +203,7 @@ def test_entropix_moves_codes_and_the_model_is_asked_only_where_it_is_on(
     speech, monkeypatch
 ) -> None:
     on, _ = entropix_trace(speech)
-    monkeypatch.setattr("models.stack.transformer.look", None)
+    monkeypatch.setattr("models.stack.transformer.attention_statistics", None)
     assert not torch.equal(decode(speech, ENDLESS).codes[:, :1], on)
 
 

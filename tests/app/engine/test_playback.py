@@ -16,32 +16,32 @@ def clock(monkeypatch):
 def test_before_the_first_sound_the_listener_waits_since_the_job_came(clock):
     playback = Playback(clock[0])
     clock[0] += 0.3
-    playback.give(0.0)
+    playback.add(0.0)
     assert (playback.first_audio_s, playback.runs_out_s) == (0.0, playback.submitted_s)
-    playback.give(0.5)
+    playback.add(0.5)
     assert playback.first_audio_s == pytest.approx(0.3)
     assert playback.runs_out_s == pytest.approx(clock[0] + 0.5)
 
 
 def test_sound_in_time_is_no_underrun_and_late_sound_is_by_as_much_as_it_is_late(clock):
     playback = Playback(clock[0])
-    playback.give(0.2)
+    playback.add(0.2)
     clock[0] += 0.1
-    playback.give(0.2)
+    playback.add(0.2)
     assert playback.underrun_s == 0
     clock[0] += 0.5  # 0.2 s more than there was sound for
-    playback.give(0.2)
+    playback.add(0.2)
     assert playback.underrun_s == pytest.approx(0.2)
     assert playback.runs_out_s == pytest.approx(clock[0] + 0.2)
     clock[0] += 0.2
-    playback.give(0.2)
+    playback.add(0.2)
     assert playback.underrun_s == pytest.approx(0.2)
 
 
 def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock):
     playback = Playback(clock[0])
     assert playback.lead_s == 0
-    playback.give(0.5)
+    playback.add(0.5)
     clock[0] += 0.2
     assert playback.lead_s == pytest.approx(0.3)
     clock[0] += 1.0
@@ -50,11 +50,11 @@ def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock)
 
 def test_sound_that_is_held_begins_when_there_is_enough_of_it(clock):
     playback = Playback(clock[0])
-    playback.hold_s = 0.5
-    playback.give(0.3)
+    playback.prebuffer_s = 0.5
+    playback.add(0.3)
     assert playback.first_s is None
     clock[0] += 1.0
-    playback.give(0.3)
+    playback.add(0.3)
     assert playback.first_audio_s == pytest.approx(1.0)
     assert playback.lead_s == pytest.approx(0.6)
     assert playback.underrun_s == 0
@@ -62,8 +62,8 @@ def test_sound_that_is_held_begins_when_there_is_enough_of_it(clock):
 
 def test_what_is_shorter_than_was_held_for_begins_at_its_end(clock):
     playback = Playback(clock[0])
-    playback.hold_s = 5.0
-    playback.give(0.3)
+    playback.prebuffer_s = 5.0
+    playback.add(0.3)
     clock[0] += 1.0
     playback.finish()
     assert playback.first_audio_s == pytest.approx(1.0)
@@ -73,7 +73,7 @@ def test_what_is_left_is_never_nothing_before_the_end_of_what_was_expected_to_be
     playback = Playback(clock[0])
     assert playback.left_s == 0
     playback.expected_s = 2.0
-    playback.give(0.5)
+    playback.add(0.5)
     assert playback.left_s == pytest.approx(1.5)
-    playback.give(3.0)
+    playback.add(3.0)
     assert playback.left_s == pytest.approx(LEAST_LEFT_S)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from samplers.knobs.conflicts import CONFLICTS, FEATURES, ConflictError
+from samplers.knobs.conflicts import CONFLICTS, ConflictError, settle
+from samplers.knobs.features import FEATURES
 from samplers.knobs.order import ORDERS
 from samplers.knobs.params import SamplingParams, off_value
 from samplers.knobs.resolve import resolve
@@ -109,5 +110,14 @@ def test_every_conflict_is_between_knobs_that_can_be_switched_off() -> None:
         for knob in conflict.knobs:
             SamplingParams.model_validate({knob: off_value(knob)})
         assert conflict.reason
-    defaults = SamplingParams()
-    assert not any(feature.on(defaults) for feature in FEATURES.values())
+
+
+def test_the_defaults_contradict_nothing() -> None:
+    assert settle(SamplingParams(), chosen=SamplingParams.model_fields) == ()
+
+
+def test_every_truncation_filter_of_the_order_contradicts_mirostat() -> None:
+    filters = {name for name, one in FEATURES.items() if one.step and one.group == "truncation"}
+    assert {"top_k", "top_p", "min_p"} <= filters
+    clashing = {conflict.knobs[1] for conflict in CONFLICTS if conflict.knobs[0] == "mirostat_mode"}
+    assert filters <= clashing

@@ -57,11 +57,9 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
         sampler = make_sampler(
             params, range(len(cases)), stop_token=stop, vocab_size=stop + 1, max_frames=frames
         )
-        history = sampler.history
-        history.longest = frames
-        for row, case in enumerate(cases):
-            history.codes[row, : len(case["history"])] = torch.tensor(case["history"])
-            history.rewind(row, len(case["history"]))
+        with torch.inference_mode():
+            for row, case in enumerate(cases):
+                sampler.history.preload(row, torch.tensor(case["history"], dtype=torch.int64))
         pipeline = sampler._pipeline
         scores = pipeline.scores(stack([case["logits"] for case in cases]), sampler._state)
         pipeline.run(scores, tracing=False)

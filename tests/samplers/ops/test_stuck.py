@@ -1,14 +1,26 @@
-"""Detectors of stuck speech, and what is tried less after a rewind."""
+"""Detectors of stuck speech, and how codes that led into it are lowered."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from samplers.ops import filters
 from samplers.ops.repeats import count_runs
-from samplers.ops.stuck import Hit, discourage, find_loop, find_silence
+from samplers.ops.stuck import (
+    Hit,
+    discourage,
+    find_loop,
+    find_silence,
+    looped_frames,
+    overlong_frames,
+)
 from tests.samplers.reference.harness import Case, load, newest_first, stack
+
+CODES = st.lists(st.integers(0, 2), max_size=30)
+HUGE = 10**30
 
 
 def _detect(case: Case) -> Hit:
@@ -62,6 +74,68 @@ def test_an_empty_history_is_not_stuck() -> None:
     runs = count_runs(newest_first([[]]))
     hit = find_loop(runs, torch.tensor([0]), max_period=4, min_repeats=2, min_tokens=2)
     assert not hit.found.any()
+
+
+@given(CODES, st.integers(1, 6), st.integers(2, 4), st.integers(2, 12))
+def test_looped_frames_are_all_copies_of_a_long_enough_loop_but_the_first(
+    codes: list[int], max_period: int, min_repeats: int, min_frames: int
+) -> None:
+    expected = set[int]()
+    for period in range(1, max_period + 1):
+        for start in range(len(codes)):
+            for end in range(start + max(min_repeats * period, min_frames), len(codes) + 1):
+                if all(codes[at] == codes[at - period] for at in range(start + period, end)):
+                    expected |= set(range(start + period, end))
+    found = looped_frames(
+        torch.tensor(codes, dtype=torch.int64),
+        max_period=max_period, min_repeats=min_repeats, min_frames=min_frames,
+    )  # fmt: skip
+    assert set(found.nonzero()[:, 0].tolist()) == expected
+
+
+@given(st.lists(st.booleans(), max_size=20), st.integers(0, 4))
+def test_overlong_frames_are_those_of_a_silence_behind_the_length_allowed(
+    flags: list[bool], longest: int
+) -> None:
+    found = overlong_frames(torch.tensor(flags, dtype=torch.bool), longest=longest)
+    for at, flag in enumerate(found.tolist()):
+        run = flags[max(0, at - longest) : at + 1]
+        assert flag == (longest > 0 and len(run) == longest + 1 and all(run))
+
+
+@given(CODES)
+def test_the_newest_frame_is_in_a_loop_exactly_where_the_whole_utterance_says_so(
+    codes: list[int],
+) -> None:
+    knobs = {"max_period": 4, "min_repeats": 2}
+    whole = looped_frames(torch.tensor(codes, dtype=torch.int64), **knobs, min_frames=5)
+    ends = [
+        find_loop(
+            count_runs(newest_first([codes[: end + 1]])), torch.tensor([end + 1]), **knobs,
+            min_tokens=5,
+        ).found.item()
+        for end in range(len(codes))
+    ]  # fmt: skip
+    assert [at for at, found in enumerate(ends) if found] == [
+        at
+        for at in range(len(codes))
+        if looped_frames(torch.tensor(codes[: at + 1]), **knobs, min_frames=5)[-1]
+    ]
+    assert whole.any() == any(ends)
+
+
+def test_limits_beyond_any_tensor_find_nothing() -> None:
+    codes = torch.zeros(20, dtype=torch.int64)
+    for knobs in ({"min_repeats": HUGE, "min_frames": 2}, {"min_repeats": 2, "min_frames": HUGE}):
+        assert not looped_frames(codes, max_period=HUGE, **knobs).any()
+    recent, lengths = codes[None], torch.tensor([20])
+    runs = count_runs(recent)
+    assert not find_loop(
+        runs, lengths, max_period=HUGE, min_repeats=HUGE, min_tokens=HUGE
+    ).found.any()
+    silent = torch.ones(1, dtype=torch.bool)
+    assert not find_silence(recent, lengths, silent, longest=HUGE, keep=1).found.any()
+    assert not overlong_frames(codes == 0, longest=HUGE).any()
 
 
 def test_golden_antislop_adjustment_as_odds(golden: Path) -> None:

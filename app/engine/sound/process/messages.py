@@ -1,4 +1,4 @@
-"""What the sound process is told, and how it says that there is no more sound."""
+"""The messages to the sound process, and its answer that a key has no more samples."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Begin(NamedTuple):
 
 
 class Push(NamedTuple):
-    """Take its next final frames of level 0."""
+    """Take the next final frames ``[n]`` of its level 0."""
 
     key: int
     codes: Tensor
@@ -23,7 +23,7 @@ class Push(NamedTuple):
 
 
 class Decode(NamedTuple):
-    """Make sound of codes ``[T, K]`` under a key."""
+    """Decode codes ``[T, K]`` to samples under a key."""
 
     key: int
     codes: Tensor
@@ -35,14 +35,14 @@ class Next(NamedTuple):
     key: int
 
 
-class Drop(NamedTuple):
-    """Forget a key."""
+class Cancel(NamedTuple):
+    """Free a key."""
 
     key: int
 
 
 class End(NamedTuple):
-    """All that was pushed is sound; the rest is there if nothing may follow."""
+    """All that was pushed is decoded. After the last frames also the codes and the seconds."""
 
     codes: Tensor | None = None
     nar_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What runs in the sound process: keeps utterances, and makes their next chunk when asked."""
+"""What runs in the sound process: answers the messages of `app.engine.sound.process.client`."""
 
 import pickle
 import signal
@@ -8,70 +8,68 @@ from multiprocessing.connection import Connection
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.sound.local import LocalSoundDecoder
-from app.engine.sound.process.messages import Begin, Decode, Drop, End, Next, Push
+from app.engine.sound.process.messages import Begin, Cancel, Decode, End, Next, Push
 from app.engine.sound.utterance import UtteranceDecoder
-from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
 
 class SoundServer:
-    """What the process does: keeps utterances, and makes their next chunk when asked."""
+    """Decodes utterances in the sound process, each chunk when its samples are asked for."""
 
     def __init__(self, speech: SpeechModel) -> None:
-        self._voice = LocalSoundDecoder(speech)
-        self._voicings: dict[int, UtteranceDecoder | BaseException] = {}
-        self._sounds: dict[int, Iterator[Samples]] = {}
+        """Use a loaded model."""
+        self._decoder = LocalSoundDecoder(speech)
+        self._utterances: dict[int, UtteranceDecoder | Exception] = {}
+        self._samples: dict[int, Iterator[Samples]] = {}
         self._ended: set[int] = set()
 
-    def take(self, message: object) -> object | None:
-        """Act on a message; return its answer if it has one."""
+    def handle(self, message: object) -> object | None:
+        """Act on a message; return its answer, or None if it has none."""
         match message:
             case Begin(key, inputs):
-                self._voicings[key] = self._begin(inputs)
+                try:
+                    self._utterances[key] = self._decoder.begin(inputs)
+                except Exception as error:  # raised by the first `Next`, which has an answer
+                    self._utterances[key] = error
             case Push(key, codes, ended):
-                voicing = self._voicings[key]
-                if isinstance(voicing, UtteranceDecoder):
-                    self._sounds[key] = voicing.push(codes, ended=ended)
+                utterance = self._utterances[key]
+                if isinstance(utterance, UtteranceDecoder):
+                    self._samples[key] = utterance.push(codes, ended=ended)
                     if ended:
                         self._ended.add(key)
             case Decode(key, codes):
-                self._sounds[key] = self._voice.decode(codes)
+                self._samples[key] = self._decoder.decode(codes)
             case Next(key):
                 return self._next(key)
-            case Drop(key):
-                self._forget(key)
+            case Cancel(key):
+                self._free(key)
         return None
 
-    def _begin(self, inputs: UtteranceInput) -> UtteranceDecoder | BaseException:
-        try:
-            return self._voice.begin(inputs)
-        except Exception as error:  # told when it is asked for
-            return error
-
     def _next(self, key: int) -> object:
-        voicing = self._voicings.get(key)
+        """Return the next samples of a key, `End`, or the exception that it ended with."""
+        utterance = self._utterances.get(key)
         try:
-            if isinstance(voicing, BaseException):
-                raise voicing
-            sound = next(self._sounds[key], None)
+            if isinstance(utterance, Exception):
+                raise utterance
+            samples = next(self._samples[key], None)
         except Exception as error:
-            self._forget(key)
+            self._free(key)
             return error
-        if sound is not None:
-            return sound
-        if key not in self._ended or voicing is None:
+        if samples is not None:
+            return samples
+        if key not in self._ended or utterance is None:
             return End()
-        self._forget(key)
-        return End(voicing.codes.cpu(), voicing.nar_s, voicing.codec_s)
+        self._free(key)
+        return End(utterance.codes.cpu(), utterance.nar_s, utterance.codec_s)
 
-    def _forget(self, key: int) -> None:
-        self._voicings.pop(key, None)
-        self._sounds.pop(key, None)
+    def _free(self, key: int) -> None:
+        self._utterances.pop(key, None)
+        self._samples.pop(key, None)
         self._ended.discard(key)
 
 
 def serve(pipe: Connection) -> None:
-    """Run in the process until the pipe ends."""
+    """Answer messages until the pipe ends; the first message is a function that loads the model."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the parent, which ends the pipe
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     server: SoundServer | None = None
@@ -79,7 +77,7 @@ def serve(pipe: Connection) -> None:
         while True:
             message = pickle.loads(pipe.recv_bytes())
             if server is not None:
-                answer = server.take(message)
+                answer = server.handle(message)
             else:
                 server, answer = _loaded(message)
             if answer is not None:

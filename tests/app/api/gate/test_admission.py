@@ -32,7 +32,7 @@ async def test_only_so_much_is_in_work_at_once() -> None:
     admission = Admission(max_concurrent=2)
     with admission.work("alice"):
         with admission.work("alice"):
-            with pytest.raises(TooManyRequests, match="2 requests may be in work"):
+            with pytest.raises(TooManyRequests, match="2 requests at once"):
                 admission.work("alice").__enter__()
             with admission.work("bob"):
                 assert admission.working == 3

@@ -125,7 +125,7 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
     with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
         status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
         assert status == 408
-        assert "slower than 1024 bytes a second" in json.loads(body)["error"]["message"]
+        assert "less than 1024 bytes per second" in json.loads(body)["error"]["message"]
         place = (client.base_url.host, client.base_url.port)
         body = b'{"input": "Hi."}'.ljust(2000)
         with socket.create_connection(place, timeout=20) as connection:

@@ -60,10 +60,10 @@ def test_a_key_that_cannot_be_used_is_refused_and_not_told(bad) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (f"alice:{ALICE}", "line 1 is no name:sha256"),
-        (f"alice:{hashed(ALICE)}\nbob", "line 2 is no name:sha256"),
+        (f"alice:{ALICE}", "line 1 is not name:sha256"),
+        (f"alice:{hashed(ALICE)}\nbob", "line 2 is not name:sha256"),
         (f"../alice:{hashed(ALICE)}", "line 1"),
-        (b"\xff", "it is no text"),
+        (b"\xff", "it is not text"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(tmp_path, content, message) -> None:
@@ -124,7 +124,7 @@ def test_a_name_is_safe_as_a_folder() -> None:
 
 @pytest.mark.parametrize("configured", [",", " ", " , ,", ",,"])
 def test_keys_that_are_configured_and_none_are_no_open_door(configured) -> None:
-    with pytest.raises(KeyringError, match="api_keys: there is no key in it"):
+    with pytest.raises(KeyringError, match="api_keys: it has no key"):
         Keyring.of(Settings(api_keys=configured))
 
 
@@ -134,7 +134,7 @@ def test_a_file_of_keys_without_a_key_is_no_open_door(tmp_path, content) -> None
     file.write_text(content)
     for plain in ("", ","):
         settings = Settings(api_keys_file=str(file), api_keys=SecretStr(plain))
-        with pytest.raises(KeyringError, match=f"{file} holds no key; `valle-serve keys new NAME`"):
+        with pytest.raises(KeyringError, match=f"{file} has no key; `valle-serve keys new NAME`"):
             Keyring.of(settings)
         assert settings.asks_for_keys
     assert Keyring.of(Settings(api_keys_file=str(file), api_keys=ALICE))

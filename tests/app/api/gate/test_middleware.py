@@ -166,7 +166,7 @@ def test_responses_of_a_websocket_are_counted() -> None:
         session.send("response.create")
         error = session.until("error")["error"]
         assert error["code"] == "rate_limit_exceeded"
-        assert "come back in" in error["message"]
+        assert "retry in" in error["message"]
 
 
 def test_a_key_has_only_so_much_in_work() -> None:

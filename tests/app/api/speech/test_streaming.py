@@ -198,7 +198,7 @@ def test_clients_that_drop_at_random_leave_nothing_behind():
             dropper.join()
         until(lambda: not engine.status.running and not engine.status.queued)
         assert client.post("/tts", json={"input": "next"}).status_code == 200
-    assert threading.active_count() <= threads
+    until(lambda: threading.active_count() <= threads)  # those of the pool end in their own time
 
 
 def test_a_stream_is_led_by_what_is_on_the_voices_card_on_either_wire(tmp_path):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from app.engine.backend.abilities import choose_level_0
+from app.engine.backend.abilities import check_windows, choose_level_0, nar_plan
 from app.engine.errors import InvalidRequest
 from app.engine.level_0.masked import MaskedUtterance, predict_length
 from app.engine.utterance import UtteranceInput
@@ -162,10 +162,9 @@ def test_auto_is_masked_where_the_model_can_and_nothing_speaks_against(
     knobs: dict[str, object], config: ModelConfig, way: str
 ) -> None:
     chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
-    preset = resolve(SamplingParams(preset=chosen.preset, seed=0))
-    settled = choose_level_0(chosen, preset, config)
+    settled = choose_level_0(chosen, knobs, config)
     assert settled == chosen.model_copy(update={"level_0": way})
-    assert choose_level_0(settled, preset, config) == settled
+    assert choose_level_0(settled, knobs, config) == settled
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,35 @@ def test_knobs_of_the_other_way_and_models_that_cannot_are_refused(
     knobs: dict[str, object], config: ModelConfig, param: str
 ) -> None:
     chosen = resolve(SamplingParams.model_validate(knobs | {"seed": 0}))
-    preset = resolve(SamplingParams(preset=chosen.preset, seed=0))
     with pytest.raises(InvalidRequest) as refused:
-        choose_level_0(chosen, preset, config)
+        choose_level_0(chosen, knobs, config)
     assert refused.value.param == param
+
+
+def test_no_windows_are_taken_from_a_model_that_needs_none() -> None:
+    asked, moved = SamplingParams(nar_window_frames=15), {"nar_window_frames"}
+    check_windows(asked, moved, CONFIG)
+    for mask in ("causal", "block_causal"):
+        with pytest.raises(InvalidRequest, match="need no windows") as refused:
+            check_windows(asked, moved, CONFIG.model_copy(update={"nar_mask": mask}))
+        assert refused.value.param == "nar_window_frames"
+
+
+@pytest.mark.parametrize("knob", ["nar_left_context_frames", "nar_lookahead_frames"])
+def test_a_context_without_windows_is_refused(knob: str) -> None:
+    params = SamplingParams.model_validate({knob: 3})
+    with pytest.raises(InvalidRequest, match="acts only with nar_window_frames") as refused:
+        check_windows(params, {knob}, CONFIG)
+    assert refused.value.param == knob
+    check_windows(params, (), CONFIG)  # the preset's value is not the caller's fault
+
+
+@pytest.mark.parametrize(
+    ("mask", "size", "plan"),
+    [("full", 0, "whole"), ("full", 15, "windows"), ("block_causal", 0, "chunks")],
+)
+def test_the_nar_plan_follows_from_the_mask_and_the_windows(
+    mask: str, size: int, plan: str
+) -> None:
+    config = CONFIG.model_copy(update={"nar_mask": mask})
+    assert nar_plan(config, SamplingParams(nar_window_frames=size)) == plan

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.engine.backend.duration import USUAL_SECONDS_A_PHONEME, limited
+from app.engine.backend.duration import limited
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpeechJob, SpeechResult, Timings
+from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, Timings
 from models.text import Utterance, prepare
 from samplers.knobs.params import SamplingParams
 
 JOB = SpeechJob("id", "", SamplingParams())
 RATE_HZ = 75.0
-SECOND = "a" * round(1 / USUAL_SECONDS_A_PHONEME)
+SECOND = "a" * round(1 / USUAL_PHONEME_S)
 
 
 def before(audio_s: float, frames: int) -> SpeechResult:

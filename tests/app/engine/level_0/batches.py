@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.runner import ArRunner
-from app.engine.level_0.utterance import ArUtterance
 from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
 from models.int8.quantized import is_quantized
@@ -26,7 +26,7 @@ def batch_of(model: Valle, slots: int = 30) -> ArRunner:
 
 def spoil(batch: ArRunner, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
-    cache = batch._rows.cache
+    cache = batch._batch.cache
     if isinstance(cache, Int8Cache):
         cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
     elif isinstance(cache, KVCache):
@@ -38,15 +38,15 @@ def finish(batch: ArRunner) -> None:
         batch.step()
 
 
-def alone(model: Valle, one: UtteranceInput) -> ArUtterance:
+def alone(model: Valle, one: UtteranceInput) -> HypothesisGroup:
     batch = ArRunner.alone(model, PrefixCache(model), one)
     utterance = batch.admit(one)
     finish(batch)
     return utterance
 
 
-def assert_as_alone(model: Valle, utterance: ArUtterance, *, whole: bool = True) -> None:
-    """Assert that codes, trace and backtracks are those of the same piece drawn by itself."""
+def assert_as_alone(model: Valle, utterance: HypothesisGroup, *, whole: bool = True) -> None:
+    """Assert that codes, trace and backtracks are those of the same utterance drawn alone."""
     expected = alone(model, utterance.inputs)
     count = len(utterance)
     if whole:
@@ -69,8 +69,8 @@ def logits_after(
 ) -> tuple[Tensor, Tensor]:
     """The model's logits ``(T + 1, V)`` before every code and behind the last.
 
-    Its own, and the same guided as the piece asks. Of floats with no cache; integers round what
-    they keep, so they read a slot of its own.
+    Its own, and with guidance applied. Float weights: without a cache; int8 rounds what the cache
+    keeps, so those use one.
     """
     given = torch.tensor(codes, dtype=torch.int64)
     read = _step_by_step if is_quantized(model) else Valle.ar_logits

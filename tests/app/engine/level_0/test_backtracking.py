@@ -1,4 +1,4 @@
-"""Backtracking: where a scripted loop is taken back to, what is tried then, when it gives up."""
+"""Backtracking: how far a scripted loop is rewound, what is penalised, when the utterance ends."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -107,7 +107,7 @@ def loop_from(start: int, period: int) -> Script:
 
 @pytest.mark.parametrize(("start", "period"), [(40, 1), (40, 3), (20, 25), (100, 8)])
 @pytest.mark.parametrize("guided", [{}, {"cfg_strength": 1.5}])
-def test_a_loop_is_taken_back_to_its_second_copy(start, period, guided) -> None:
+def test_a_loop_is_rewound_to_its_second_copy(start, period, guided) -> None:
     decoded = decode(loop_from(start, period), **guided)
     found_at = start + max(30, 4 * period)
     wanted = Backtrack("loop", found_at, start + period, A)
@@ -168,7 +168,7 @@ def test_a_silence_is_cut_to_a_pause_that_is_not_final(longest, window, kept) ->
     assert (allowed.finish_reason, allowed.backtracks) == ("length", ())
 
 
-def test_where_another_code_of_silence_led_to_more_silence_all_of_them_are_discouraged() -> None:
+def test_where_another_code_of_silence_led_to_more_silence_all_of_them_are_penalised() -> None:
     def script(codes: list[int]) -> dict[int, float]:
         if B in codes:
             return {MODEL.stop_token: 30.0}
@@ -182,7 +182,7 @@ def test_where_another_code_of_silence_led_to_more_silence_all_of_them_are_disco
     assert decoded.codes[:, 0].tolist()[20:] == [SILENT] * 20 + [B]
 
 
-def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_first_code() -> None:
+def test_a_sequence_completed_in_spite_of_its_penalty_is_rewound_to_its_first_code() -> None:
     sequence: dict[str, Any] = {"ban_sequences": [{"codes": (100, 101, 102), "strength": 1.0}]}
 
     def script(codes: list[int]) -> dict[int, float]:
@@ -202,7 +202,7 @@ def test_a_sequence_completed_in_spite_of_its_punishment_is_taken_back_to_its_fi
     [loop_from(3, 1), loop_from(20, 30), loop_from(40, 3), lambda _: {A: 20.0, B: 10.0}],
     ids=["in the first block", "stuck", "later", "again and again"],
 )
-def test_no_frame_that_was_given_is_taken_back(script) -> None:
+def test_no_final_frame_is_rewound(script) -> None:
     model = cast("Valle", Scripted(script))
     inputs = UtteranceInput([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
     level_0 = LevelZero(model, inputs, lambda _: True, PrefixCache(model))
@@ -278,7 +278,7 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
 ) -> None:
     watched = decode_toy(toy_speech, backtrack=True)
     assert watched.backtracks == ()
-    monkeypatch.setattr("app.engine.utterance.Backtracker", None)
+    monkeypatch.setattr("app.engine.level_0.runner.Backtracker", None)
     off = decode_toy(toy_speech, **EAGER | {"backtrack": False})
     assert torch.equal(off.codes, watched.codes)
 

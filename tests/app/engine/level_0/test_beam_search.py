@@ -1,4 +1,4 @@
-"""Beam search: the best there is where it is wide enough, and exact wherever its rows are moved."""
+"""Beam search: finds the best sequence if wide enough, and is exact wherever its rows are moved."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm, load_speech_model
 from models.int8.quantized import quantize_linears
@@ -78,7 +78,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
         best = max(ranks, key=lambda way: ranks[way])
         found = alone(tiny, one)
         assert (tuple(found.codes().tolist()), found.finish_reason == "stop") == best
-        assert max(take.score for take in found.ranked) == pytest.approx(ranks[best], abs=1e-4)
+        assert max(one.score for one in found.ranked) == pytest.approx(ranks[best], abs=1e-4)
 
 
 def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
@@ -118,12 +118,12 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
     one = inputs(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
     batch = batch_of(model)
     utterance = batch.admit(one)
-    takes, moves = list(utterance.takes), 0
+    hypotheses, moves = list(utterance.hypotheses), 0
     while batch.running:
-        before = [list(take.codes) for take in takes]
+        before = [list(one.codes) for one in hypotheses]
         batch.step()
         moves += sum(
-            take.codes[: len(codes)] != codes for take, codes in zip(takes, before, strict=True)
+            one.codes[: len(codes)] != codes for one, codes in zip(hypotheses, before, strict=True)
         )
     assert moves > 10
     codes = utterance.codes().tolist()
@@ -133,13 +133,13 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
     assert trace["code"].tolist() == codes
     np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
     np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
-    (kept,) = (take for take in utterance.ranked if take.kept)
+    (kept,) = (one for one in utterance.ranked if one.kept)
     assert kept.score == pytest.approx(trace["score"].mean(), abs=1e-4)
-    assert kept.score == max(take.score for take in utterance.ranked)
+    assert kept.score == max(one.score for one in utterance.ranked)
 
 
 def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) -> None:
-    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    batch, utterances = batch_of(model, slots=60), list[HypothesisGroup]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(inputs(seed, beam_width=2 + seed, **knobs)))
@@ -181,7 +181,7 @@ def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: V
         batch.admit(inputs(2, beam_width=2)),
     )
     batch.step()
-    spoil(batch, broken.takes[2].conditions[1].slot)
+    spoil(batch, broken.hypotheses[2].conditions[1].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 28)
     finish(batch)
@@ -195,5 +195,5 @@ def test_it_may_be_dropped_paused_or_not(model: Valle) -> None:
         batch.step()
         if pause:
             batch.pause(utterance)
-        batch.drop(utterance)
+        batch.cancel(utterance)
         assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())

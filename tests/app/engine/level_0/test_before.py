@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.continued import JobChain
 from app.engine.interface import Replay
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.playback import Playback
@@ -38,6 +39,15 @@ def spoken(
     return np.concatenate([chunk.samples for chunk in chunks]), result
 
 
+def joined(*results: SpeechResult | None) -> SpeechResult:
+    chain = JobChain(SpeechJob("id", "", SamplingParams()))
+    for result in results:
+        if result is not None:
+            chain.add(result)
+    assert chain.result is not None
+    return chain.result
+
+
 @pytest.mark.parametrize(
     "knobs", [{}, {"pause_s": 0.123457}, {"context_utterances": 2}, {"cfg_strength": 2.0}]
 )
@@ -49,7 +59,7 @@ def test_pieces_spoken_one_after_the_other_are_the_whole(synthesizer, knobs) -> 
     for inputs in PIECES:
         samples, part = spoken(synthesizer, inputs, before, limit_s, more=True, **knobs)
         sounds.append(samples)
-        before = part if before is None else before.then(part)
+        before = joined(before, part)
     assert before is not None
     np.testing.assert_array_equal(np.concatenate(sounds), sound)
     assert (before.codes_sha256, before.frames) == (result.codes_sha256, result.frames)
@@ -65,7 +75,7 @@ def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None
         last = inputs is PIECES[-1]
         samples, part = spoken(synthesizer, inputs, before, 4.0, more=not last, **knobs)
         sounds.append(samples)
-        before = part if before is None else before.then(part)
+        before = joined(before, part)
     assert before is not None
     assert len(before.utterances) == 5
     replayed = synthesizer.replay(Replay(before), Playback(monotonic()))
@@ -86,11 +96,11 @@ def test_once_the_limit_is_reached_later_pieces_are_silent(synthesizer) -> None:
     _, before = spoken(synthesizer, "One.", min_frames=1000)
     samples, result = spoken(synthesizer, "Two.", before, min_frames=1000)
     assert (len(samples), result.frames, result.finish_reason) == (0, 0, "length")
-    both = before.then(result)
+    both = joined(before, result)
     assert (both.frames, both.codes_sha256) == (before.frames, before.codes_sha256)
     _, paused = spoken(synthesizer, "One [pause:1s]", more=True, min_frames=1000)
     assert paused.utterances[-1].pause_after_s == 1.0
-    assert paused.then(result).utterances[-1].pause_after_s is None
+    assert joined(paused, result).utterances[-1].pause_after_s is None
 
 
 def test_the_gravest_reason_of_all_is_told(synthesizer) -> None:
@@ -98,5 +108,5 @@ def test_the_gravest_reason_of_all_is_told(synthesizer) -> None:
     _, cut = spoken(synthesizer, "One.", min_frames=1000)
     _, ended = spoken(synthesizer, "One.", **ending)
     assert (cut.finish_reason, ended.finish_reason) == ("length", "stop")
-    assert cut.then(ended).finish_reason == ended.then(cut).finish_reason == "length"
-    assert ended.then(ended).timings.ar_s == 2 * ended.timings.ar_s
+    assert joined(cut, ended).finish_reason == joined(ended, cut).finish_reason == "length"
+    assert joined(ended, ended).timings.ar_s == 2 * ended.timings.ar_s

@@ -1,4 +1,4 @@
-"""Entropix's branch: ways part and the best goes on, as if it had always been alone."""
+"""Entropix's branch: an utterance forks, and the best branch continues as if it were alone."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.int8.quantized import quantize_linears
@@ -64,7 +64,7 @@ def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle
 @pytest.mark.parametrize(
     "knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.5}]
 )
-def test_what_goes_on_has_read_its_own_frames_and_no_others(
+def test_the_kept_branch_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
     one = inputs(ban_tokens=(STOP,), **knobs)
@@ -79,36 +79,36 @@ def test_what_goes_on_has_read_its_own_frames_and_no_others(
     np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
 
 
-def test_the_ways_begin_apart_and_the_best_by_the_rank_is_kept(model: Valle) -> None:
+def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
     for seed in range(6):
         batch = batch_of(model)
         utterance = batch.admit(inputs(seed, **ENDING, **GUIDED))
-        takes: list[Hypothesis] = []
+        hypotheses: list[Hypothesis] = []
         while batch.running:
-            several = len(utterance.takes) > 1
-            takes = list(utterance.takes)
+            several = len(utterance.hypotheses) > 1
+            hypotheses = list(utterance.hypotheses)
             batch.step()
-            if several and len(utterance.takes) == 1:
-                assert_best(utterance, takes)
-    assert takes
+            if several and len(utterance.hypotheses) == 1:
+                assert_best(utterance, hypotheses)
+    assert hypotheses
 
 
-def assert_best(utterance: ArUtterance, takes: list[Hypothesis]) -> None:
-    """Assert that of these takes the utterance kept the likeliest since they parted."""
+def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> None:
+    """Assert that the utterance kept the branch that is likeliest since the fork."""
     start = next(
         frame
         for frame in range(100)
-        if len({take.codes[frame] if frame < len(take.codes) else STOP for take in takes}) > 1
+        if len({one.codes[frame] if frame < len(one.codes) else STOP for one in hypotheses}) > 1
     )
-    assert len({tuple(take.codes[start : start + 1]) for take in takes}) == len(takes)
+    assert len({tuple(one.codes[start : start + 1]) for one in hypotheses}) == len(hypotheses)
     ranks = [
-        rank(take.logprobs[start:], take.codes, [], utterance.inputs.params, start=start)
-        for take in takes
+        rank(one.logprobs[start:], one.codes, [], utterance.inputs.params, start=start)
+        for one in hypotheses
     ]
-    assert utterance.takes[0] is takes[ranks.index(max(ranks))]
+    assert utterance.hypotheses[0] is hypotheses[ranks.index(max(ranks))]
 
 
-def test_the_best_way_is_not_always_the_first(model: Valle) -> None:
+def test_the_best_branch_is_not_always_the_first(model: Valle) -> None:
     single = alone(model, inputs(entropix=False, ban_tokens=(STOP,)))
     several = alone(model, inputs(ban_tokens=(STOP,)))
     assert not torch.equal(single.codes(), several.codes())
@@ -124,7 +124,7 @@ def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
     while batch.running:
         batch.step()
         finals.append(utterance.final)
-        counts.append(len(utterance.takes))
+        counts.append(len(utterance.hypotheses))
     apart = [frame % 7 in {0, 1, 2} for frame in range(40)]
     assert [count > 1 for count in counts] == apart
     assert finals == [
@@ -145,7 +145,7 @@ def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
 
 
 def test_among_others_it_is_as_alone(model: Valle) -> None:
-    batch, utterances = batch_of(model, slots=60), list[ArUtterance]()
+    batch, utterances = batch_of(model, slots=60), list[HypothesisGroup]()
     kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
     for seed, knobs in enumerate(kinds):
         utterances.append(batch.admit(inputs(seed, entropix_branch_rollouts=2 + seed, **knobs)))
@@ -168,7 +168,7 @@ def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) 
     for _ in range(6):
         assert batch.free_rows == 0
         batch.step()
-    batch.drop(utterance)
+    batch.cancel(utterance)
     assert (batch.free_rows, batch.running, batch.step()) == (6, (), ())
 
 
@@ -176,7 +176,7 @@ def test_a_way_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Va
     batch = batch_of(model)
     broken, sound = batch.admit(inputs(**GUIDED)), batch.admit(inputs(2, max_frames=12))
     batch.step()
-    spoil(batch, broken.takes[2].conditions[0].slot)
+    spoil(batch, broken.hypotheses[2].conditions[0].slot)
     batch.step()
     assert (broken.finish_reason, batch.free_rows) == ("error", 27)
     finish(batch)

@@ -1,4 +1,4 @@
-"""Speech that goes on from what was said before equals the uncached model over all of it."""
+"""Speech with context utterances equals the uncached model over context and speech."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def speak(model: Valle, said: Tensor | None, **knobs: object) -> Tensor:
     bans = {"temperature": 0.0, "ban_tokens": [64], "seed": 0}
     params = resolve(SamplingParams.model_validate(bans | knobs))
     before = () if said is None else (ContextUtterance(BEFORE, said),)
-    inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, before=before)
+    inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, context=before)
     return decode_utterance(model, torch.zeros(2, 64, 4), inputs, lambda _: True).codes
 
 
@@ -53,7 +53,7 @@ def expected(
     return logits[len(begun) : -1, :-1].argmax(-1)
 
 
-def test_the_ar_goes_on_from_what_was_said(model: Valle) -> None:
+def test_the_ar_continues_the_context(model: Valle) -> None:
     codes = speak(model, SAID)
     joined = [BOS_ID, 8, 7, 3, 5, 4, EOS_ID]
     assert torch.equal(codes[:, 0], expected(model, joined, SAID, codes[:, 0], prompt=PROMPT))

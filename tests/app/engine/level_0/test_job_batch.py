@@ -1,4 +1,4 @@
-"""Level 0 of several jobs at once."""
+"""Level 0 of several jobs together."""
 
 from contextlib import closing
 
@@ -9,9 +9,11 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.job_batch import MAX_PREFILLS, JobBatch
 from app.engine.level_0.runner import ArRunner
+from app.engine.utterance import Level0Chunk
 from samplers.knobs.params import SamplingParams
 
 TEXTS = ["One. Two, three.", "Four.", "Five, six.", "Seven."]
@@ -29,88 +31,116 @@ def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
     )
 
 
-def codes(drawing: Level0Job) -> list[int]:
-    return torch.cat([drawn.codes for drawn in drawing.news()]).tolist()
+def begin(batch: JobBatch, plan: Plan) -> tuple[Level0Job, list[Level0Chunk]]:
+    """Begin a job; return it and the list that its chunks come to."""
+    chunks: list[Level0Chunk] = []
+    return batch.begin(plan, chunks.append), chunks
 
 
-def alone(synthesizer: Synthesizer, job: Plan) -> list[int]:
-    with closing(synthesizer.batch(job.rows)) as batch:
-        drawing = batch.begin(job)
-        while not drawing.over:
-            batch.step([drawing])
-        return codes(drawing)
+def codes(chunks: list[Level0Chunk]) -> list[int]:
+    return torch.cat([chunk.codes for chunk in chunks]).tolist()
 
 
-def test_jobs_that_come_pause_and_go_have_the_codes_that_they_have_alone(synthesizer):
-    jobs = [plan(synthesizer, number) for number in range(4)]
-    jobs[1] = plan(synthesizer, 1, cfg_strength=2.0)
+def alone(synthesizer: Synthesizer, plan: Plan) -> list[int]:
+    with closing(synthesizer.batch(plan.rows)) as batch:
+        job, chunks = begin(batch, plan)
+        while not job.over:
+            batch.step([job])
+        return codes(chunks)
+
+
+def test_jobs_that_join_pause_and_leave_have_the_codes_that_they_have_alone(synthesizer):
+    plans = [plan(synthesizer, number) for number in range(4)]
+    plans[1] = plan(synthesizer, 1, cfg_strength=2.0)
     with closing(synthesizer.batch(8)) as batch:
-        first = [batch.begin(job) for job in jobs[:2]]
+        begun = [begin(batch, one) for one in plans[:2]]
         for _ in range(7):
-            batch.step(first)
-        everybody = [*first, *(batch.begin(job) for job in jobs[2:])]
-        batch.step(everybody)
+            batch.step([job for job, _ in begun])
+        begun += [begin(batch, one) for one in plans[2:]]
+        jobs = [job for job, _ in begun]
+        batch.step(jobs)
         for _ in range(5):
-            batch.step(everybody[1:])  # the first waits
-        left = batch.begin(plan(synthesizer, 9))
-        batch.step([*everybody, left])
+            batch.step(jobs[1:])  # the first waits
+        left, _ = begin(batch, plan(synthesizer, 9))
+        batch.step([*jobs, left])
         batch.end(left)
-        while going := [one for one in everybody if not one.over]:
-            batch.step(going)
-        drawn = [codes(one) for one in everybody]
-    assert drawn == [alone(synthesizer, job) for job in jobs]
+        while running := [job for job in jobs if not job.over]:
+            batch.step(running)
+    assert [codes(chunks) for _, chunks in begun] == [alone(synthesizer, one) for one in plans]
 
 
-def test_texts_are_read_a_few_between_two_steps(synthesizer):
+def test_final_frames_are_handed_on_once_in_whole_blocks_and_none_that_is_rewound(synthesizer):
+    knobs = {"backtrack": True, "backtrack_min_frames": 4, "backtrack_window": 20, "top_k": 2}
+    block = synthesizer._speech.model.config.block_frames
+    blocks, backtracks = 0, 0
+    for seed in (1, 5, 9):  # of one utterance each
+        one = plan(synthesizer, seed, **knobs)
+        with closing(synthesizer.batch(2)) as batch:
+            job, chunks = begin(batch, one)
+            group = None
+            while not job.over:
+                batch.step([job])
+                group = job.utterance or group
+        first, *others, last = chunks
+        assert (len(first.codes), last.ending is None) == (0, False)
+        assert all(len(chunk.codes) == block and chunk.ending is None for chunk in others)
+        assert isinstance(group, HypothesisGroup)
+        assert codes(chunks) == group.codes().tolist()
+        blocks, backtracks = blocks + len(others), backtracks + len(group.backtracks)
+    assert blocks
+    assert backtracks
+
+
+def test_a_few_utterances_are_prefilled_between_two_steps(synthesizer):
     with closing(synthesizer.batch(8)) as batch:
-        drawings = [batch.begin(plan(synthesizer, number)) for number in range(MAX_PREFILLS + 1)]
-        batch.step(drawings)
-        assert sum(drawing.utterance is not None for drawing in drawings) == MAX_PREFILLS
-        batch.step(drawings)
-        assert all(drawing.utterance is not None for drawing in drawings)
+        jobs = [begin(batch, plan(synthesizer, number))[0] for number in range(MAX_PREFILLS + 1)]
+        batch.step(jobs)
+        assert sum(job.utterance is not None for job in jobs) == MAX_PREFILLS
+        batch.step(jobs)
+        assert all(job.utterance is not None for job in jobs)
 
 
-def test_an_utterance_that_is_left_frees_its_rows_at_once(synthesizer):
+def test_a_job_that_is_ended_frees_its_rows_at_once(synthesizer):
     with closing(synthesizer.batch(2)) as batch:
-        drawing = batch.begin(plan(synthesizer, 0, cfg_strength=2.0))
-        batch.step([drawing])
+        job, _ = begin(batch, plan(synthesizer, 0, cfg_strength=2.0))
+        batch.step([job])
         assert batch._shared.free_rows == 0
-        batch.end(drawing)
+        batch.end(job)
         assert batch._shared.free_rows == 2
-        assert drawing.over
+        assert job.over
 
 
-def test_what_cannot_be_read_fails_alone(synthesizer, monkeypatch):
+def test_a_prefill_that_fails_ends_its_own_job_alone(synthesizer, monkeypatch):
     real = ArRunner.admit
 
-    def admit(batch, inputs):
+    def admit(runner, inputs):
         if inputs.seed == 1:
             raise torch.OutOfMemoryError("no room on purpose")
-        return real(batch, inputs)
+        return real(runner, inputs)
 
     monkeypatch.setattr(ArRunner, "admit", admit)
-    jobs = [plan(synthesizer, number) for number in range(3)]
+    plans = [plan(synthesizer, number) for number in range(3)]
     with closing(synthesizer.batch(8)) as batch:
-        drawings = [batch.begin(job) for job in jobs]
-        while going := [one for one in drawings if not one.over]:
-            batch.step(going)
-        assert isinstance(drawings[1].error, GenerationFailed)
-        assert [drawings[0].error, drawings[2].error] == [None, None]
-        assert codes(drawings[2]) == alone(synthesizer, jobs[2])
+        begun = [begin(batch, one) for one in plans]
+        while running := [job for job, _ in begun if not job.over]:
+            batch.step(running)
+        errors = [job.error for job, _ in begun]
+    assert isinstance(errors[1], GenerationFailed)
+    assert errors[::2] == [None, None]
+    assert codes(begun[2][1]) == alone(synthesizer, plans[2])
 
 
-def test_an_utterance_too_long_for_the_slots_of_all_has_a_cache_of_its_own(
+def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
     synthesizer, monkeypatch
 ):
-    monkeypatch.setattr("app.engine.level_0.job_batch._room", lambda *_: 60)
-    job = plan(synthesizer, 0)
+    monkeypatch.setattr("app.engine.level_0.job_batch._max_length", lambda *_: 60)
+    one = plan(synthesizer, 0)
     with closing(synthesizer.batch(2)) as batch:
         assert isinstance(batch, JobBatch)
-        drawing = batch.begin(job)
-        batch.step([drawing])
+        job, chunks = begin(batch, one)
+        batch.step([job])
         assert batch._shared.free_rows == 2
-        while not drawing.over:
-            batch.step([drawing])
-        drawn = codes(drawing)
+        while not job.over:
+            batch.step([job])
     monkeypatch.undo()
-    assert drawn == alone(synthesizer, job)
+    assert codes(chunks) == alone(synthesizer, one)

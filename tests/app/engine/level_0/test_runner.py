@@ -1,4 +1,4 @@
-"""Many utterances at once: each has the codes that it has alone, whoever comes, waits and goes."""
+"""Many utterances together: each has the codes that it has alone, whichever join and leave."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.engine.level_0.runner import rows_of
-from app.engine.level_0.utterance import ArUtterance
+from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import load_lm, load_speech_model
@@ -20,6 +19,7 @@ from models.prefix_cache import VoiceKey
 from models.stack.attention import attention_statistics
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.rows import rows_needed
 from tests.app.engine.decoding import decode_utterance
 from tests.app.engine.level_0.batches import ROOM, assert_as_alone, batch_of, finish, spoil
 
@@ -45,7 +45,7 @@ ALL = range(len(KNOBS))
 
 
 def inputs(number: int, max_frames: int = 40) -> UtteranceInput:
-    """Speech with the knobs of that number, by one of two voices or by none; traced."""
+    """An utterance with the knobs of that number, of one of two voices or of none; traced."""
     knobs = KNOBS[number % len(KNOBS)]
     params = SamplingParams(**{"ban_tokens": (512,)} | knobs)
     if "logit_bias" in knobs:
@@ -84,21 +84,21 @@ def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
 
 
 def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(model: Valle) -> None:
-    batch, utterances, dropped = batch_of(model), list[ArUtterance](), list[ArUtterance]()
+    batch, utterances, dropped = batch_of(model), list[HypothesisGroup](), list[HypothesisGroup]()
     for number in ALL:
         utterances.append(batch.admit(inputs(number)))
         dropped.append(batch.admit(inputs(number + 100)))
         for _ in range(3):
             batch.step()
-        batch.drop(dropped[number // 2])
+        batch.cancel(dropped[number // 2])
     for utterance in dropped:
-        batch.drop(utterance)
+        batch.cancel(utterance)
     finish(batch)
     for utterance in utterances:
         assert_as_alone(model, utterance)
 
 
-def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(model: Valle) -> None:
+def test_a_paused_utterance_draws_nothing_and_resumes_as_if_it_had_not_been(model: Valle) -> None:
     batch = batch_of(model)
     utterances = [batch.admit(inputs(number, 30)) for number in ALL]
     for step in range(40):
@@ -124,12 +124,12 @@ def test_a_paused_utterance_draws_nothing_and_goes_on_as_if_it_had_not_been(mode
 )  # fmt: skip
 @given(st.data())
 def test_any_schedule_gives_each_what_it_has_alone(model: Valle, data: st.DataObject) -> None:
-    batch, ever = batch_of(model, slots=8), list[ArUtterance]()
+    batch, ever = batch_of(model, slots=8), list[HypothesisGroup]()
     for _ in range(data.draw(st.integers(5, 40))):
-        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "drop", "step"]))
+        deed = data.draw(st.sampled_from(["admit", "admit", "pause", "resume", "cancel", "step"]))
         if deed == "admit":
             one = inputs(data.draw(st.integers(0, 10**6)), data.draw(st.sampled_from([10, 25])))
-            if rows_of(one) <= batch.free_rows:
+            if rows_needed(one.params) <= batch.free_rows:
                 ever.append(batch.admit(one))
         elif ever and deed != "step":
             getattr(batch, deed)(ever[data.draw(st.integers(0, len(ever) - 1))])
@@ -147,7 +147,7 @@ def test_what_is_no_number_ends_its_utterance_and_no_other(model: Valle) -> None
     plain, guided, sound = (batch.admit(inputs(number)) for number in (0, 2, 1))
     for _ in range(5):
         batch.step()
-    for condition in (plain.takes[0].conditions[0], guided.takes[0].conditions[1]):
+    for condition in (plain.hypotheses[0].conditions[0], guided.hypotheses[0].conditions[1]):
         spoil(batch, condition.slot)
     batch.step()
     for utterance in (plain, guided):
@@ -174,20 +174,21 @@ def test_a_slot_that_held_what_was_no_number_is_as_good_as_new(model: Valle) -> 
 def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
     batch = batch_of(model, slots=3)
     plain, guided = batch.admit(inputs(0)), batch.admit(inputs(2))
-    assert (batch.free_rows, rows_of(plain.inputs), rows_of(guided.inputs)) == (0, 1, 2)
+    rows = [rows_needed(group.inputs.params) for group in (plain, guided)]
+    assert (batch.free_rows, rows) == (0, [1, 2])
     with pytest.raises(ValueError, match="slots"):
         batch.admit(inputs(1))
     batch.step()
-    batch.drop(guided)
-    batch.drop(guided)
+    batch.cancel(guided)
+    batch.cancel(guided)
     assert (batch.free_rows, batch.running, guided.finish_reason) == (2, (plain,), "cancelled")
     batch.pause(plain)
-    batch.drop(plain)
+    batch.cancel(plain)
     batch.resume(plain)
     assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
 
 
-def test_a_piece_for_which_a_slot_is_too_short_leaves_all_as_it_was(model: Valle) -> None:
+def test_an_utterance_for_which_a_slot_is_too_short_changes_nothing(model: Valle) -> None:
     batch = batch_of(model, slots=2)
     with pytest.raises(ValueError, match="positions"):
         batch.admit(inputs(2, ROOM))
@@ -221,14 +222,14 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
     batch.step()
     batch.step()
     assert asked == [1]
-    batch.drop(curious)
+    batch.cancel(curious)
     batch.step()
     assert asked == [1]
     assert plain.trace is not None
     assert np.isnan(plain.trace["attention_strength"]).all()
 
 
-def test_all_frames_are_final_at_once_unless_they_may_be_taken_back(model: Valle) -> None:
+def test_all_frames_are_final_at_once_unless_they_may_be_rewound(model: Valle) -> None:
     block, window = model.config.block_frames, 20
     knobs = {"ban_tokens": (512,), "backtrack": True, "backtrack_window": window}
     watched = replace(inputs(0, 80), params=SamplingParams(**knobs), max_frames=80)

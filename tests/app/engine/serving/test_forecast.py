@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.serving.forecast import LONGEST_S, STEP_S, Stream, fits, keeps_up, wait_s
+from app.engine.serving.forecast import (
+    LONGEST_S,
+    STEP_S,
+    Stream,
+    fits,
+    keeps_up,
+    pauses_s,
+    wait_s,
+)
+from models.text import Utterance
 
 TICK_S = 0.01
 seconds = st.floats(0.0, 8.0)
@@ -77,3 +86,11 @@ def test_a_wait_ends_when_there_is_room() -> None:
     assert STEP_S <= waited_s <= 3.0
     assert wait_s(crowd, [3.0], 3.0, 3.2) >= waited_s
     assert wait_s([Stream(0.0, 1e6)] * 3, [], 3.0, 1.0) == LONGEST_S
+
+
+def test_pauses_are_those_of_the_text_and_pause_s_between_the_others() -> None:
+    own, usual = Utterance("One.", "w", 0.5), Utterance("Two.", "t")
+    assert pauses_s([usual, own, usual], 0.25, more=False) == 0.25 + 0.5
+    assert pauses_s([usual, own, usual], 0.25, more=True) == 0.25 + 0.5 + 0.25
+    assert pauses_s([usual, own], 0.25, more=False) == 0.25 + 0.5
+    assert pauses_s([], 0.25, more=False) == 0.0

@@ -1,4 +1,4 @@
-"""Whose turn it is, by how far everybody is ahead of his listener."""
+"""Which jobs are stepped, by how much speech each has ahead of its listener."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ RATE_HZ = 75.0
 
 @dataclass(eq=False)
 class Job:
-    """What the choice asks of a ticket, which needs an event loop."""
+    """The part of a ticket that the choice reads; a ticket itself needs an event loop."""
 
     playback: Playback
     priority: int
@@ -42,38 +42,38 @@ def add(
     priority: int = 0,
     paused_s: float = 0.0,
 ) -> Ticket:
-    """Let a job have drawn so much that nobody has begun to hear yet."""
+    """Add a job that has drawn so much speech, whose playback has not begun."""
     playback = Playback(0.0)
-    playback.given_s = drawn_s if given_s is None else given_s
+    playback.audio_s = drawn_s if given_s is None else given_s
     ticket = cast("Ticket", Job(playback, priority, paused_s))
-    scheduler._drawings[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
+    scheduler._streams[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
     return ticket
 
 
-def test_all_draw_while_nobody_is_late(scheduler):
+def test_all_are_stepped_while_none_is_late(scheduler):
     jobs = [add(scheduler, LATE_S), add(scheduler, 2 * AHEAD_S)]
     assert scheduler._choose(RATE_HZ) == jobs
 
 
-def test_who_is_far_ahead_waits_while_somebody_is_late(scheduler):
+def test_a_job_far_ahead_waits_while_another_is_late(scheduler):
     late, _, near = add(scheduler, 0.0), add(scheduler, AHEAD_S), add(scheduler, AHEAD_S - 0.1)
     assert scheduler._choose(RATE_HZ) == [late, near]
 
 
-def test_who_is_of_less_priority_waits_while_somebody_else_is_late(scheduler):
+def test_a_job_of_less_priority_waits_while_another_is_late(scheduler):
     background, late = add(scheduler, 0.0, priority=1), add(scheduler, 0.0)
     assert scheduler._choose(RATE_HZ) == [late]
-    scheduler._drawings[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
+    scheduler._streams[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
     assert scheduler._choose(RATE_HZ) == [background, late]
 
 
-def test_who_pauses_or_has_much_waiting_to_be_made_sound_of_does_not_draw(scheduler):
+def test_a_job_that_pauses_or_is_far_ahead_of_the_sound_worker_is_not_stepped(scheduler):
     add(scheduler, 1.0, paused_s=0.1)
     add(scheduler, MAX_WAITING_S + 0.1, given_s=0.0)
     assert scheduler._choose(RATE_HZ) == []
 
 
-def test_who_would_make_others_hear_a_gap_waits_but_not_a_replay(scheduler):
+def test_a_job_that_would_make_others_stall_waits_but_not_a_replay(scheduler):
     plan, replay = (
         SimpleNamespace(work=work, priority=0, asker="", playback=Playback(0.0))
         for work in (_plan(), _replay())

@@ -9,8 +9,8 @@ import pytest
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.serving.accounts import Accounts
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.ticket import Ticket
@@ -26,9 +26,9 @@ class Room:
     """A reader and what it reads for; no worker takes what is lined up."""
 
     def __init__(self) -> None:
-        self.queue, self.accounts = TicketQueue(10), Accounts(EngineMetrics())
+        self.queue, self.outcomes = TicketQueue(10), Outcomes(EngineMetrics())
         self.backend = FakeBackend()
-        self.reader = TextWorker(self.queue, self.accounts, lambda *_: None, slots=SLOTS)
+        self.reader = TextWorker(self.queue, self.outcomes, lambda *_: None, slots=SLOTS)
 
     def send(self, text: str, **knobs: object) -> Ticket:
         ticket = Ticket(text, 20.0, self.queue.wake)
@@ -39,7 +39,7 @@ class Room:
 
     async def lined_up(self) -> Ticket:
         async with asyncio.timeout(20):
-            while (ticket := self.queue.take(lambda waiting: waiting[0])) is None:
+            while (ticket := self.queue.pop(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
         return ticket
 
@@ -71,8 +71,21 @@ async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room:
     room.send("A long text that came early. " * 9)
     room.send("Hello there.")
     room.backend.read_on.set()
-    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).job_id == "hard"  # shorter than both
     assert (await room.lined_up()).job_id == "Hello there."
+
+
+async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room) -> None:
+    """A text that takes the thread lets whatever is shorter go first once a piece is read."""
+    room.send("hard " * 9)
+    room.send("A text that is longer than what is read. " * 2)
+    room.send("Hello there.")
+    room.backend.read_on.set()
+
+    order = [(await room.lined_up()).job_id for _ in range(3)]
+
+    assert order[0] == "Hello there."
+    assert order[1] == "hard " * 9
 
 
 async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:
@@ -96,4 +109,4 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
         while len(room.queue):
             await asyncio.sleep(0.005)
     assert left.work is None
-    assert room.accounts.finished == {"cancelled": 1}
+    assert room.outcomes.finished == {"cancelled": 1}

@@ -1,4 +1,4 @@
-"""A job and a reader who is slower than it, or gone."""
+"""A job and a reader that is slower, or has left."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.fakes import FakeBackend, fake_engine
 pytestmark = pytest.mark.anyio
 
 CHUNK_S = 1.0
-LONG = "a job of a chunk a letter, which nobody is in a hurry to hear"
+LONG = "a job of a chunk a letter, which is read slowly"
 MOST_DRAWN = (MAX_UNREAD_S + MAX_WAITING_S) / CHUNK_S + 2
 
 
@@ -39,14 +39,14 @@ async def running(backend: FakeBackend, **limits: float) -> AsyncIterator[Speech
 
 
 async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
-    """Wait until the job pauses: no more is made sound of than may wait, and little more drawn."""
+    """Wait until the job pauses: unread audio is bounded, and so are frames drawn ahead."""
     await until(lambda: [one for one in engine._queue.running if one.paused_s])
     (ticket,) = engine._queue.running
-    assert ticket.playback.given_s == MAX_UNREAD_S + CHUNK_S
+    assert ticket.playback.audio_s == MAX_UNREAD_S + CHUNK_S
     assert backend.frames_made[text] <= MOST_DRAWN
 
 
-async def test_a_job_that_nobody_reads_pauses_and_goes_on_as_it_is_read():
+async def test_a_job_that_is_not_read_pauses_and_resumes_as_it_is_read():
     backend = FakeBackend(CHUNK_S)
     async with running(backend) as engine, aclosing(engine.submit(job(LONG))) as chunks:
         await paused(backend, engine, LONG)
@@ -102,7 +102,7 @@ async def test_a_job_that_does_not_pause_has_no_more_time():
         backend.let(9)
 
 
-async def test_a_last_chunk_is_given_whatever_waits():
+async def test_the_last_chunk_is_sent_however_much_is_unread():
     backend = FakeBackend(CHUNK_S)
     text = "a" * round(MAX_UNREAD_S / CHUNK_S)
     async with running(backend) as engine, aclosing(engine.submit(job(text))) as chunks:
@@ -110,7 +110,7 @@ async def test_a_last_chunk_is_given_whatever_waits():
         assert len([chunk async for chunk in chunks]) == len(text) + 1
 
 
-async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest_will_last():
+async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest_will_last():
     backend = FakeBackend(CHUNK_S)
     text = "wait: ten chunks"
     async with running(backend) as engine:
@@ -121,9 +121,9 @@ async def test_a_machine_slower_than_speech_holds_the_first_sound_until_the_rest
             await until(lambda: engine._queue.running)
             (ticket,) = engine._queue.running
             ticket.playback.expected_s = len(text) * CHUNK_S
-            ticket.playback.hold_s = 3 * CHUNK_S
+            ticket.playback.prebuffer_s = 3 * CHUNK_S
             backend.let(2)
-            await until(lambda: ticket.playback.given_s >= 2 * CHUNK_S)
+            await until(lambda: ticket.playback.audio_s >= 2 * CHUNK_S)
             assert ticket.chunks.empty()
             backend.let(1)
             assert len((await anext(chunks)).samples) > 0

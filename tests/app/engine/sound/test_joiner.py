@@ -88,7 +88,7 @@ def test_any_cut_into_pieces_gives_the_sound_of_the_whole(runs, pieces):
         parts.append(joiner.push(inputs))
     parts.append(joiner.finish(None))
     np.testing.assert_array_equal(np.concatenate(parts), trimmed_and_faded(samples))
-    assert joiner.given == sum(map(len, parts))
+    assert joiner.samples == sum(map(len, parts))
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, 0.0, 0.5])), max_size=5))

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from app.engine.errors import InvalidRequest
-from app.engine.sound.finer import nar_plan
-from app.engine.sound.nar_windowed import Window, Windows, check_windows
+from app.engine.sound.nar_windowed import Window, Windows
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
-from samplers.knobs.params import SamplingParams
+from samplers.knobs.features import is_guided
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
 from tests.app.engine.sound.test_utterance import (
@@ -28,10 +26,8 @@ from tests.app.engine.sound.test_utterance import (
     some_codes,
     voice,
 )
-from tests.toy.make_toy import MODEL
 
 KNOBS = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
-FULL = MODEL.model_copy(update={"nar_mask": "full"})
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +58,7 @@ def by_hand(
             seen = trial[first:last, :level]
             conditions = [wanted.prefix(model, level), wanted.null_prefix(model, level)]
             own, null = (model.nar_logits(one, seen, level, first) for one in conditions)
-            if params.nar_cfg_strength > 1:
+            if is_guided(params, "nar"):
                 own = guide_frames(own, null, params.nar_cfg_strength, params.nar_cfg_rescale)
             drawn = sample_nar(own, params, seed=1, utterance=0, level=level, position=first)
             trial[start:last, level] = drawn[start - first :]
@@ -141,30 +137,3 @@ def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(speech) -> None:
     _, sounds = voice(speech, wanted, some_codes(60), [24, 1, 19, 1, 15])
     # The codec takes its own chunks, of 15, 15 and 30 frames.
     assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]
-
-
-def test_no_windows_are_taken_from_a_model_that_needs_none() -> None:
-    asked = SamplingParams(nar_window_frames=15)
-    check_windows(asked, SamplingParams(), FULL)
-    for mask in ("causal", "block_causal"):
-        with pytest.raises(InvalidRequest, match="need no windows") as refused:
-            check_windows(asked, SamplingParams(), MODEL.model_copy(update={"nar_mask": mask}))
-        assert refused.value.param == "nar_window_frames"
-
-
-@pytest.mark.parametrize(
-    ("mask", "size", "told"),
-    [("full", 0, "whole"), ("full", 15, "windows"), ("block_causal", 0, "chunks")],
-)
-def test_the_plan_tells_how_much_is_drawn_at_a_time(mask, size, told) -> None:
-    config = MODEL.model_copy(update={"nar_mask": mask})
-    assert nar_plan(config, SamplingParams(nar_window_frames=size)) == told
-
-
-@pytest.mark.parametrize("knob", KNOBS[1:])
-def test_a_context_without_windows_is_refused(knob) -> None:
-    moved = SamplingParams(**{knob: 3})
-    with pytest.raises(InvalidRequest, match="acts only with nar_window_frames") as refused:
-        check_windows(moved, SamplingParams(), FULL)
-    assert refused.value.param == knob
-    check_windows(moved, moved, FULL)  # the preset's word, which the caller cannot be blamed for

@@ -76,14 +76,14 @@ def test_utterances_that_are_left_or_side_by_side_do_not_disturb_each_other(remo
 def test_what_breaks_there_is_raised_here_and_breaks_nothing_else(remote):
     before = speak(remote)
     with pytest.raises(ValueError, match="codes must lie"):
-        list(remote._voice.decode(torch.full((3, 8), 10**6)))
+        list(remote._sound_decoder.decode(torch.full((3, 8), 10**6)))
     np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
 
 
 def killed(remote: Synthesizer) -> None:
-    assert isinstance(remote._voice, SoundProcess)
-    assert remote._voice.pid is not None
-    os.kill(remote._voice.pid, signal.SIGKILL)
+    assert isinstance(remote._sound_decoder, SoundProcess)
+    assert remote._sound_decoder.pid is not None
+    os.kill(remote._sound_decoder.pid, signal.SIGKILL)
 
 
 def test_a_process_that_is_killed_between_two_speeches_is_not_missed(remote):
@@ -118,11 +118,11 @@ def test_speeches_side_by_side_all_go_on_after_one_restart(remote):
     ]
     going = [remote.speak(plan, queue_s=0.0, on_progress=lambda _: True) for plan in plans]
     sounds = [[next(speech).samples] for speech in going]
-    started = remote._voice.generation
+    started = remote._sound_decoder.generation
     killed(remote)
     for speech, sound in zip(going, sounds, strict=True):
         sound += [chunk.samples for chunk in speech]
-    assert remote._voice.generation == started + 1
+    assert remote._sound_decoder.generation == started + 1
     for own, sound in zip(alone, sounds, strict=True):
         np.testing.assert_array_equal(np.concatenate(sound), np.concatenate(own))
 

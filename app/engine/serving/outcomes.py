@@ -1,4 +1,4 @@
-"""What became of all jobs: counted, logged, and told to their readers."""
+"""How jobs end: each is counted, logged, and its reader gets the error if there is one."""
 
 import logging
 from collections import Counter
@@ -12,49 +12,51 @@ from app.engine.serving.ticket import Ticket
 log = logging.getLogger(__name__)
 
 
-class Accounts:
-    """Every ticket that was lined up ends here, once. Any thread may call.
+class Outcomes:
+    """Records how each ticket ended; of several calls for one ticket, the first counts.
+
+    Any thread may call.
 
     Attributes:
-        finished: How many jobs ended for which reason; a replay is no job.
+        finished: How many jobs ended for which reason; replays are not counted.
     """
 
     def __init__(self, metrics: EngineMetrics) -> None:
         """Begin with no jobs.
 
         Args:
-            metrics: Where what was measured of a job goes.
+            metrics: Get the measurements of each job.
         """
         self._metrics = metrics
         self.finished: Counter[FinishReason] = Counter()
 
     def refused(self, ticket: Ticket, error: SpeechError) -> None:
-        """Tell a reader why its job does not begin."""
+        """Record that a job was refused, and give its reader the error."""
         if ticket.close():
             log.info("job %s: refused (%s)", ticket.job_id, error.code)
-            ticket.give(error)
+            ticket.send(error)
 
     def ended(self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None) -> None:
-        """Account for a ticket that ended without a result.
+        """Record that a ticket ended without a result, and give its reader the error.
 
         Args:
-            ticket: Which one.
+            ticket: Its ticket.
             reason: Why it ended.
-            error: What its reader is told; None where it has left, or the service shuts down.
+            error: None if the reader has left, or the engine stops.
         """
         if not ticket.close():
             return
         self.finished[reason] += 1
         self._metrics.jobs.labels(reason).inc()
         log.info("job %s: %s%s", ticket.job_id, reason, f" ({error.code})" if error else "")
-        ticket.give(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
+        ticket.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
 
-    def spoken(self, ticket: Ticket, result: SpeechResult) -> None:
-        """Account for a ticket whose last chunk is about to be given."""
+    def completed(self, ticket: Ticket, result: SpeechResult) -> None:
+        """Record the result of a ticket, before its reader gets the last chunk."""
         if not ticket.close():
             return
         if isinstance(ticket.work, Replay):
-            log.info("job %s: job %s heard again", ticket.job_id, result.job_id)
+            log.info("job %s: replay of job %s", ticket.job_id, result.job_id)
             return
         timings = result.timings
         work_s = timings.total_s - timings.queue_s
@@ -72,7 +74,7 @@ class Accounts:
         metrics.backtracks.inc(result.backtracks)
         metrics.queue_s.observe(timings.queue_s)
         metrics.audio_s.inc(result.audio_s)
-        # That of level 0 is shared by all jobs of a step, and counted there.
+        # Steps of level 0 are shared by jobs: the scheduler counts them.
         for stage in ("text", "nar", "codec"):
             metrics.stage_s.labels(stage).inc(getattr(timings, f"{stage}_s"))
         if result.audio_s:

@@ -1,0 +1,86 @@
+"""What a loaded model finds out about itself before the first job, by speaking."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from time import monotonic, perf_counter
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from app.engine.interface import Backend, CostMeter, Plan
+from app.engine.job import AudioChunk, SpeechJob
+from app.engine.playback import Playback
+from app.engine.utterance import Level0Chunk
+from samplers.knobs.params import SamplingParams
+
+_TEXTS = ("One, two, three.", "Hello.", "Good morning.")
+_SPEECH_S = 0.3
+_MEASURED_S = 1.0
+
+
+class Speaker(Backend, Protocol):
+    """A backend that also speaks a job by itself, as `Synthesizer` does."""
+
+    def speak(self, plan: Plan) -> Iterator[AudioChunk]:
+        """Yield the audio of one job, the last chunk with the result."""
+
+
+def is_deterministic(speaker: Speaker) -> bool:
+    """Return whether a job has the same codes alone and among others; warms the model up, too.
+
+    It has not where the rounding of matrix products depends on the number of rows.
+    """
+    plans = [
+        speaker.plan(
+            SpeechJob(f"check-{seed}", text, SamplingParams(seed=seed), max_duration_s=_SPEECH_S)
+        )
+        for seed, text in enumerate(_TEXTS)
+    ]
+    *_, last = speaker.speak(plans[0])
+    alone = [one.codes[:, 0] for one in last.result.utterances] if last.result else []
+    with closing(speaker.batch(sum(plan.rows for plan in plans))) as batch:
+        chunks: list[Level0Chunk] = []
+        jobs = [batch.begin(plans[0], chunks.append)]
+        jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
+        while running := [job for job in jobs if not job.over]:
+            batch.step(running)
+    codes = torch.cat([chunk.codes for chunk in chunks])
+    return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
+
+
+def measure(backend: Backend, costs: CostMeter) -> None:
+    """Speak for about a second and note what each stage costs.
+
+    Both stages run in this thread by turns, so where they share a processor, as under a quota, each
+    is as slow as it will be.
+    """
+    plan = backend.plan(SpeechJob("measure", _TEXTS[0], SamplingParams(seed=0)))
+    began_s = monotonic()
+    while monotonic() - began_s < _MEASURED_S:
+        _measure_once(backend, plan, costs)
+
+
+def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
+    rate_hz, playback = backend.info.frame_rate_hz, Playback(monotonic())
+    with (
+        closing(backend.batch(plan.rows)) as batch,
+        closing(backend.sound_stream(plan, playback)) as sound,
+    ):
+        started_s = perf_counter()
+        chunks: deque[Level0Chunk] = deque()
+        job = batch.begin(plan, chunks.append)
+        costs.note_admission(perf_counter() - started_s)
+        while not job.over:
+            started_s, frames = perf_counter(), job.frames
+            batch.step([job])
+            speech_s = (job.frames - frames) / rate_hz
+            costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
+            while chunks:
+                started_s, before_s = perf_counter(), playback.audio_s
+                for _ in sound.push(chunks.popleft()):
+                    pass
+                costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
+    if playback.first_s is not None:
+        costs.note_start(playback.first_audio_s)

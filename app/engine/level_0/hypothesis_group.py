@@ -1,0 +1,89 @@
+"""The hypotheses of one utterance: the base class, which has one, and what all kinds share.
+
+The strategies that draw several side by side are `app.engine.level_0.best_of`,
+`app.engine.level_0.beam_search` and `app.engine.level_0.branching`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from app.engine.errors import GenerationFailed
+from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.input_batch import InputBatch
+from app.engine.utterance import UtteranceInput
+from samplers.ar.trace import columns
+
+
+class HypothesisGroup:
+    """Level 0 of one utterance while `app.engine.level_0.runner.ArRunner` draws it.
+
+    Attributes:
+        inputs: The utterance.
+        hypotheses: Those still considered; the first is the utterance's result so far.
+        slots: Rows of the KV cache that the group holds.
+        paused: Whether steps leave it out; set by the runner.
+        finish_reason: Why it ended; None while it is being drawn.
+        error: What failed, if `finish_reason` is `error`.
+        ranked: The outcome of each hypothesis, where several were drawn to their ends.
+    """
+
+    keeps_logprobs = False
+    """Whether hypotheses keep the log-probabilities of their codes, for ranking."""
+
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        """Begin without frames.
+
+        Args:
+            inputs: The utterance.
+            hypotheses: At least one.
+        """
+        self.inputs, self.hypotheses = inputs, list(hypotheses)
+        self.slots = [slot for hypothesis in hypotheses for slot in hypothesis.slots]
+        self.paused = False
+        self.finish_reason: FinishReason | None = None
+        self.error: GenerationFailed | None = None
+        self.ranked: tuple[RankedTake, ...] = ()
+        self._device = hypotheses[0].conditions[0].first.hidden.device
+
+    def __len__(self) -> int:
+        """Count the frames so far, those included that may still be rewound or replaced."""
+        return len(self.hypotheses[0].codes)
+
+    @property
+    def final(self) -> int:
+        """How many of the first frames cannot change any more."""
+        backtracker = self.hypotheses[0].backtracker
+        if backtracker is None or self.finish_reason is not None:
+            return len(self.hypotheses[0].codes)
+        return backtracker.final
+
+    @property
+    def backtracks(self) -> tuple[Backtrack, ...]:
+        """Every backtrack so far, in order."""
+        backtracker = self.hypotheses[0].backtracker
+        return tuple(backtracker.taken) if backtracker else ()
+
+    @property
+    def trace(self) -> TraceColumns | None:
+        """The trace of every token, if the utterance asks for one."""
+        return columns(self.hypotheses[0].records) if self.inputs.trace else None
+
+    def codes(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``[n]`` int64: the frames so far, or a slice of them, on the model's device."""
+        codes = self.hypotheses[0].codes[start:end]
+        return torch.tensor(codes, dtype=torch.int64, device=self._device)
+
+    def update(self, batch: InputBatch) -> None:  # noqa: ARG002  # the other kinds need it
+        """Set `finish_reason`, and fork or drop hypotheses, after a step.
+
+        Args:
+            batch: Holds the rows of the hypotheses.
+        """
+        self.finish_reason = self.hypotheses[0].finish_reason
+
+    def fail(self, error: GenerationFailed) -> None:
+        """End the utterance with an error."""
+        self.finish_reason, self.error = "error", error

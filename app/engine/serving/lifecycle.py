@@ -1,0 +1,213 @@
+"""The life of an engine: loading, warm-up, the two worker threads, and the end.
+
+new -> loading -> warming -> ready -> draining -> stopped, or failed.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from time import monotonic
+
+from app.engine.errors import EngineNotReady
+from app.engine.interface import Backend, GoldenResult
+from app.engine.serving.capacity import Capacity
+from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.queue import TicketQueue
+from app.engine.serving.scheduler import Scheduler
+from app.engine.serving.sound_worker import SoundWorker
+from app.engine.serving.status import WAITS_FOR, State
+from app.engine.serving.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """Loads the model and runs the workers in their threads. Any thread may call.
+
+    Attributes:
+        state: The state of the engine.
+        error: Why it failed; None if it has not.
+        deterministic: Result of `Backend.check_deterministic`; None before.
+        golden: Result of `Backend.check_golden`; None before, and if it was not asked for.
+        on_close: Called, in any thread, when jobs are no longer accepted and those there are to be
+            cancelled.
+        on_failed: Called, in a worker, when only a restart of the process helps.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Backend],
+        queue: TicketQueue,
+        scheduler: Scheduler,
+        sound_worker: SoundWorker,
+        capacity: Capacity,
+        metrics: EngineMetrics,
+        *,
+        slots: int,
+        unload_after_s: float,
+        check_golden: bool,
+    ) -> None:
+        """Begin in the state `new`.
+
+        Args:
+            load: Returns the model; called once, in the level-0 thread.
+            queue: Jobs that wait.
+            scheduler: The level-0 worker.
+            sound_worker: The sound worker.
+            capacity: Gets the costs measured in the warm-up.
+            metrics: Counts restarts of workers.
+            slots: Rows of the batch.
+            unload_after_s: Seconds without a job after which the model leaves its device; 0: never.
+            check_golden: Whether to speak the model's golden requests in the warm-up.
+        """
+        self._load, self._queue, self._capacity = load, queue, capacity
+        self._scheduler, self._sound_worker = scheduler, sound_worker
+        self._supervisor = Supervisor(metrics, on_give_up=self._fail)
+        self._slots, self._idle_after_s = slots, unload_after_s or math.inf
+        self._check_golden = check_golden
+        self._backend: Backend | None = None
+        self.state: State = "new"
+        self.error: str | None = None
+        self.deterministic: bool | None = None
+        self.golden: GoldenResult | None = None
+        self.on_close: Callable[[], None] = lambda: None
+        self.on_failed: Callable[[], None] = lambda: None
+        self._changing = threading.Lock()  # held while the state changes
+        self.thread = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
+
+    @property
+    def backend(self) -> Backend:
+        """The loaded model.
+
+        Raises:
+            EngineNotReady: It is not loaded.
+        """
+        if self._backend is None:
+            raise self._not_ready()
+        return self._backend
+
+    async def wait_ready(self) -> None:
+        """Wait until jobs are accepted.
+
+        Raises:
+            EngineNotReady: They never will be; the message says why.
+        """
+        while self.state in {"new", "loading", "warming"}:
+            await asyncio.sleep(0.02)
+        self.check_ready()
+
+    def check_ready(self) -> None:
+        """Do nothing if jobs are accepted.
+
+        Raises:
+            EngineNotReady: They are not; the message says what is waited for.
+        """
+        if self.state != "ready":
+            raise self._not_ready()
+
+    def drain(self) -> None:
+        """Accept no more jobs."""
+        if self.state == "ready":
+            self.state = "draining"
+
+    async def stop(self) -> None:
+        """End the workers, and wait until they have ended."""
+        with self._changing:
+            if self.state != "failed":
+                self.state = "stopped"
+        self.on_close()
+        if self.thread.ident is not None:
+            await asyncio.to_thread(self.thread.join)
+
+    def _not_ready(self) -> EngineNotReady:
+        why = self.error or f"waiting for {WAITS_FOR.get(self.state)}"
+        return EngineNotReady(f"not ready: {why}", retry_after_s=5)
+
+    # What follows runs in the workers.
+
+    def _enter(self, state: State) -> bool:
+        """Change the state unless the engine was stopped; return whether it is the new one."""
+        with self._changing:
+            if self.state != "stopped":
+                self.state = state
+            return self.state == state
+
+    def _fail(self, why: str) -> None:
+        """Enter the state `failed`, which only a restart of the process ends."""
+        self.error = why
+        self._enter("failed")
+        self.on_close()
+        self.on_failed()
+
+    def _work(self) -> None:
+        """Load the model, and run level 0 here and the sound worker in a thread until stopped."""
+        try:
+            backend = self._load_and_warm_up()
+        except Exception as error:
+            # A ValueError is about the operator's files and says all; others are our mistakes.
+            expected = isinstance(error, ValueError)
+            why = str(error) or type(error).__name__
+            log.error("the model cannot be used: %s", why, exc_info=not expected)
+            self._fail(why)
+            return
+        if backend is None:
+            return
+
+        def run_level_0() -> None:
+            self._run_level_0(backend)
+
+        def run_sound() -> None:
+            backend.prepare_sound()
+            with backend.sound_context():
+                self._sound_worker.run(backend)
+
+        def supervise_sound() -> None:
+            self._supervisor.run("sound", run_sound, self._sound_worker.fail_all)
+
+        sound = threading.Thread(target=supervise_sound, name="speech-sound", daemon=True)
+        sound.start()
+        self._supervisor.run("level 0", run_level_0, self._scheduler.fail_all)
+        sound.join()
+        backend.close()
+
+    def _run_level_0(self, backend: Backend) -> None:
+        """Run the scheduler; while it is idle for long, the model is off its device."""
+        while not self._queue.closed:
+            with closing(backend.batch(self._slots)) as batch:
+                self._scheduler.run(batch, backend.info.frame_rate_hz, self._idle_after_s)
+            if not self._queue.closed:
+                log.info("no job for %g s: the model leaves its device", self._idle_after_s)
+                backend.unload(lambda: self._queue.empty)
+                self._scheduler.sleep()
+
+    def _load_and_warm_up(self) -> Backend | None:
+        """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
+        self._enter("loading")
+        log.info("loading the model")
+        started_s = monotonic()
+        backend = self._load()
+        self._enter("warming")
+        backend.prepare_sound()
+        self.deterministic = backend.check_deterministic()
+        if not self.deterministic:
+            log.warning("a job has other codes among others than alone")
+        backend.measure(self._capacity)
+        if self._check_golden:
+            self.golden = backend.check_golden()
+            if self.golden is not None and self.golden.different:
+                log.warning(
+                    "%d of %d golden requests have other codes on this machine than those stored",
+                    self.golden.different,
+                    self.golden.spoken,
+                )
+        self._backend = backend
+        self._queue.free_rows = self._slots
+        self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
+        if not self._enter("ready"):
+            return None
+        info = backend.info
+        log.info("ready: %s on %s in %.1f s", info.name, info.device, monotonic() - started_s)
+        return backend

@@ -1,0 +1,105 @@
+"""docs/tour.md can be taken: its breakpoints are hit in order, and its change does what it says."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.follow import STOPS
+from tests.conftest import ROOT
+from tests.toy.make_toy import make
+
+PAGE = (ROOT / "docs" / "tour.md").read_text("utf-8")
+ROWS = re.findall(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \| ([\w ]+) \|", PAGE, re.MULTILINE)
+CHANGED = "samplers/ops/filters.py"
+
+
+def _run(
+    words: list[str], home: Path, cwd: Path, model: Path, *, stdin: str = "", status: int = 0
+) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(home),
+        "NO_PROXY": "127.0.0.1",
+        "TTS_MODEL": str(model),
+        "TTS_DEVICE": "cpu",
+    }
+    done = subprocess.run(
+        words, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("toy"))
+
+
+def test_the_table_is_that_of_the_debugger() -> None:
+    assert [(file, name) for _, file, name, _ in ROWS] == list(STOPS)
+    assert [int(number) for number, *_ in ROWS] == list(range(1, len(STOPS) + 1))
+
+
+@pytest.mark.slow
+def test_every_breakpoint_is_hit_in_its_order_and_thread(model: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "scripts.follow"]
+    out = _run(command, ROOT, tmp_path, model, stdin="c\n" * len(STOPS))
+    hit = re.findall(r"stop (\d+) of \d+: (\S+) (\S+), thread (\S+)", out)
+    assert [(file, name) for _, file, name, _ in hit] == list(STOPS)
+    threads = {told: thread for (*_, told), (*_, thread) in zip(ROWS, hit, strict=True)}
+    told = [told for *_, told in ROWS]
+    assert [threads[one] for one in told] == [thread for *_, thread in hit]
+    assert len(set(threads.values())) == len(threads)
+    assert out.splitlines()[-1].endswith("audio/wav")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what a change of a sampler concerns, with the change of the page made."""
+    home = tmp_path / "checkout"
+    for folder in ("app", "samplers", "models", "tests/samplers", "tests/golden"):
+        shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("tests/__init__.py", "tests/conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / file, home / file)
+    (diff,) = re.findall(r"^```diff\n-(.*)\n\+(.*)\n```$", PAGE, flags=re.MULTILINE)
+    file = home / CHANGED
+    assert f"`{CHANGED}`" in PAGE
+    source = file.read_text("utf-8")
+    function = source.index("def top_p_floor")
+    assert source.count(diff[0], function) >= 1
+    file.write_text(source[:function] + source[function:].replace(*diff, 1), "utf-8")
+    return home
+
+
+def _kept(home: Path, cwd: Path, model: Path) -> float:
+    """Return what the second command prints after the first."""
+    (block,) = (one for one in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) if "--trace" in one)
+    printed = ""
+    for line in block.splitlines():
+        program, *words = shlex.split(line)
+        module = ["-m", "app"] if program.endswith("valle-serve") else []
+        printed = _run([sys.executable, *module, *words], home, cwd, model)
+    assert (
+        json.loads((cwd / "hello.wav.json").read_text("utf-8"))["request"]["params"]["top_p"] == 0.5
+    )
+    return float(printed.removesuffix(" codes kept\n"))
+
+
+@pytest.mark.slow
+def test_the_change_shows_in_the_trace_and_fails_its_test(
+    model: Path, checkout: Path, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder in (before, after):
+        folder.mkdir()
+    assert _kept(checkout, after, model) < _kept(ROOT, before, model)
+    (test,) = re.findall(r"^scripts/test (\S+)$", PAGE, flags=re.MULTILINE)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+    assert "FAILED" in _run(command, checkout, checkout, model, status=1)
