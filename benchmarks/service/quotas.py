@@ -109,9 +109,7 @@ async def load(
         speed=share,
         requests=len(received),
         refused=refused,
-        failed=sum(
-            not one.ok and one.status != httpx.codes.SERVICE_UNAVAILABLE for one in received
-        ),
+        failed=len(received) - len(good) - refused,
         gaps=sum(one.underrun_s > GAP_S for one in good),
         underrun_s=sum(one.underrun_s for one in good),
         first_p50_ms=1000 * p50,
