@@ -67,7 +67,7 @@ class Level0Job:
         self.over = False
         self.error: SpeechError | None = None
         self.frames = 0
-        self._on_chunk, self._begun = on_chunk, list[Level0Chunk]()
+        self._on_chunk, self._pending = on_chunk, list[Level0Chunk]()
         self._front_end, self._silent = front_end, silent
         self._device = speech.model.separator.device
         self._block_frames = speech.model.config.block_frames
@@ -105,7 +105,7 @@ class Level0Job:
         if not self.over and self._frames_left <= 0:  # only where earlier jobs used the limit up
             self.over = True
             end = UtteranceEnd("length", last=True, cut=True)
-            self._begun.append(self._chunk(None, end=end))
+            self._pending.append(self._chunk(None, end=end))
         while not self.over:
             self._number += 1
             utterance = self.plan.utterances[self._number]
@@ -113,10 +113,10 @@ class Level0Job:
                 self._inputs = self._inputs_of(utterance)
                 self._emitted, self._ar_s = 0, 0.0
                 # So that the sound stage can prefill meanwhile.
-                self._begun.append(self._chunk(self._number))
+                self._pending.append(self._chunk(self._number))
                 return self._inputs
             trace: TraceColumns | None = {} if self.plan.job.trace else None
-            self._begun.append(self._chunk(self._number, end=self._end("stop", trace=trace)))
+            self._pending.append(self._chunk(self._number, end=self._end("stop", trace=trace)))
         return None
 
     def emit_finished_blocks(self, step_s: float) -> None:
@@ -128,10 +128,10 @@ class Level0Job:
         Args:
             step_s: Seconds of the step.
         """
-        if self._begun:
-            for chunk in self._begun:
+        if self._pending:
+            for chunk in self._pending:
                 self._on_chunk(chunk)
-            self._begun.clear()
+            self._pending.clear()
         if (utterance := self.utterance) is None:
             return
         self._ar_s += step_s
