@@ -96,7 +96,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 
-app = create_app(Settings(model=sys.argv[1], device="cpu"))
+app = create_app(Settings(model=sys.argv[1], device="cpu", weights="float32"))
 codes = []
 with TestClient(app, base_url="http://127.0.0.1") as client:
     while client.get("/ready").status_code != 200:
