@@ -87,7 +87,7 @@ class Journal:
         """Return a part; None if it is missing, unreadable or of another speech."""
         try:
             with np.load(self._path(number), allow_pickle=False) as file:
-                metadata = json.loads(str(file["metadata"]))
+                metadata = json.loads(str(file["account"]))
                 if metadata.pop("key") != self._keys[number]:
                     return None
                 part = _part(file["samples"], file["codes"], metadata, self._job)
@@ -110,7 +110,7 @@ class Journal:
         try:
             self.folder.mkdir(exist_ok=True)
             with partial.open("wb") as file:
-                np.savez(file, samples=part.samples, codes=codes, metadata=json.dumps(metadata))
+                np.savez(file, samples=part.samples, codes=codes, account=json.dumps(metadata))
             partial.replace(path)
         except OSError as error:
             raise CommandFailed(f"out: {path}: {error.strerror}") from error

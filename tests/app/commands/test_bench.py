@@ -103,10 +103,10 @@ def test_it_measures_a_running_server(
         (["--at-once", "0"], "at-once.0: Input should be greater than 0"),
         (["--url", "http://127.0.0.1:9"], "url: http://127.0.0.1:9: "),
         (["--url", "nothing"], "url: nothing: "),
-        (["--url", "http://127.0.0.1:9", "--model", "x"], "model: a running server has its own"),
-        (["--key", "secret"], "key: nobody asks for one in process"),
+        (["--url", "http://127.0.0.1:9", "--model", "x"], "model: the server has its own"),
+        (["--key", "secret"], "key: only a server takes a key"),
         (["--model", "/nowhere"], "model: /nowhere"),
-        (["-o", "/nowhere/a.json"], "out: /nowhere is no folder"),
+        (["-o", "/nowhere/a.json"], "out: /nowhere is not a folder"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line_and_status_2(

@@ -50,7 +50,7 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 def test_it_finds_nothing_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks.host._ROOM_BYTES", 1)
+    monkeypatch.setattr("app.commands.checks.host._NEEDED_BYTES", 1)
     status, told = diagnosed(capsys)
     assert status == 0
     assert all(line.startswith("ok ") for line in told.values()), told
@@ -94,7 +94,7 @@ def test_what_is_wrong_stands_beside_what_to_do(
 def test_what_is_only_doubtful_is_no_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.checks.host._ROOM_BYTES", 2**62)
+    monkeypatch.setattr("app.commands.checks.host._NEEDED_BYTES", 2**62)
     status, told = diagnosed(capsys, "--host", "0.0.0.0")
     assert status == 0
     assert told["keys"].startswith("warn ")
@@ -112,7 +112,7 @@ def test_a_published_model_that_was_changed_is_found_out(
     here.parent.mkdir(parents=True)
     shutil.copy(make_public(tmp_path / "public", "ar+nar"), here)
     _, told = diagnosed(capsys, "--model", "some/model", "--offline")
-    assert f"{here} is not what was published" in told["model"]
+    assert f"{here} differs from the published file" in told["model"]
 
 
 def test_a_folder_that_runs_no_programs_is_named_as_what_stops_espeak(tmp_path: Path) -> None:

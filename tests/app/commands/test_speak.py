@@ -106,7 +106,7 @@ def test_the_longest_duration_is_that_of_the_whole_text(
     tmp_path: Path, book: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoken(tmp_path / "a.wav", "-f", str(book), "--max-duration-s", "0.6", "--pause-s", "0")
-    assert "ended by length" in capsys.readouterr().err
+    assert "finish reason length" in capsys.readouterr().err
     pause_s = 0.2  # that the text asks for is not counted
     assert soundfile.info(tmp_path / "a.wav").duration <= 0.6 + pause_s
 
@@ -150,7 +150,7 @@ def test_what_is_interrupted_goes_on_with_the_same_bytes_in_any_format(
     out, folder = tmp_path / "a.wav", tmp_path / "a.wav.parts"
     with interrupted_after(3, folder):
         assert main(["speak", *manner, "-o", str(out), *MANNER]) == 130
-    assert f"kept in {folder}: the same command goes on" in capsys.readouterr().err
+    assert f"kept in {folder}; run the same command again" in capsys.readouterr().err
     assert not out.exists()
     kept = _written(folder)
     shutil.copytree(folder, tmp_path / "a.mp3.parts")
@@ -235,20 +235,20 @@ def test_no_sound_is_written_to_a_terminal(
         monkeypatch.setattr(sys, "stdout", terminal)
         assert main(["speak", "Hello.", "-o", "-"]) == 2
     os.close(ours)
-    assert "noise on a terminal" in capsys.readouterr().err
+    assert "stdout is a terminal" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["Hello.", "-o", "a.xyz"], "out: .xyz is no format; choose one of mp3,"),
-        (["-o", "a.wav"], "input: give either words"),
-        (["Hello.", "-f", "a.txt", "-o", "a.wav"], "input: give either words"),
+        (["Hello.", "-o", "a.xyz"], "out: .xyz is not a known format; choose one of mp3,"),
+        (["-o", "a.wav"], "input: give either a text"),
+        (["Hello.", "-f", "a.txt", "-o", "a.wav"], "input: give either a text"),
         (["-f", "/nowhere", "-o", "a.wav"], "file: /nowhere: No such file"),
         (["-f", "/dev/null", "-o", "a.wav"], "input: the text is empty"),
         (["Hello\x07.", "-o", "a.wav"], "input: "),
         (["Hello. \N{CJK UNIFIED IDEOGRAPH-4E00}.", "-o", "a.wav"], "input: sentence 2: "),
-        (["Hello.", "-o", "-", "--trace"], "trace: its account goes beside a file"),
+        (["Hello.", "-o", "-", "--trace"], "trace: the report is written beside a file"),
         (["Hello.", "-o", "a.wav", "--stream"], "unrecognized arguments: --stream"),
     ],
 )

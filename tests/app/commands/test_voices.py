@@ -66,15 +66,18 @@ def test_a_running_service_sees_what_is_added_and_removed(folder, file) -> None:
     ("arguments", "message"),
     [
         (["add", "anna", "FILE"], "consent: give --consent"),
-        (["add", "Anna", "FILE", "--consent"], "name: a voice's name has"),
-        (["add", "../anna", "FILE", "--consent"], "name: a voice's name has"),
+        (["add", "Anna", "FILE", "--consent"], "name: a voice's name may have"),
+        (["add", "../anna", "FILE", "--consent"], "name: a voice's name may have"),
         (["add", "alloy", "FILE", "--consent"], "name: alloy is the name of a built-in"),
         (["add", "toy", "FILE", "--consent"], "name: toy is the name of a built-in"),
         (["add", "anna", "/nonexistent.wav", "--consent"], "file: /nonexistent.wav: No such"),
         (["add", "anna", __file__, "--consent"], "send WAV, FLAC, MP3 or OGG"),
-        (["add", "anna", "FILE", "--consent", "--owner", "../x"], "an owner has letters"),
+        (
+            ["add", "anna", "FILE", "--consent", "--owner", "../x"],
+            "an owner's name may have letters",
+        ),
         (["remove", "anna"], "name: everybody has no uploaded voice 'anna'"),
-        (["remove", "anna", "--owner", "../x"], "owner: an owner has letters"),
+        (["remove", "anna", "--owner", "../x"], "owner: an owner's name may have letters"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(folder, file, capsys, arguments, message) -> None:

@@ -60,7 +60,7 @@ def test_a_player_that_ends_early_is_a_failure(
 ) -> None:
     install(tmp_path, monkeypatch, "aplay", status=1)
     playing = player.Player("aplay", 24_000)
-    with pytest.raises(CommandFailed, match="aplay ended before all was heard"):
+    with pytest.raises(CommandFailed, match="aplay ended before everything was played"):
         playing.close()
 
 

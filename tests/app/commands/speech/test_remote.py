@@ -55,7 +55,7 @@ def test_a_pipe_gets_it_while_it_is_spoken(
     [
         (["--voice", "eve"], "voice: there is no voice 'eve'"),
         (["--top-k", "3", "--mirostat-mode", "2"], ""),
-        (["--model", "x"], "model: a running server has its own"),
+        (["--model", "x"], "model: the server has its own"),
         (["--play"], "play: "),
     ],
 )
