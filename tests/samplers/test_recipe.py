@@ -170,7 +170,8 @@ def test_a_sampler_by_the_recipe_is_on_the_wire_and_changes_codes(
     changed, *same = answer["codes"]
     assert same == ask(ROOT, model, [ASKED])["codes"] * 2
     assert changed != same[0]
-    fields = answer["document"]["components"]["schemas"]["SpeechRequest"]["properties"]
+    content = answer["document"]["paths"]["/tts"]["post"]["requestBody"]["content"]
+    fields = content["application/json"]["schema"]["properties"]
     assert [fields[KNOB][key] for key in ("default", "minimum", "maximum")] == [0.0, 0.0, 1.0]
     order = fields["sampler_order"]["anyOf"]
     assert next(one for one in order if one["type"] == "array")["items"]["enum"][-2:] == [
