@@ -96,7 +96,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 
-app = create_app(Settings(model=sys.argv[1], device="cpu"))
+app = create_app(Settings(model=sys.argv[1], device="cpu", weights="float32"))
 codes = []
 with TestClient(app, base_url="http://127.0.0.1") as client:
     while client.get("/ready").status_code != 200:
@@ -170,7 +170,8 @@ def test_a_sampler_by_the_recipe_is_on_the_wire_and_changes_codes(
     changed, *same = answer["codes"]
     assert same == ask(ROOT, model, [ASKED])["codes"] * 2
     assert changed != same[0]
-    fields = answer["document"]["components"]["schemas"]["SpeechRequest"]["properties"]
+    content = answer["document"]["paths"]["/tts"]["post"]["requestBody"]["content"]
+    fields = content["application/json"]["schema"]["properties"]
     assert [fields[KNOB][key] for key in ("default", "minimum", "maximum")] == [0.0, 0.0, 1.0]
     order = fields["sampler_order"]["anyOf"]
     assert next(one for one in order if one["type"] == "array")["items"]["enum"][-2:] == [
