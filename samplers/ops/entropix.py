@@ -100,7 +100,7 @@ class Decision:
 
 
 def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return entropy and varentropy of ``(B, V)`` logits, bits and bits squared, ``(B, 1)``."""
+    """Return entropy and varentropy of ``(B, V)`` logits, each ``(B, 1)``; -inf adds nothing."""
     # A code whose probability underflows must count 0 * something finite.
     surprise = logits.log_softmax(-1).clamp(min=-1e3) / -math.log(2)
     probs = logits.softmax(-1)

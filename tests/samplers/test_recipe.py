@@ -14,6 +14,8 @@ from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
 from tests.toy.make_toy import make
 
+pytestmark = pytest.mark.slow
+
 COPIED = ("app", "models", "samplers", "scripts", "docs", "tests/samplers", "tests/toy")
 FILES = (
     "tests/__init__.py",

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.model.ar import PREFIX, check, variants, ours
+from benchmarks.model.ar import PREFIX, check, ours, variants
 from models.config import ModelConfig
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
