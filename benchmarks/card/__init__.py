@@ -1,5 +1,5 @@
-"""What a lent card is for: correctness there, speed there, and where the time goes.
+"""GPU benchmarks: exactness, speed and profiles on a CUDA device.
 
-`python -m benchmarks.card.ticket` runs all of it in under nine minutes. Every part is a process of
-its own, so that one that fails, hangs or lacks a package costs none of the others.
+Owns `ticket`, which runs all parts in under nine minutes, each in its own process so that a failure
+does not affect the others. Does not know how a machine with a GPU is obtained.
 """

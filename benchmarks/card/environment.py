@@ -1,4 +1,4 @@
-"""What the machine is: device, driver, libraries, bandwidth, and which packages are missing."""
+"""Description of the machine: device, driver, libraries, bandwidth, missing packages."""
 
 import importlib.util
 import platform
@@ -15,16 +15,16 @@ PACKAGES: Sequence[str] = (
     "pydantic_settings", "fastapi", "uvicorn", "httpx", "websockets", "av", "soundfile",
     "phonemizer", "espeakng_loader", "pytest", "pytest_timeout", "hypothesis",
 )  # fmt: skip
-"""Packages that some part needs, by the name that is imported."""
+"""Import names of the packages that the parts need."""
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """Return which of some modules are not installed."""
+    """Return those modules that are not installed."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def bandwidth_gb_s(device: torch.device, mib: int) -> float:
-    """Return what the device reads and writes a second when it copies, in 10^9 bytes."""
+    """Return the bytes read and written a second by a copy on the device, in GB/s."""
     source = torch.zeros(mib << 18, device=device)
     target = torch.zeros_like(source)
     seconds = []
@@ -38,7 +38,7 @@ def bandwidth_gb_s(device: torch.device, mib: int) -> float:
 
 
 def describe(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
-    """Return rows of what there is; nothing is asked of it."""
+    """Return the table of facts, without targets."""
     found = {
         "python": platform.python_version(),
         "device": "cpu",

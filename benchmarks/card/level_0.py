@@ -1,10 +1,10 @@
-"""Level 0 at the published size on a device: is it exact, and how many codes a second?
+"""Exactness and speed of level 0 at the published size on a device.
 
 12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes drawn
 at temperature 1 with the stop token banned, prefill included in the time. Ours eager and replayed
 from CUDA graphs, against `generate` of `transformers` with the same weights, eager and with its
-StaticCache. Rounds are interleaved; figures are medians, ratios
-are taken round by round. Needs neither HTTP nor phonemes.
+StaticCache. Rounds are interleaved; figures are medians, ratios are taken round by round. Needs
+neither HTTP nor phonemes.
 """
 
 import statistics
@@ -29,13 +29,13 @@ OURS: Mapping[str, bool] = {"ours, eager": False, "ours, graphs": True}
 """Each variant's name, and whether its steps are replayed from CUDA graphs."""
 
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
-"""Codes a second that are asked of an H100, by batch."""
+"""Targets in codes a second on an H100, by batch size."""
 Run = Callable[[Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done.
+    """Sizes of the benchmark.
 
     Attributes:
         layers: Of the model.
@@ -64,14 +64,14 @@ def synchronize(device: torch.device) -> None:
 
 
 def float_model(scale: Scale) -> Valle:
-    """Return the model in float32 on the CPU; `transformers` has no bias in its head."""
+    """Return a random float32 model on the CPU; its head has no bias, as in `transformers`."""
     model = random_model(published_config(layers=scale.layers, width=scale.width))
     torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
     return model
 
 
 def random_prefixes(scale: Scale, count: int) -> Tensor:
-    """Return ``[count, PREFIX, D]`` float32, the same every time."""
+    """Return ``[count, PREFIX, D]`` float32 from a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(count, PREFIX, scale.width, generator=generator) * 0.3
 
@@ -88,7 +88,7 @@ def same_greedy_codes(scale: Scale, device: torch.device) -> int:
 
 
 def exactness(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
-    """Return how many greedy codes are those of a CPU."""
+    """Return the number of greedy codes that equal those of a CPU, and its target."""
     same = same_greedy_codes(scale, device)
     row = {"what": "greedy codes in float32 as on a CPU", "same": same, "of": scale.exact}
     asked = Target("greedy codes as on a CPU", same, f"{scale.exact}", same == scale.exact)
@@ -150,13 +150,13 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[T
 
 
 def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
-    """Return a row for each variant and batch size, and what was asked of ours."""
+    """Return a row for each variant and batch size, and the targets."""
     rows = [row for size in scale.batches for row in measure_decoding(scale, device, size)]
     return rows, targets(rows)
 
 
 def targets(rows: Sequence[TableRow]) -> list[Target]:
-    """Return what was asked of an H100, judged by the best of ours at each batch."""
+    """Return the targets on an H100, met by our best variant at each batch size."""
     found = []
     for streams, goal in GOALS.items():
         ours = [

@@ -1,7 +1,7 @@
-"""Where the time of one step and of one chunk of sound goes: kernels, copies and waits, counted.
+"""Profiles of one step and one chunk of audio: kernels, copies and synchronisations.
 
-The step is that of level 0 at the published size, from graphs, with its sampler. The chunk is one
-of the built-in voice: its finer levels and its codec, as the service makes it.
+The step is that of level 0 at the published size, from CUDA graphs, with its sampler. The chunk is
+one of the built-in voice: its NAR levels and codec, as in the service.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaun
 
 
 def profiled(device: torch.device, run: Callable[[], object], count: int) -> list[TableRow]:
-    """Return rows of what one of ``count`` alike parts of a call cost, the longest kernels last."""
+    """Profile a call of ``count`` equal parts; return rows of one part, longest kernels last."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -49,7 +49,7 @@ def profiled(device: torch.device, run: Callable[[], object], count: int) -> lis
 
 
 def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
-    """Return what a step of one stream and of many costs."""
+    """Profile a step of one stream and of many."""
     rows: list[TableRow] = []
     for streams in (scale.batches[0], scale.batches[-1]):
         model = prepare_for(device, float_model(scale), torch.bfloat16)
@@ -66,7 +66,7 @@ def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Targe
 
 
 def chunk(device: torch.device) -> tuple[list[TableRow], list[Target]]:
-    """Return what a chunk of sound of the built-in voice costs, the prefixes' reading included."""
+    """Profile a chunk of the built-in voice, including prefill of its prefixes."""
     from app.engine.backend.loading import load_speech
     from app.engine.sound.local import LocalSoundDecoder
     from app.engine.utterance import UtteranceInput

@@ -1,6 +1,6 @@
-"""The service on a device: the first sound of one client, and how many streams have no gap.
+"""The service on a device: time to first sound, and the most streams without a gap.
 
-A real server with the built-in voice, asked over HTTP by real clients on the same machine.
+A server with the built-in voice and HTTP clients on the same machine.
 """
 
 import asyncio
@@ -21,12 +21,10 @@ STREAMS = 100.0
 
 
 async def first_sounds_ms(url: str, said: list[str]) -> list[float]:
-    """Return milliseconds to the first sample over -50 dBFS of one request after the other.
-
-    The first request is not counted.
+    """Return the milliseconds to first sound of sequential requests, without the first one.
 
     Raises:
-        RuntimeError: One gave no speech.
+        RuntimeError: A request returned no speech.
     """
     found = []
     async with open_client(url) as client:
@@ -39,7 +37,7 @@ async def first_sounds_ms(url: str, said: list[str]) -> list[float]:
 
 
 def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
-    """Return the median over 20 sentences, each another."""
+    """Return the median time to first sound of 20 different sentences, and its target."""
     said = ["Hi."] * 2 if tiny else texts(21)
     with served(device=device.type) as url:
         found = asyncio.run(first_sounds_ms(url, said))
@@ -55,7 +53,7 @@ def first_sound(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], li
 
 
 async def most_streams(url: str, *, first: float, most: float) -> tuple[float, list[TableRow]]:
-    """Return the most streams of a Poisson process that heard no gap, and every load tried.
+    """Return the most streams of a Poisson process without a gap, and every load tried.
 
     The load is doubled until somebody hears a gap, is refused or waits too long for the first
     sound, and then halved between the last two, to within a tenth.

@@ -1,11 +1,11 @@
-"""Everything that a lent card is for, in one command and under nine minutes.
+"""All GPU tests and benchmarks in one command, in under nine minutes.
 
-    python -m benchmarks.card.ticket --out card.json             # on a machine with a card
-    python -m benchmarks.card.ticket --device cpu --tiny         # whether the ticket itself works
+    python -m benchmarks.card.ticket --out card.json             # on a machine with a GPU
+    python -m benchmarks.card.ticket --device cpu --tiny         # tries the ticket itself
 
-Every part is a process of its own with a limit in seconds: what fails, hangs or lacks a package is
-told with the end of its output, and the next part begins. Wheels of packages that the machine lacks
-are installed from ``.whl/`` first, if that folder is there (`scripts/card-wheels` fills it).
+Each part is a process with a time limit: a part that fails, hangs or lacks a package is reported
+with the end of its output, and the next one starts. Wheels of missing packages are first installed
+from ``.whl/``, if that folder exists (`scripts/card-wheels` fills it).
 """
 
 import argparse
@@ -32,13 +32,13 @@ Measured = tuple[Sequence[TableRow], Sequence[Target]]
 
 
 class TicketPart(NamedTuple):
-    """One thing to do on a card.
+    """One part of the ticket.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         needs: Modules without which it is skipped.
-        limit_s: When it is stopped.
-        command: Words of it; none: it is a function of `measure`.
+        limit_s: Time limit in seconds.
+        command: Arguments of Python; empty: it is a function of `measure`.
     """
 
     name: str
@@ -63,16 +63,16 @@ PARTS: Sequence[TicketPart] = (
     TicketPart("first sound", SERVICE, 90),
     TicketPart("streams", SERVICE, 180),
 )
-"""In the order of what is wanted most; what the time does not suffice for is left out."""
+"""The parts, most important first; parts that do not fit into the time are skipped."""
 
 
 def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
-    """Do a part in this process.
+    """Run a part in this process.
 
     Args:
-        name: Of the part.
+        name: Name of the part.
         device_type: ``cuda`` or ``cpu``.
-        tiny: Whether a small model is used, to try the ticket.
+        tiny: Use a small model, to try the ticket.
     """
     import torch
 
@@ -103,11 +103,11 @@ def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
 
 
 def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str, Any]:
-    """Do a part in a process of its own.
+    """Run a part in a new process.
 
     Returns:
-        ``status`` (ok, failed, timed out, skipped), ``seconds`` and, as far as there are any,
-        ``rows``, ``targets``, and ``output``: the last lines of a part that did not end well.
+        ``status`` (ok, failed, timed out, skipped), ``seconds`` and, if any, ``rows``, ``targets``
+        and ``output``: the last lines of a part that did not succeed.
     """
     missing = [name for name in part.needs if not _has(name)]
     if missing:
@@ -142,7 +142,7 @@ def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str
 
 
 def install_wheels(folder: Path, target: Path) -> str:
-    """Install all wheels of a folder where parts find them; return what pip said if it failed."""
+    """Install the wheels of a folder into ``target``, added to the path; return pip's errors."""
     if not folder.is_dir():
         return ""
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
@@ -159,12 +159,12 @@ def install_wheels(folder: Path, target: Path) -> str:
 
 
 def work_through(device: str, *, tiny: bool, minutes: float) -> dict[str, Any]:
-    """Do all parts within a time, and print each as it ends."""
+    """Run all parts within a time limit, printing each when it ends."""
     ends_s, report = monotonic() + 60 * minutes, machine()
     report["parts"] = parts = {}
-    with tempfile.TemporaryDirectory() as target:
-        if said := install_wheels(WHEELS, Path(target)):
-            print(f"the wheels cannot be installed:\n{said}")
+    with tempfile.TemporaryDirectory() as packages:
+        if errors := install_wheels(WHEELS, Path(packages)):
+            print(f"the wheels cannot be installed:\n{errors}")
         for part in PARTS:
             found = run(part, device, tiny=tiny, left_s=ends_s - monotonic())
             parts[part.name] = found
@@ -185,7 +185,7 @@ def _has(name: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work through the ticket; the status is 1 where a part did not end well."""
+    """Run the command line; the exit status is 1 if a part failed or timed out."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

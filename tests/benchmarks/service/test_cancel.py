@@ -66,7 +66,7 @@ def test_what_is_left_is_counted_and_unknown_slots_are_none():
 async def test_one_row_that_breaks_is_told_and_others_hear_everything(url: str):
     fault = replace(FAULTS[0], after_calls=10)
     async with open_client(url) as client:
-        clients = faults.Clients(client)
+        clients = faults.FaultClients(client)
         await clients.learn()
         row = await faults.row_of(fault, clients, url)
     assert row["as asked"], row
