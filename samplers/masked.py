@@ -1,4 +1,4 @@
-"""Masked decoding of level 0 in several passes: how many frames stay masked, which, and the draw.
+"""Masked decoding of level 0 in several passes: the schedule, the choice of frames, the draw.
 
 Chang et al. 2022, "MaskGIT", arXiv:2202.04200, with the bounds of e-c-k-e-r/vall-e.
 """
@@ -16,7 +16,7 @@ from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
 
 
 def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
-    """How many frames are masked before each pass: a quarter of a cosine, from all to one.
+    """Return how many frames are masked before each pass: a quarter cosine, from all to one.
 
     Args:
         length: Frames.
@@ -36,16 +36,16 @@ def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
 
 
 def progress_of(passes: int) -> list[float]:
-    """How far along each pass is, from 0 to 1; the temperature falls by it."""
+    """Return the progress of each pass, from 0 to 1; the temperature falls by it."""
     return [place / (passes - 1) if passes > 1 else 0.0 for place in range(passes)]
 
 
 def least_certain(scores: Tensor, count: int) -> Tensor:
-    """Which frames to mask again: the ``count`` with the lowest score, ``(T,)`` bool.
+    """Return the frames to mask again: the ``count`` with the lowest scores.
 
     Args:
         scores: ``(T,)`` float32, the probability of each frame's code.
-        count: How many.
+        count: How many frames.
 
     Returns:
         ``(T,)`` bool; of equal scores the earliest.
@@ -65,15 +65,15 @@ def sample_masked(
     utterance: int,
     place: int,
 ) -> tuple[Tensor, Tensor]:
-    """Draw the masked frames of one pass, and say how certain every frame is.
+    """Draw the masked frames of one pass, and score the certainty of every frame.
 
     Args:
         logits: ``(T, V)`` with guidance applied; not changed. NaN counts as -inf.
-        codes: ``(T,)`` int64, what was drawn before; unread where masked.
-        masked: ``(T,)`` bool, what to draw.
+        codes: ``(T,)`` int64, drawn in earlier passes; unused where masked.
+        masked: ``(T,)`` bool, the frames to draw.
         params: The knobs named `nar_len_`.
         seed: The request's seed.
-        utterance: Which piece of the text.
+        utterance: Index of the utterance in its text.
         place: Which pass, from 0.
 
     Returns:
@@ -97,7 +97,7 @@ def sample_masked(
         certainty = scores.softmax(-1).amax(-1)
     else:
         certainty = own.softmax(-1).gather(1, codes[:, None])[:, 0]
-    certainty = certainty.nan_to_num(0.0)  # a row without a finite logit knows nothing
+    certainty = certainty.nan_to_num(0.0)  # of a row without a finite logit
     if params.nar_len_masked_only:
         certainty = certainty.masked_fill(~masked, 1.0)
     return codes, certainty

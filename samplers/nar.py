@@ -1,4 +1,4 @@
-"""Drawing the codes of a finer level, all frames at once."""
+"""Draws the codes of a finer level, all frames at once."""
 
 import math
 
@@ -24,14 +24,14 @@ def sample_nar(
 ) -> Tensor:
     """Draw one code a frame; greedy by default.
 
-    A code depends on its own row, the frame's index and the seed, so that a stream drawn in chunks
-    gives the codes of the whole.
+    A code depends only on its own row, the frame's index and the seed: drawing in chunks gives the
+    same codes as drawing the whole.
 
     Args:
         logits: ``(T, V)``, any float dtype; not changed. NaN counts as -inf.
         params: The knobs named `nar_`.
         seed: The request's seed.
-        utterance: Which piece of the text.
+        utterance: Index of the utterance in its text.
         level: The RVQ codebook, from 1.
         position: The frame index of the first row.
         codebook: ``(V, D)`` vectors of this level's codes; `nar_decision` `mean` needs them.
@@ -67,8 +67,8 @@ def _nearest_to_mean(scores: Tensor, codebook: Tensor) -> Tensor:
     """Return the code ``(T,)`` nearest the expected vector under ``(T, V)`` scores.
 
     It is the code of least expected squared error: of E|e - c|^2 = |c - E e|^2 + const, only the
-    first term depends on the choice c. Where the model is sure this is the likeliest code, where it
-    knows nothing the one nearest the codebook's middle. Minimum Bayes risk, squared loss (Bishop
+    first term depends on the choice c. Where the model is certain this is the likeliest code, where
+    it is uniform the one nearest the codebook's mean. Minimum Bayes risk, squared loss (Bishop
     2006, section 1.5.5).
     """
     mean = scores.softmax(-1) @ codebook

@@ -1,6 +1,6 @@
-"""Store the codes of the built-in voices and of silence, so that they are the same everywhere.
+"""Encode the built-in voices and silence, and store their codes beside the audio.
 
-Run it once after a new codec or voice: ``python -m scripts.encode_voices``.
+Run it after a change of the codec or the voices: ``python -m scripts.encode_voices``.
 """
 
 import torch
@@ -14,7 +14,7 @@ from models.voices.voice import BuiltinVoices, PromptCodes
 
 
 def main() -> None:
-    """Encode and write."""
+    """Run the command line."""
     speech = open_speech_model(BUILTIN_MODEL, torch.device("cpu"))
     digest = codec_digest(speech.codec)
     max_frames = speech.model.config.max_prompt_frames

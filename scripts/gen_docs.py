@@ -1,4 +1,4 @@
-"""Write the pages that are made from declarations; ``--check`` only says whether they are current.
+"""Generate documentation from declarations; ``--check`` only reports outdated files.
 
 ``docs/parameters.md`` comes from ``samplers.knobs.params`` and ``samplers.knobs.presets``,
 ``.env.example`` from ``app.settings``. Neither import loads torch.
@@ -16,8 +16,8 @@ from samplers.knobs.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXED_IN_CONTAINER = {"host", "port", "port_file", "cache", "voices"}
-"""What docker-compose.yml sets: another value would lead out of the volumes, or to nobody."""
-MANY = 2**32  # an upper bound from here on is the machine's, not the reader's
+"""Settings that docker-compose.yml fixes: other values would leave its volumes or network."""
+MANY = 2**32  # larger upper bounds are technical limits and are not printed
 
 Schema = dict[str, Any]
 
@@ -71,7 +71,7 @@ ENV_HEAD = """\
 
 
 def pages() -> dict[Path, str]:
-    """Return each generated file, by its path from the root, with the text that it must hold."""
+    """Return the contents of each generated file, by its path from the root."""
     return {
         Path("docs/parameters.md"): "".join(_parameters()),
         Path(".env.example"): "".join(_env()),
@@ -105,7 +105,7 @@ def _row(name: str, schema: Schema, parts: Schema) -> str:
 
 
 def _kind(schema: Schema, parts: Schema) -> str:
-    """Name the type and bounds of a field, as `number > 0` or `integer, 0 to 32`."""
+    """Return type and bounds of a field, such as `number > 0` or `integer, 0 to 32`."""
     if "$ref" in schema:
         return _kind(parts[schema["$ref"].rpartition("/")[2]], parts)
     if "anyOf" in schema:

@@ -1,7 +1,7 @@
-"""Write the codes of the built-in model's golden requests: ``python -m scripts.gen_golden``.
+"""Write the code hashes of the built-in model's golden requests: ``python -m scripts.gen_golden``.
 
-Run it after a change of the weights, or of anything that is meant to change what a seed gives. The
-requests are chosen so that together they take all ways through the samplers.
+Run it after a change of the weights, or any intended change of the codes of a seed. Together the
+requests use all samplers.
 """
 
 from typing import Any, Final
@@ -38,7 +38,7 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def main() -> None:
-    """Speak all and write the file."""
+    """Run the command line."""
     model = Synthesizer.load(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=4096)
     voices = [voice.name for voice in model.voices]
     requests = []

@@ -1,6 +1,6 @@
-"""Measure how loud the built-in model speaks as each of its voices, and write it on their cards.
+"""Measure the loudness of speech in each built-in voice and write it to the voices' cards.
 
-Streams begin with that level (`app.audio.loudness`), so run this once after a new model:
+Streams start from that level (`app.audio.loudness`). Run it after a change of the model:
 ``python -m scripts.measure_voices``. A minute on two cores.
 """
 
@@ -22,7 +22,7 @@ SEED = 1
 
 
 async def speech_lufs(engine: SpeechEngine, voice: str, sentences: list[str]) -> float:
-    """Return how loud sentences are together, spoken as a voice."""
+    """Return the integrated loudness in LUFS of sentences spoken in a voice."""
     spoken = []
     for sentence in sentences:
         wanted = SpeechRequest(input=sentence, voice=voice, seed=SEED)
@@ -32,7 +32,7 @@ async def speech_lufs(engine: SpeechEngine, voice: str, sentences: list[str]) ->
 
 
 async def main() -> None:
-    """Speak and write."""
+    """Run the command line."""
     sentences = SENTENCES.read_text("utf-8").splitlines()[:SPOKEN]
     async with create_engine(Settings(model=str(BUILTIN_MODEL))) as engine:
         await engine.wait_ready()

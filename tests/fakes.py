@@ -86,8 +86,8 @@ class FakeBackend:
     def sound_context(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        if still():
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        if is_idle():
             self.unloaded += 1
 
     def close(self) -> None:

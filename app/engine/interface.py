@@ -201,8 +201,8 @@ class Backend(Protocol):
     def sound_context(self) -> AbstractContextManager[None]:
         """Return the context in which the thread that makes audio must work."""
 
-    def unload(self, still: Callable[[], bool]) -> None:
-        """Move the model off its device, if `still` idle; `plan` and `replay` move it back."""
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        """Move the model off its device, if `is_idle` says so; `plan` and `replay` move it back."""
 
     def close(self) -> None:
         """Release everything; nothing may be called afterwards."""

@@ -12,10 +12,10 @@ class Playback:
     Attributes:
         submitted_s: When the job was submitted, by `time.monotonic`.
         first_s: When the playback began, by `time.monotonic`; None before.
-        given_s: Seconds of audio so far.
+        audio_s: Seconds of audio so far.
         underrun_s: Seconds that the playback stalled for want of audio.
         expected_s: Seconds of audio expected in all; 0 for a job that costs nothing.
-        hold_s: Seconds of audio to buffer before the playback begins: on a machine slower than
+        prebuffer_s: Seconds of audio to buffer before the playback begins: on a machine slower than
             real time, a playback that began at once would stall.
         expected_first_s: Seconds from the submission to the first audio, as forecast once the text
             was read; None before.
@@ -25,7 +25,7 @@ class Playback:
         """Begin with no audio."""
         self.submitted_s = submitted_s
         self.first_s: float | None = None
-        self.given_s = self.underrun_s = self.expected_s = self.hold_s = 0.0
+        self.audio_s = self.underrun_s = self.expected_s = self.prebuffer_s = 0.0
         self.expected_first_s: float | None = None
 
     @property
@@ -33,7 +33,7 @@ class Playback:
         """When the audio so far is played, by `time.monotonic`; before it begins, `submitted_s`."""
         if self.first_s is None:
             return self.submitted_s
-        return self.first_s + self.given_s + self.underrun_s
+        return self.first_s + self.audio_s + self.underrun_s
 
     @property
     def lead_s(self) -> float:
@@ -43,7 +43,7 @@ class Playback:
     @property
     def left_s(self) -> float:
         """Seconds of audio still expected; until the job ends at least `LEAST_LEFT_S`."""
-        return max(self.expected_s - self.given_s, min(LEAST_LEFT_S, self.expected_s))
+        return max(self.expected_s - self.audio_s, min(LEAST_LEFT_S, self.expected_s))
 
     @property
     def first_audio_s(self) -> float:
@@ -54,11 +54,11 @@ class Playback:
         """Count so many seconds of audio that are available now."""
         if not audio_s:
             return
-        self.given_s += audio_s
+        self.audio_s += audio_s
         now_s = monotonic()
         if self.first_s is not None:
             self.underrun_s += max(0.0, now_s - (self.runs_out_s - audio_s))
-        elif self.given_s >= self.hold_s:
+        elif self.audio_s >= self.prebuffer_s:
             self.first_s = now_s
 
     def finish(self) -> None:

@@ -139,9 +139,9 @@ async def receive(
     )
 
 
-async def codes_sha256(client: httpx.AsyncClient, heard: ReceivedSpeech) -> str:
+async def codes_sha256(client: httpx.AsyncClient, received: ReceivedSpeech) -> str:
     """Return the hash of a response's codes, from its headers or, if streamed, its report."""
-    if (whole := heard.headers.get("x-codes-sha256")) is not None:
+    if (whole := received.headers.get("x-codes-sha256")) is not None:
         return whole
-    report = await client.get(f"/v1/audio/speech/{heard.id}")
+    report = await client.get(f"/v1/audio/speech/{received.id}")
     return str(report.raise_for_status().json()["codes_sha256"])

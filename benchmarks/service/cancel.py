@@ -75,17 +75,17 @@ async def until_idle(client: httpx.AsyncClient) -> float:
 class LeavingClients:
     """Disconnects clients and measures how long the server takes to become idle."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, said: Sequence[str], text_s: float):
+    def __init__(self, url: str, client: httpx.AsyncClient, inputs: Sequence[str], text_s: float):
         """Create the clients.
 
         Args:
             url: URL of the server.
             client: HTTP client of the server.
-            said: One text a client.
+            inputs: One text a client.
             text_s: Time within which each disconnects.
         """
         self._clients = clients(url, client)
-        self._said, self._text_s = said, text_s
+        self._inputs, self._text_s = inputs, text_s
         self._generator = random.Random(0)
         self._asking = open_client(url)
 
@@ -93,7 +93,7 @@ class LeavingClients:
         """Disconnect one client at a time; return the seconds to idle of each."""
         took_s = []
         async with self._asking:
-            for number in tqdm(range(len(self._said)), desc="one at a time", disable=None):
+            for number in tqdm(range(len(self._inputs)), desc="one at a time", disable=None):
                 await leave(self._listen(number), self._generator.uniform(0, self._text_s))
                 took_s.append(await until_idle(self._asking))
         return took_s
@@ -102,8 +102,8 @@ class LeavingClients:
         """Disconnect clients in groups; return the seconds to idle of each group."""
         took_s = []
         async with open_client(url) as asking:
-            for start in tqdm(range(0, len(self._said), TOGETHER), desc="together", disable=None):
-                numbers = range(start, min(start + TOGETHER, len(self._said)))
+            for start in tqdm(range(0, len(self._inputs), TOGETHER), desc="together", disable=None):
+                numbers = range(start, min(start + TOGETHER, len(self._inputs)))
                 group = [asyncio.create_task(self._listen(number)) for number in numbers]
                 await asyncio.sleep(self._generator.uniform(0, self._text_s))
                 for task in group:
@@ -113,10 +113,10 @@ class LeavingClients:
         return took_s
 
     def _listen(self, number: int) -> Listening:
-        return self._clients[number % len(self._clients)](self._said[number], number)
+        return self._clients[number % len(self._clients)](self._inputs[number], number)
 
 
-async def grow(url: str, said: Sequence[str], text_s: float) -> list[float]:
+async def grow(url: str, inputs: Sequence[str], text_s: float) -> list[float]:
     """Send requests, four at a time, a third of them disconnected, and read the server's memory.
 
     Returns:
@@ -128,12 +128,12 @@ async def grow(url: str, said: Sequence[str], text_s: float) -> list[float]:
 
         async def listen(waiting: Iterator[int]) -> None:
             for number in waiting:
-                speech = manners[number % len(manners)](said[number], number)
+                speech = manners[number % len(manners)](inputs[number], number)
                 stays = generator.random() < STAY
                 await leave(speech, AT_MOST_S if stays else generator.uniform(0, text_s))
 
-        for start in tqdm(range(0, len(said), READ_EVERY), desc="memory", disable=None):
-            waiting = iter(range(start, min(start + READ_EVERY, len(said))))
+        for start in tqdm(range(0, len(inputs), READ_EVERY), desc="memory", disable=None):
+            waiting = iter(range(start, min(start + READ_EVERY, len(inputs))))
             await asyncio.gather(*(listen(waiting) for _ in range(4)))
             await until_idle(asking)
             memory.append(float((await ask_vitals(asking, collect=True)).rss_bytes))
@@ -149,19 +149,22 @@ async def measure(
     url: str, count: int, requests: int
 ) -> tuple[list[dict[str, Any]], list[Target], list[float]]:
     """Return the table, the targets, and the memory in bytes after every ten requests."""
-    said = texts(max(count, requests))
+    inputs = texts(max(count, requests))
     async with open_client(url) as client:
         # Fills caches and thread pools and opens connections, which happens once.
         warm = await asyncio.gather(
-            *(receive(client, text, stream=number % 2 == 0) for number, text in enumerate(said[:8]))
+            *(
+                receive(client, text, stream=number % 2 == 0)
+                for number, text in enumerate(inputs[:8])
+            )
         )
     text_s = float(np.mean([one.audio_s for one in warm])) / 2
-    await grow(url, said[: requests // 5], text_s)
+    await grow(url, inputs[: requests // 5], text_s)
     before = await settled_vitals(url)
     async with open_client(url) as client:
-        alone_s = await LeavingClients(url, client, said[:count], text_s).one_at_a_time()
-        together_s = await LeavingClients(url, client, said[:count], text_s).together(url)
-    memory = await grow(url, said[:requests], text_s)
+        alone_s = await LeavingClients(url, client, inputs[:count], text_s).one_at_a_time()
+        together_s = await LeavingClients(url, client, inputs[:count], text_s).together(url)
+    memory = await grow(url, inputs[:requests], text_s)
     after = await settled_vitals(url)
     rows = [
         free_row(f"{count} clients, one at a time", alone_s),

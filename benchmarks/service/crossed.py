@@ -74,12 +74,12 @@ async def ask(
     for turn in turns:
         request, expected = own[turn // len(manners) % len(own)]
         try:
-            heard = await manners[turn % len(manners)](request)
+            received = await manners[turn % len(manners)](request)
         except RuntimeError:
             tally["failed"] += 1
             continue
-        others = "another's" if heard in known else "nobody's"
-        tally["own" if heard == expected else others] += 1
+        others = "another's" if received in known else "nobody's"
+        tally["own" if received == expected else others] += 1
 
 
 def targets_of(tally: dict[str, int], count: int) -> list[Target]:

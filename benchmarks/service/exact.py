@@ -64,9 +64,10 @@ Speak = Callable[[SeededRequest], Awaitable[Fingerprint]]
 
 def requests(count: int, sentences_each: int = 1) -> list[SeededRequest]:
     """Return requests with different texts and seeds, and presets in turn."""
-    said = texts(count, sentences_each=sentences_each)
+    inputs = texts(count, sentences_each=sentences_each)
     return [
-        SeededRequest(text, seed, PRESETS[seed % len(PRESETS)]) for seed, text in enumerate(said, 1)
+        SeededRequest(text, seed, PRESETS[seed % len(PRESETS)])
+        for seed, text in enumerate(inputs, 1)
     ]
 
 
@@ -100,15 +101,15 @@ class FingerprintClient:
         except TimeoutError:
             pass
 
-    async def _fingerprint(self, heard: ReceivedSpeech) -> Fingerprint:
+    async def _fingerprint(self, received: ReceivedSpeech) -> Fingerprint:
         """Return the fingerprint of a response.
 
         Raises:
             RuntimeError: The response is an error or incomplete.
         """
-        if not heard.ok:
-            raise RuntimeError(f"{heard.status} {heard.broke}: {heard.sound[:300]!r}")
-        return Fingerprint(await codes_sha256(self._client, heard), heard.sound_sha256)
+        if not received.ok:
+            raise RuntimeError(f"{received.status} {received.broke}: {received.sound[:300]!r}")
+        return Fingerprint(await codes_sha256(self._client, received), received.sound_sha256)
 
 
 async def one_by_one(speak: Speak, wanted: Sequence[SeededRequest]) -> list[Fingerprint]:
@@ -124,9 +125,9 @@ async def among_others(speak: Speak, wanted: Sequence[SeededRequest]) -> list[Fi
 
     async def client() -> None:
         for number, request in waiting:
-            heard = await speak(request)
+            received = await speak(request)
             if number >= 0:
-                found[number] = heard
+                found[number] = received
 
     await asyncio.gather(*(client() for _ in range(1 + OTHERS)))
     return [found[number] for number in range(len(wanted))]

@@ -45,7 +45,7 @@ class FaultClients:
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
-        self._said = texts(CLIENTS)
+        self._inputs = texts(CLIENTS)
         self._expected: list[str] = []
 
     async def learn(self) -> None:
@@ -54,30 +54,30 @@ class FaultClients:
 
     async def together(self) -> list[str]:
         """Send all requests at once; describe each response: `whole` if every byte is correct."""
-        heard = await asyncio.gather(*(self._one(number) for number in range(CLIENTS)))
-        return [self._seen(number, one) for number, one in enumerate(heard)]
+        received = await asyncio.gather(*(self._one(number) for number in range(CLIENTS)))
+        return [self._seen(number, one) for number, one in enumerate(received)]
 
     async def next(self) -> str:
         """Describe the response to one more request."""
         return self._seen(0, await self._one(0))
 
     async def _one(self, number: int) -> ReceivedSpeech:
-        return await receive(self._client, self._said[number], seed=number)
+        return await receive(self._client, self._inputs[number], seed=number)
 
-    def _seen(self, number: int, heard: ReceivedSpeech) -> str:
-        if heard.ok:
-            return "whole" if heard.sound_sha256 == self._expected[number] else "OTHER BYTES"
-        if heard.status != 200:
-            return refusal(heard)
-        return f"cut off ({heard.broke}) after {heard.audio_s:.2f} s"
+    def _seen(self, number: int, received: ReceivedSpeech) -> str:
+        if received.ok:
+            return "whole" if received.sound_sha256 == self._expected[number] else "OTHER BYTES"
+        if received.status != 200:
+            return refusal(received)
+        return f"cut off ({received.broke}) after {received.audio_s:.2f} s"
 
 
-def refusal(heard: ReceivedSpeech) -> str:
+def refusal(received: ReceivedSpeech) -> str:
     """Return status and error code of an error response."""
     try:
-        return f"{heard.status} {json.loads(heard.sound)['error']['code']}"
+        return f"{received.status} {json.loads(received.sound)['error']['code']}"
     except (ValueError, KeyError, TypeError):
-        return f"{heard.status} WITH NO ERROR BODY"
+        return f"{received.status} WITH NO ERROR BODY"
 
 
 async def row_of(fault: Fault, clients: FaultClients, url: str) -> dict[str, Any]:
@@ -89,13 +89,13 @@ async def row_of(fault: Fault, clients: FaultClients, url: str) -> dict[str, Any
     following = await clients.next()
     idle = (await settled_vitals(url)).idle
     unhit = seen.count("whole") >= CLIENTS - (CLIENTS if fault.hits is None else fault.hits)
-    in_time, told = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
+    in_time, correct = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
     return {
         "fault": fault.name,
         "clients saw": summed(seen) if happened.is_set() else "IT DID NOT HAPPEN",
         "next request": following,
         "seconds": took_s,
-        "as asked": all([happened.is_set(), unhit, in_time, told, following == "whole", idle]),
+        "as asked": all([happened.is_set(), unhit, in_time, correct, following == "whole", idle]),
     }
 
 
@@ -112,13 +112,13 @@ async def killed_row(clients: FaultClients, url: str) -> dict[str, Any]:
     took_s = perf_counter() - began_s
     following = await clients.next()
     idle = (await settled_vitals(url)).idle
-    in_time, told = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
+    in_time, correct = took_s < REQUEST_TIMEOUT_S, "OTHER BYTES" not in seen
     return {
         "fault": "the voice process is killed",
         "clients saw": summed(seen) if amid and children else "IT DID NOT HAPPEN",
         "next request": following,
         "seconds": took_s,
-        "as asked": all([amid, children, in_time, told, following == "whole", idle]),
+        "as asked": all([amid, children, in_time, correct, following == "whole", idle]),
     }
 
 
@@ -144,16 +144,16 @@ async def stall_row(clients: FaultClients, url: str) -> dict[str, Any]:
 async def crowd_row(clients: FaultClients, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Send more requests than the queue accepts; return a table row."""
     began_s = perf_counter()
-    heard = await asyncio.gather(
+    received = await asyncio.gather(
         *(receive(client, "Hello.", seed=number, max_duration_s=0.3) for number in range(CROWD))
     )
     took_s = perf_counter() - began_s
-    refused = [one for one in heard if one.status == 503]
+    refused = [one for one in received if one.status == 503]
     polite = all(int(one.headers.get("retry-after", 0)) >= 1 for one in refused)
-    served = sum(one.ok for one in heard)
+    served = sum(one.ok for one in received)
     following = await clients.next()
     idle = (await settled_vitals(url)).idle
-    seen = ["whole" if one.ok else refusal(one) for one in heard]
+    seen = ["whole" if one.ok else refusal(one) for one in received]
     complete = served + len(refused) == CROWD and served and refused
     return {
         "fault": f"{CROWD} clients at once, room for {MAX_QUEUE} to wait",

@@ -71,9 +71,9 @@ class Figures:
         return not (self.failed or self.gaps) and self.first_p95_ms < 1000 * FIRST_AUDIO_S
 
 
-def figures(load: str, heard: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
+def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
     """Summarise the responses of a load."""
-    good = [one for one in heard if one.ok]
+    good = [one for one in received if one.ok]
     gaps = [one.underrun_s for one in good]
     firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
     first_ms = [1000 * first for first in firsts if first is not None]
@@ -81,8 +81,8 @@ def figures(load: str, heard: Sequence[ReceivedSpeech], audio_a_second: float) -
     factors = percentiles([one.wall_s / one.audio_s for one in good if one.sound], 50, 95)
     return Figures(
         load=load,
-        requests=len(heard),
-        failed=len(heard) - len(good),
+        requests=len(received),
+        failed=len(received) - len(good),
         audio_a_second=audio_a_second,
         first_p50_ms=p50,
         first_p95_ms=p95,
@@ -99,65 +99,67 @@ def percentiles(values: Sequence[float], *percents: float) -> list[float]:
     return [float(np.percentile(values, one)) if values else float("nan") for one in percents]
 
 
-async def closed_loop(client: httpx.AsyncClient, clients: int, said: Sequence[str]) -> Figures:
+async def closed_loop(client: httpx.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
     """Run a number of clients, each sending sequential requests, until all texts are spoken."""
-    left, heard = iter(enumerate(said)), list[ReceivedSpeech]()
+    left, received = iter(enumerate(inputs)), list[ReceivedSpeech]()
     over_s: list[float] = []  # when each client ran out of texts
 
     async def listen() -> None:
         for seed, text in left:
-            heard.append(await receive(client, text, seed=seed))
+            received.append(await receive(client, text, seed=seed))
         over_s.append(perf_counter())
 
     began_s = perf_counter()
     await asyncio.gather(*(listen() for _ in range(clients)))
     ended_s = min(over_s)  # afterwards not all clients were busy
-    return figures(f"{clients} at once", heard, _audio_until(heard, ended_s) / (ended_s - began_s))
+    return figures(
+        f"{clients} at once", received, _audio_until(received, ended_s) / (ended_s - began_s)
+    )
 
 
 async def open_loop(
-    client: httpx.AsyncClient, streams: float, said: Sequence[str], text_s: float, seed: int = 0
+    client: httpx.AsyncClient, streams: float, inputs: Sequence[str], text_s: float, seed: int = 0
 ) -> Figures:
     """Send requests as a Poisson process.
 
     Args:
         client: A client of the server.
         streams: Average number of listeners playing at once.
-        said: One text a request.
+        inputs: One text a request.
         text_s: Average length of a text's audio in seconds.
         seed: Seed of the arrival times.
     """
     began_s = perf_counter()
-    heard = await arriving(client, said, streams / text_s, seed)
-    ended_s = max(one.sent_s + one.wall_s for one in heard)
+    received = await arriving(client, inputs, streams / text_s, seed)
+    ended_s = max(one.sent_s + one.wall_s for one in received)
     name = f"Poisson, {streams:g} streams"
-    return figures(name, heard, _audio_until(heard, ended_s) / (ended_s - began_s))
+    return figures(name, received, _audio_until(received, ended_s) / (ended_s - began_s))
 
 
 async def arriving(
-    client: httpx.AsyncClient, said: Sequence[str], rate_hz: float, seed: int
+    client: httpx.AsyncClient, inputs: Sequence[str], rate_hz: float, seed: int
 ) -> list[ReceivedSpeech]:
     """Send requests as a Poisson process and return the responses.
 
     Args:
         client: A client of the server.
-        said: One text a request.
+        inputs: One text a request.
         rate_hz: Average arrivals a second.
         seed: Seed of the arrival times.
     """
-    heard: list[ReceivedSpeech] = []
+    received: list[ReceivedSpeech] = []
 
     async def listen(number: int, text: str) -> None:
-        heard.append(await receive(client, text, seed=number))
+        received.append(await receive(client, text, seed=number))
 
     began_s = perf_counter()
     async with asyncio.TaskGroup() as group:
         for number, (text, at_s) in enumerate(
-            zip(said, poisson(rate_hz, len(said), seed), strict=True)
+            zip(inputs, poisson(rate_hz, len(inputs), seed), strict=True)
         ):
             await asyncio.sleep(max(0.0, began_s + at_s - perf_counter()))
             group.create_task(listen(number, text))
-    return heard
+    return received
 
 
 def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:
@@ -169,7 +171,7 @@ def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:
 
 
 async def search(
-    client: httpx.AsyncClient, said: Sequence[str], text_s: float
+    client: httpx.AsyncClient, inputs: Sequence[str], text_s: float
 ) -> tuple[float, list[Figures]]:
     """Find the largest load that is `Figures.smooth`, by bisection.
 
@@ -180,7 +182,7 @@ async def search(
     best, too_many = 0.0, math.inf
     while too_many - best > 0.5:
         streams = best + 1 if math.isinf(too_many) else (best + too_many) / 2
-        tried.append(await open_loop(client, streams, said, text_s))
+        tried.append(await open_loop(client, streams, inputs, text_s))
         if tried[-1].smooth:
             best = streams
         else:
@@ -188,11 +190,11 @@ async def search(
     return best, tried
 
 
-def _audio_until(heard: Sequence[ReceivedSpeech], ends_s: float) -> float:
+def _audio_until(received: Sequence[ReceivedSpeech], ends_s: float) -> float:
     """Return the seconds of audio received until a time."""
     return sum(
         count / 2 / one.rate_hz
-        for one in heard
+        for one in received
         for at_s, count in one.arrivals
         if one.ok and one.sent_s + at_s <= ends_s
     )
@@ -210,18 +212,18 @@ async def measure(url: str, args: argparse.Namespace) -> tuple[list[Figures], li
         rows.append(figures("one", alone, text_s / fmean(one.wall_s for one in alone)))
         targets += targets_of_one(rows[-1])
         for clients in args.closed:
-            said = texts(args.requests * clients, sentences_each=args.sentences)
-            rows.append(await closed_loop(client, clients, said))
+            inputs = texts(args.requests * clients, sentences_each=args.sentences)
+            rows.append(await closed_loop(client, clients, inputs))
             if clients == 8:
                 speed = rows[-1].audio_a_second
                 targets.append(Target("8 at once, audio s a second", speed, ">= 6", speed >= 6))
-        said = texts(args.arrivals, sentences_each=args.sentences)
+        inputs = texts(args.arrivals, sentences_each=args.sentences)
         if args.search:
-            best, tried = await search(client, said, text_s)
+            best, tried = await search(client, inputs, text_s)
             rows += tried
             targets.append(Target("most streams without a gap", best, ">= 4", best >= 4))
         else:
-            rows.append(await open_loop(client, args.streams, said, text_s))
+            rows.append(await open_loop(client, args.streams, inputs, text_s))
             targets += targets_of_many(rows[-1], args.streams)
     return rows, targets
 

@@ -89,7 +89,7 @@ class ClientMix:
 
     def __init__(self, url: str, client: httpx.AsyncClient, log: SoakLog, seed: int = 0) -> None:
         self._url, self._client, self._log = url, client, log
-        self._random, self._said = random.Random(seed), texts(64)
+        self._random, self._inputs = random.Random(seed), texts(64)
         self._kinds: dict[str, Callable[[str], Coroutine[Any, Any, str]]] = {
             "probe": self._probe,
             "whole": self._whole,
@@ -105,17 +105,17 @@ class ClientMix:
         """Run one random client."""
         (kind,) = self._random.choices(list(self._kinds), self._weights)
         try:
-            outcome = await self._kinds[kind](self._random.choice(self._said))
+            outcome = await self._kinds[kind](self._random.choice(self._inputs))
         except (OSError, httpx.HTTPError) as error:
             outcome = type(error).__name__
         self._log.count(kind, outcome)
 
     async def _probe(self, text: str) -> str:
         at_s = self._log.at_s
-        heard = await receive(self._client, text)
-        if heard.ok and heard.first_audio_s is not None:
-            self._log.first_s.append((at_s, heard.first_audio_s))
-        return _outcome(heard)
+        received = await receive(self._client, text)
+        if received.ok and received.first_audio_s is not None:
+            self._log.first_s.append((at_s, received.first_audio_s))
+        return _outcome(received)
 
     async def _whole(self, text: str) -> str:
         chosen = self._random.choice(FORMATS)
@@ -126,8 +126,8 @@ class ClientMix:
         return _outcome(await receive(self._client, text, response_format=chosen))
 
     async def _events(self, text: str) -> str:
-        heard = await receive(self._client, text, stream_format="sse", response_format="pcm")
-        return "good" if b"speech.audio.done" in heard.sound else _outcome(heard)
+        received = await receive(self._client, text, stream_format="sse", response_format="pcm")
+        return "good" if b"speech.audio.done" in received.sound else _outcome(received)
 
     async def _live(self, text: str) -> str:
         return _outcome(await receive_live(self._url, text))
@@ -147,10 +147,10 @@ class ClientMix:
         return "good" if answer.status_code in {404, 422} else str(answer.status_code)
 
 
-def _outcome(heard: ReceivedSpeech) -> str:
-    if heard.ok:
+def _outcome(received: ReceivedSpeech) -> str:
+    if received.ok:
         return "good"
-    return heard.broke or str(heard.status)
+    return received.broke or str(received.status)
 
 
 async def soak(url: str, minutes: float, rate_hz: float) -> SoakLog:

@@ -144,12 +144,12 @@ async def answers(url: str, wanted: Sequence[Request]) -> dict[str, list[Answer]
 
 async def _answer(client: httpx.AsyncClient, url: str, request: Request, manner: str) -> Answer:
     if manner == "websocket":
-        heard = await receive_live(url, request.text, **request.fields)
+        received = await receive_live(url, request.text, **request.fields)
     else:
         streamed = manner == "streamed"
-        heard = await receive(client, request.text, stream=streamed, **request.fields)
-    codes = await codes_sha256(client, heard) if heard.ok else ""
-    return Answer(heard.status, codes, heard.sound_sha256)
+        received = await receive(client, request.text, stream=streamed, **request.fields)
+    codes = await codes_sha256(client, received) if received.ok else ""
+    return Answer(received.status, codes, received.sound_sha256)
 
 
 def compare(

@@ -198,7 +198,7 @@ def record(
         row = take.judgement
         flaws = [name for name, there in vars(row.ending).items() if there]
         print(
-            f"{number}/{len(missing)} {take.setting}, seed {row.seed}: {row.heard[EAR]!r}"
+            f"{number}/{len(missing)} {take.setting}, seed {row.seed}: {row.received[EAR]!r}"
             f" {row.duration_s:.2f} s {' '.join(flaws)}",
             file=sys.stderr,
             flush=True,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from models.checkpoints.checksums import check_sums, write_sums
-from models.checkpoints.files import CheckpointError, fill, read_tensors, sha256_of, write_tensors
+from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
 from models.codecs.vocos import Vocos
@@ -76,13 +76,13 @@ def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
     folder = Path(source)
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder")
-    model, codec = load_lm(folder), load_codec(folder)
+    model, codec = _read_lm(folder), _read_codec(folder)
     if (model.config.levels, model.config.codes) != (codec.config.levels, codec.config.codes):
         raise CheckpointError(
             f"{folder}: the model speaks {model.config.levels} levels of {model.config.codes}"
             f" codes, the codec {codec.config.levels} of {codec.config.codes}"
         )
-    digest = sha256_of([*_lm_files(folder), folder / "codec.safetensors"])
+    digest = check_sums([*_lm_files(folder), folder / "codec.safetensors"])
     return SpeechModel(model.config.name, digest, folder, model.to(device), codec.to(device))
 
 
@@ -92,12 +92,22 @@ def load_lm(folder: Path) -> Valle:
     Raises:
         CheckpointError: As `load_speech_model`.
     """
+    model = _read_lm(folder)
+    check_sums(_lm_files(folder))
+    return model
+
+
+def _read_lm(folder: Path) -> Valle:
+    """Load the language model of a folder without a look at its hashes.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
     model = Valle(read_config(folder / "lm.json", ModelConfig))
     files = _lm_files(folder)
     if not files:
         raise CheckpointError(f"{folder} holds no lm-*.safetensors")
     fill(model, read_tensors(files), str(folder)).lay_out_for_steps()
-    check_sums(files)
     return model
 
 
@@ -107,12 +117,22 @@ def load_codec(folder: Path) -> Encodec | SpectralCodec:
     Raises:
         CheckpointError: As `load_speech_model`.
     """
+    codec = _read_codec(folder)
+    check_sums([folder / "codec.safetensors"])
+    return codec
+
+
+def _read_codec(folder: Path) -> Encodec | SpectralCodec:
+    """Load the codec of a folder without a look at its hash.
+
+    Raises:
+        CheckpointError: As `load_speech_model`.
+    """
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
     codec: Encodec | SpectralCodec
     codec = SpectralCodec(config) if isinstance(config, SpectralCodecConfig) else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
-    check_sums([file])
     return codec
 
 

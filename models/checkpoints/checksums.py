@@ -6,6 +6,7 @@ Without them, corruption that leaves valid numbers would go unnoticed. The forma
 
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from models.checkpoints.files import CheckpointError, sha256_of
@@ -26,23 +27,33 @@ def write_sums(files: Sequence[Path]) -> None:
     partial.rename(folder / SUMS)
 
 
-def check_sums(files: Sequence[Path]) -> None:
+def check_sums(files: Sequence[Path]) -> str:
     """Compare files of one folder with its checksums, if it has any.
+
+    Returns:
+        The SHA-256 of the contents of all files, in the order given: that of `sha256_of`.
 
     Raises:
         CheckpointError: A file differs or is not listed.
     """
     folder = files[0].parent
-    if not (folder / SUMS).exists():
-        return
-    sums = _read(folder)
+    stored = _read(folder) if (folder / SUMS).exists() else None
+    together = sha256()
     for file in files:
-        if file.name not in sums:
+        if stored is not None and file.name not in stored:
             raise CheckpointError(f"{file} is not in {SUMS}: it does not belong to the others")
-        if sha256_of([file]) != sums[file.name]:
+        # The hash of the first file is that of all files so far: it is not computed twice.
+        own = together if file is files[0] else sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                together.update(block)
+                if own is not together and stored is not None:
+                    own.update(block)
+        if stored is not None and own.hexdigest() != stored[file.name]:
             raise CheckpointError(
                 f"{file} is damaged, or not the file that was saved: its hash is not that of {SUMS}"
             )
+    return together.hexdigest()
 
 
 def _read(folder: Path) -> Mapping[str, str]:

@@ -76,7 +76,7 @@ class Summary:
             "memory": f"{self.parameters * _FLOAT_BYTES / 1e6:,.0f} MB of weights in float32;"
             f" a stream {self.stream_bytes / 1e6:,.1f} MB for {UTTERANCE_S} s"
             f" ({self.position_bytes:,} bytes a position), twice that where guided",
-            "licence": self.licence or "not told by its files: see where it is from",
+            "licence": self.licence or "not stated in its files; see its origin",
         }
 
 

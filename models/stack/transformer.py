@@ -82,11 +82,6 @@ class Transformer(nn.Module):
         """Delegate all cached passes and `new_cache` to another implementation from now on."""
         self._passes = passes
 
-    @property
-    def is_delegated(self) -> bool:
-        """Whether `use_passes` was called."""
-        return self._passes is not None
-
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
         """Return an empty cache of the kind, device and dtype that the cached passes need.
 

@@ -84,7 +84,7 @@ def read_recording(content: bytes) -> Recording:
     """
     samples, rate_hz = _decode(content)
     if not np.isfinite(samples).all():
-        raise RecordingError("it has samples that are no numbers")
+        raise RecordingError("it has NaN or infinite samples")
     samples = _trim(samples, rate_hz)
     _check_length(len(samples) / rate_hz, " without the silence around it")
     _check_clipping(samples)
@@ -150,7 +150,7 @@ def _check_format(file: soundfile.SoundFile) -> None:
         RecordingError: It is one of them.
     """
     if file.subtype not in _FORMATS.get(file.format, ()):
-        raise RecordingError(f"{file.format} with {file.subtype} is not read; {_NO_FORMAT}")
+        raise RecordingError(f"{file.format} with {file.subtype} is not supported; {_NO_FORMAT}")
 
 
 def _check_header(channels: int, rate_hz: int) -> None:
@@ -160,10 +160,10 @@ def _check_header(channels: int, rate_hz: int) -> None:
         RecordingError: One is out of bounds.
     """
     if channels > _MAX_CHANNELS:
-        raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are taken")
+        raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are accepted")
     if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
         raise RecordingError(
-            f"its rate is {rate_hz} Hz; {MIN_RATE_HZ:,} to {MAX_RATE_HZ:,} Hz are taken"
+            f"its rate is {rate_hz} Hz; {MIN_RATE_HZ:,} to {MAX_RATE_HZ:,} Hz are accepted"
         )
 
 
@@ -190,7 +190,9 @@ def _check_clipping(samples: NDArray[np.float64]) -> None:
     flat = np.diff(samples) == 0
     share = float((top & flat).mean())
     if share > _CLIPPED_SHARE:
-        raise RecordingError(f"it is clipped: {share:.1%} of it lies flat; record it less loud")
+        raise RecordingError(
+            f"it is clipped ({share:.1%} of its samples); record it at a lower level"
+        )
 
 
 def _trim(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What each row has drawn so far, held on the device and read newest first."""
+"""The codes that each row has drawn so far, on the device, read newest first."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +14,22 @@ class History:
     """The codes of each row of a batch, oldest first, with a length a row.
 
     Attributes:
-        codes: ``(B, max_frames)`` int64; only the first `lengths` of a row mean anything.
+        codes: ``(B, max_frames)`` int64; valid are the first `lengths` of a row.
         lengths: ``(B,)`` int64, how many codes each row holds.
-        longest: No row is longer; known to the host, so that it may size tensors.
+        longest: Upper bound of `lengths`, on the host, to size tensors by.
     """
 
     def __init__(
         self, rows: int, max_frames: int, device: torch.device, *, track_runs: bool = False
     ) -> None:
+        """Create empty rows.
+
+        Args:
+            rows: B.
+            max_frames: How many codes a row may hold.
+            device: Where the tensors are.
+            track_runs: Whether to keep the table of `samplers.ops.repeats.count_runs`.
+        """
         # A row that does not grow writes past its end, a full one into the last column.
         self._table = torch.zeros(rows, max_frames + 1, dtype=torch.int64, device=device)
         self.codes = self._table[:, :max_frames]
@@ -29,13 +37,13 @@ class History:
         self.longest = 0
         self._runs = torch.zeros_like(self.codes) if track_runs else None
         self._steps = 0
-        self._begun = [0] * rows  # the step at which a row that never paused was empty
+        self._begun = [0] * rows  # the step at which a row that grew at each step was empty
 
     @classmethod
     def join(cls, parts: Sequence["History"]) -> "History":
-        """Put the rows of several histories into one, in order; the parts stay as they are.
+        """Return the rows of several histories as one, in order; the parts do not change.
 
-        Runs are tracked if any part tracks them; what a row of another part held counts as none.
+        Runs are tracked if any part tracks them; in rows of other parts they start at zero.
 
         Args:
             parts: At least one, all on one device.
@@ -59,12 +67,12 @@ class History:
         return joined
 
     def take(self, rows: Sequence[int], max_frames: int, *, track_runs: bool) -> "History":
-        """Copy some rows.
+        """Return a copy of some rows.
 
         Args:
             rows: Which, in the order of the copy.
-            max_frames: The longest that they may become.
-            track_runs: Whether the copy tracks runs; it can only where this one does.
+            max_frames: How many codes each may hold.
+            track_runs: Whether the copy tracks runs; only possible if this one does.
         """
         device = self.codes.device
         taken = History(len(rows), max_frames, device, track_runs=track_runs)
@@ -79,11 +87,11 @@ class History:
         return taken
 
     def overwrite(self, rows: Sequence[int], sources: Sequence[int]) -> None:
-        """Make some rows what others are.
+        """Copy rows over others.
 
         Args:
-            rows: Which, all different.
-            sources: What each becomes, as it was before.
+            rows: The rows that change, all different.
+            sources: The row, as it was before, that each becomes.
         """
         device, bounds = self.codes.device, self._bounds()
         index, source = (torch.tensor(given, device=device) for given in (rows, sources))
@@ -94,10 +102,10 @@ class History:
             self._begun[row] = self._steps - bounds[place]
 
     def row(self, row: int) -> "History":
-        """Look at one row: a history of its own, in the same memory, to be read and soon dropped.
+        """Return a view of one row that shares memory; read only, and valid until the next step.
 
         Args:
-            row: Which.
+            row: Which row.
         """
         only, alone = slice(row, row + 1), copy(self)
         alone._table, alone.codes = self._table[only], self.codes[only]
@@ -107,12 +115,12 @@ class History:
 
     @property
     def runs(self) -> Tensor:
-        """``(B, longest)`` int64, of `repeats.count_runs`; ``track_runs`` must be on."""
+        """``(B, longest)`` int64, of `samplers.ops.repeats.count_runs`; needs ``track_runs``."""
         assert self._runs is not None
         return self._runs[:, : self.longest]
 
     def newest_first(self, width: int) -> Tensor:
-        """The last ``width`` codes of each row.
+        """Return the last ``width`` codes of each row.
 
         Args:
             width: How far back to look.
@@ -128,7 +136,7 @@ class History:
         return self.codes.gather(1, places.clamp(min=0)).masked_fill_(places < 0, -1)
 
     def preload(self, row: int, codes: Tensor) -> None:
-        """Begin an empty row with codes that it did not draw: those of a voice's prompt.
+        """Fill an empty row with codes that it did not draw, as those of a voice's prompt.
 
         Args:
             row: Which row.
@@ -146,7 +154,7 @@ class History:
 
         Args:
             codes: ``(B,)`` int64.
-            rows: ``(B,)`` bool, which rows grow. A full row must not.
+            rows: ``(B,)`` bool, which rows grow; a full row must not.
         """
         self._table.scatter_(1, self.lengths[:, None], codes[:, None])
         self.lengths += rows
@@ -156,13 +164,13 @@ class History:
             self._runs[:, : self.longest] = torch.where(rows[:, None], following, self.runs)
 
     def count(self) -> None:
-        """Note on the host that each row may have grown by one; part of `append`."""
+        """Update the bounds on the host for one appended code; part of `append`."""
         self._steps += 1
         self.longest = min(self.longest + 1, self.codes.shape[1])
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Leave it to the caller to `count` what is appended within the context."""
+        """Leave `count` of codes appended within the context to the caller."""
         before = self._steps, self.longest
         try:
             yield
@@ -184,6 +192,6 @@ class History:
             self._runs[row : row + 1, :length] = count_runs(recent)
 
     def _bounds(self) -> list[int]:
-        """Return for each row what it is not longer than, without asking the device."""
+        """Return an upper bound of each row's length, without reading from the device."""
         most = self.codes.shape[1]
         return [min(self._steps - begun, most) for begun in self._begun]

@@ -1,7 +1,7 @@
-"""The knobs of utterances that are tried in several ways at once, of which one is kept. Torch-free.
+"""The knobs of several hypotheses of an utterance, of which one is kept. Loads without torch.
 
-`samplers.knobs.params` is the declaration that these are a part of. How takes are ranked stands in
-`samplers.ranking`, how a beam search goes on in `samplers.ops.beam`.
+`samplers.knobs.params.SamplingParams` includes these knobs. `samplers.ranking` ranks hypotheses,
+`samplers.ops.beam` extends beams.
 """
 
 from typing import Any
@@ -17,20 +17,20 @@ def _penalty(default: float, description: str) -> Any:
 
 
 class CandidateKnobs(KnobSet):
-    """How many ways an utterance is tried in, and which is kept."""
+    """How many hypotheses of an utterance are drawn, and which is kept."""
 
     # fmt: off
     best_of: int = knob(
         1,
-        "So many takes of each utterance are drawn together, each with noise of its own, and the "
-        "best is kept: those that ended by themselves come first, then the rank; nothing is heard "
-        "before all have ended, and each costs a row.",
+        "How many takes of each utterance are drawn in parallel, each with its own noise; the best "
+        "is kept: first those that drew the stop, then by rank. No audio is sent before all have "
+        "ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
     )
     beam_width: int = knob(
         0,
-        "Beam search: nothing is drawn, the so many likeliest beginnings go on; 1 is greedy, 0 "
-        "draws; nothing is heard before the search has ended, and each costs a row.",
+        "Beam search over this many beams instead of random draws; 1 is greedy, 0 is off. No audio "
+        "is sent before the search has ended, and each beam needs a row.",
         group="candidates", off=0, step=1, ge=0, le=8,
     )
     beam_length_power: float = knob(

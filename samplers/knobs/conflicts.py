@@ -86,9 +86,11 @@ CONFLICTS: Sequence[Conflict] = (
         "a beam search draws nothing",
     ),
     *_pairs("beam_width", ("greedy",), "a greedy row leaves nothing to search"),
-    *_pairs("best_of", ("greedy",), "a greedy row has nothing to draw: all takes would be one"),
-    *_pairs("best_of", ("beam_width", "branch"), "both choose between ways to speak"),
-    *_pairs("backtrack", ("beam_width", "branch"), "both take back what was drawn"),
+    *_pairs(
+        "best_of", ("greedy",), "a greedy row has nothing to draw: all candidates would be the same"
+    ),
+    *_pairs("best_of", ("beam_width", "branch"), "both choose between several hypotheses"),
+    *_pairs("backtrack", ("beam_width", "branch"), "both remove codes that were drawn"),
     Conflict(
         ("entropix", "sampler_order"),
         lambda p: FEATURES["entropix"].on(p) and bool(_MOVED - _steps(p)),
@@ -120,7 +122,7 @@ CONFLICTS: Sequence[Conflict] = (
 
 
 def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...]:
-    """Find the knobs of a preset that must give way to what the caller set.
+    """Return the knobs of a preset that contradict knobs of the caller.
 
     Args:
         params: Caller's values over the preset's over the defaults.

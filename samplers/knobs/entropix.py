@@ -1,7 +1,7 @@
-"""The knobs of entropix: where its five states begin, and what each moves by how much. Torch-free.
+"""The knobs of entropix: thresholds of its five states, and their coefficients. Torch-free.
 
 The defaults are those of a text model, as the author of entropix described them: thresholds must be
-measured for each model. `samplers.knobs.params` is the declaration that these are a part of.
+measured for each model. `samplers.knobs.params.SamplingParams` includes these knobs.
 
 H and V are the entropy (bits) and varentropy (bits²) of a code before temperature and filters. In a
 formula, T, p, k and m are the row's own temperature, top_p, top_k (all codes where it is off) and
@@ -37,7 +37,7 @@ def _count(default: int, description: str, *, unit: str = "", least: int = 1, mo
 
 
 class EntropixKnobs(KnobSet):
-    """Entropix: a row's temperature, top_p, top_k and min_p move with how unsure it is."""
+    """Entropix: entropy and varentropy move a row's temperature, top_p, top_k and min_p."""
 
     # fmt: off
     entropix: bool = knob(
@@ -51,8 +51,8 @@ class EntropixKnobs(KnobSet):
         "temperature",
         "What the state HELV does where a text model would ask: `temperature` heats the row, "
         "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "
-        "puts in a frame of silence, or heats where there may be none, `branch` goes on in several "
-        "ways (in LEHV too) and keeps the best, or draws as usual where it just did.",
+        "puts in a frame of silence, or heats where there may be none, `branch` draws several "
+        "continuations (in LEHV too) and keeps the best, or draws as usual where it just did.",
         group="entropix", off="temperature",
     )
 
@@ -150,11 +150,11 @@ class EntropixKnobs(KnobSet):
         unit="frames", least=0, most=7500,
     )
     entropix_branch_rollouts: int = _count(
-        4, "`branch` goes on in so many ways, with different codes to begin with; a row is held "
+        4, "`branch` draws this many continuations, each with another first code; a row is held "
         "for each as long as the utterance lasts.", least=2, most=8,
     )
     entropix_branch_frames: int = _count(
-        12, "`branch` ranks them after so many frames, which are heard no sooner.",
+        12, "`branch` ranks them after this many frames, which are sent no sooner.",
         unit="frames", most=75,
     )
     entropix_branch_interval: int = _count(

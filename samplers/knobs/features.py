@@ -12,7 +12,7 @@ from samplers.knobs.knob import SwitchesStep
 from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams, hints, off_value
 
-Condition = Callable[[SamplingParams], bool]
+Predicate = Callable[[SamplingParams], bool]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Feature:
     """
 
     knob: str
-    on: Condition
+    on: Predicate
     step: StepName | None = None
     random: bool = False
     group: str = ""
@@ -38,11 +38,11 @@ _ALL_OFF = SamplingParams.model_validate({
     name: off_value(name) for name in SamplingParams.model_fields if "off" in hints(name)
 })
 
-_CONDITIONS: Mapping[str, Condition] = {
+_CONDITIONS: Mapping[str, Predicate] = {
     "xtc_probability": lambda p: p.xtc_probability > 0 and p.xtc_threshold <= 0.5,
     "mirostat_mode": lambda p: p.mirostat_mode > 0 and p.mirostat_tau > 0,
 }
-"""When a feature is on that takes more than its own knob."""
+"""When a feature is on that depends on more than its own knob."""
 
 _RANDOM = ("mirostat_mode", "ras", "entropix")
 """Random features that are not part of the order."""

@@ -1,8 +1,8 @@
-"""The knobs of masked level 0, a public model's other way to level 0. Torch-free.
+"""The knobs of level 0 drawn in masked passes, which some public models can. Torch-free.
 
-`samplers.knobs.params` is the declaration that these are a part of. The defaults are those of
-e-c-k-e-r/vall-e but for what is scored: MaskGIT (arXiv:2202.04200) keeps what was drawn, and so do
-these; preset `vall_e` does as the reference.
+`samplers.knobs.params.SamplingParams` includes these knobs. The defaults are those of
+e-c-k-e-r/vall-e except for what is scored: as MaskGIT (arXiv:2202.04200), the code drawn; preset
+`vall_e` is as the reference.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ MaskedScore = Literal["drawn", "likeliest"]
 
 
 class MaskedKnobs(KnobSet):
-    """How level 0 is drawn, and how in masked passes."""
+    """How level 0 is drawn, and the masked passes."""
 
     # fmt: off
     level_0: Level0 = knob(
@@ -28,15 +28,15 @@ class MaskedKnobs(KnobSet):
         group="masked", unit="passes", step=1, top=100, ge=1, le=1000,
     )
     nar_len_frames: int = knob(
-        0, "How long each utterance is; 0 lets the model tell.",
+        0, "Length of each utterance; 0 lets the model choose.",
         group="masked", off=0, unit="frames", step=1, top=1500, ge=0,
     )
     nar_len_min_frames: int = knob(
-        75, "A length that the model told is raised to this.",
+        75, "The least length that the model may choose.",
         group="masked", off=1, unit="frames", step=1, top=750, ge=1,
     )
     nar_len_stretch: float = knob(
-        1.05, "A length that the model told is multiplied by this.",
+        1.05, "Factor on the length that the model chooses.",
         group="masked", off=1.0, step=0.05, top=2.0, gt=0.0, le=10.0,
     )
     nar_len_cfg_strength: float = knob(

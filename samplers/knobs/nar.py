@@ -56,7 +56,7 @@ class NarKnobs(KnobSet):
     )
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
-        "heard before the utterance ends; 0 draws the whole, as the model was trained.",
+        "sent before the utterance ends; 0 draws the whole, as the model was trained.",
         group="nar", off=0, unit="frames", step=15, top=300, ge=0,
     )
     nar_left_context_frames: int = knob(

@@ -138,7 +138,7 @@ class DrawKnobs(KnobSet):
     )
 
     backtrack: bool = knob(
-        False, "Take back a loop or a long silence while decoding, and go on from where it began.",
+        False, "Remove loops and long silences while decoding, and draw again where they began.",
         group="backtrack", off=False,
     )
     backtrack_max_period: int = knob(
@@ -192,13 +192,13 @@ class JoiningKnobs(KnobSet):
 
     # fmt: off
     context_utterances: int = knob(
-        0, "How many of the utterances before the AR reads again, text and codes, to go on in "
+        0, "How many preceding utterances the AR is conditioned on, text and codes, to keep "
         "their tone; slower by their length.",
         group="context", off=0, unit="utterances", step=1, ge=0, le=8,
     )
     prompt_as_prefix: bool = knob(
-        False, "The AR takes the voice's prompt for the beginning of what it says, not for an "
-        "example of the voice.",
+        False, "The AR continues the voice's prompt as the beginning of the utterance, instead of "
+        "reading it as an example of the voice.",
         group="context", off=False,
     )
     pause_s: float = knob(

@@ -11,22 +11,22 @@ Presets: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Name of a preset -> the knobs that it sets."""
 
 AUTO = "auto"
-"""Stands for what the card of the loaded model says; the name of no preset."""
+"""Means the preset of the loaded model's card; no preset has this name."""
 
 
 class UnknownPreset(ValueError):
-    """There is no preset of that name; the message lists those there are."""
+    """There is no preset of this name; the message lists the known ones."""
 
 
 def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
     """Return the knobs that a preset sets.
 
     Args:
-        name: Of the preset.
-        presets: Those there are.
+        name: Name of the preset.
+        presets: The known ones.
 
     Raises:
-        UnknownPreset: There is none of that name.
+        UnknownPreset: There is none of this name.
     """
     if name not in presets:
         raise UnknownPreset(f"unknown preset {name!r}; known: {AUTO}, {', '.join(presets)}")

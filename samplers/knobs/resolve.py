@@ -14,22 +14,22 @@ def resolve(
     card_preset: str | Mapping[str, Any] = "default",
     presets: Presets = PRESETS,
 ) -> SamplingParams:
-    """Give every knob its value: what the caller set > the preset > the declared default.
+    """Return every knob's value: the caller's, else the preset's, else the declared default.
 
     A knob that the caller set switches off a conflicting knob of the preset.
 
     Args:
-        params: What the caller sent; a subclass (a request) is accepted, its other fields ignored.
-        card_preset: What `preset="auto"` means: the preset that the loaded model's card names, or
-            the card's own set of knobs.
-        presets: Those that can be named.
+        params: The caller's; of a subclass (a request), other fields are ignored.
+        card_preset: The preset that `auto` means: the name in the loaded model's card, or the
+            card's own set of knobs.
+        presets: The known ones.
 
     Returns:
         A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
 
     Raises:
-        ConflictError: Two knobs that the caller set contradict each other; it names them.
-        UnknownPreset: The caller or the card names a preset that is not there.
+        ConflictError: Two knobs that the caller set contradict each other.
+        UnknownPreset: The caller or the card names an unknown preset.
         ValueError: A preset holds an illegal value.
     """
     knobs = SamplingParams.model_fields

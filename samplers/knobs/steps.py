@@ -172,7 +172,7 @@ class StepKnobs(KnobSet):
         group="xtc", step=0.01, gt=0.0, le=1.0,
     )
     protect_stop: bool = knob(
-        True, "XTC and typical_p never take the stop away.",
+        True, "XTC and typical_p never exclude the stop.",
         group="length",
     )
     # fmt: on

@@ -1,8 +1,8 @@
-"""Beam search: the likeliest beginnings of an utterance go on side by side.
+"""Beam search.
 
-`beam_step` is one step over the beams of one utterance, `final_score` what they are ranked by in
-the end. `extend` does the step for every search among the rows of a batch, a beam a row: the first
-that goes on from a row stays there, so that as few as possible have to be moved.
+`beam_step` extends the beams of one utterance, `final_score` ranks finished ones. `extend` does the
+step for every search among the rows of a batch, a beam a row: the first continuation of a row
+stays in that row, so that as few rows as possible are copied.
 """
 
 from collections.abc import Sequence
@@ -41,18 +41,18 @@ def beam_step(
 
 
 def final_score(scores: Tensor, lengths: Tensor, alpha: Tensor) -> Tensor:
-    """What finished beams are ranked by: score / length^alpha, all ``(W,)`` or broadcast."""
+    """Return the rank of finished beams, score / length^alpha, ``(W,)``; arguments broadcast."""
     return scores / lengths.clamp(min=1).to(scores.dtype).pow(alpha)
 
 
 @dataclass(frozen=True)
 class Extension:
-    """What became of the rows of a batch; those that are no beams go on as they were.
+    """The result of a step of all searches; rows that are no beams keep their codes.
 
     Attributes:
-        sources: Which row each goes on from, a number a row.
-        codes: ``(B,)`` int64, by which code each goes on; -1 where a beam does not.
-        scores: ``(B,)`` float32 nats, log-probability of each beam; -inf where a row is none.
+        sources: For each row, the row that it continues.
+        codes: ``(B,)`` int64, the code that extends each; -1 where a beam is not extended.
+        scores: ``(B,)`` float32 nats, log-probability of each beam; -inf in a row without one.
     """
 
     sources: Sequence[int]
@@ -67,17 +67,17 @@ def extend(
     scores: Tensor,
     finished: Tensor,
 ) -> Extension:
-    """Do a step of every search among the rows of a batch.
+    """Extend the beams of every search among the rows of a batch.
 
     Args:
         searches: The rows of each, all different.
-        logits: ``(B, V)`` float32, of which no unfinished beam's are all -inf.
-        codes: ``(B,)`` int64, of the other rows.
-        scores: ``(B,)`` float32 nats, before; -inf where a row is no beam.
-        finished: ``(B,)`` bool, beams that do not go on.
+        logits: ``(B, V)`` float32; no unfinished beam's may be all -inf.
+        codes: ``(B,)`` int64, drawn by rows that are no beams.
+        scores: ``(B,)`` float32 nats, before the step; -inf in a row without a beam.
+        finished: ``(B,)`` bool, beams that are not extended.
 
     Returns:
-        The step. Where there are fewer ways to go on than rows, the last ones are no beams.
+        The step. With fewer continuations than rows, the last rows hold no beam.
     """
     sources, codes, scores = list(range(len(logits))), codes.clone(), scores.clone()
     for rows in searches:
@@ -96,23 +96,23 @@ def extend(
 
 
 def _settle(parents: Sequence[int], alive: Sequence[bool]) -> list[tuple[int, int]]:
-    """Give every child a row: the first of a parent its parent's, the others what is left.
+    """Assign a row to every child: the first of a parent gets its parent's, the others the rest.
 
     Args:
         parents: Of each child, best child first.
-        alive: Which children are beams; the others go on from no other row.
+        alive: Which children are beams; the others continue no other row.
 
     Returns:
-        For each row the row that it goes on from, and the child that it holds.
+        For each row the row that it continues, and the child that it holds.
     """
     held: dict[int, tuple[int, int]] = {}
-    homeless = []
+    others = []
     for child, parent in enumerate(parents):
         if alive[child] and parent not in held:
             held[parent] = (parent, child)
         else:
-            homeless.append(child)
+            others.append(child)
     empty = (row for row in range(len(parents)) if row not in held)
-    for row, child in zip(list(empty), homeless, strict=True):
+    for row, child in zip(list(empty), others, strict=True):
         held[row] = (parents[child] if alive[child] else row, child)
     return [held[row] for row in range(len(parents))]

@@ -2,8 +2,8 @@
 
 Every random number is a hash of where it is used: (seed, utterance, candidate, stage, level) name a
 stream, (step, position, attempt, draw) a place in it, and the code's id the entry. There is no
-generator and no state, so a draw depends neither on the batch, nor on the slot, nor on what was
-drawn before, and a rewound place is drawn afresh by counting its attempt.
+generator and no state, so a draw depends neither on the batch, nor on the row's place in it, nor on
+earlier draws; after a rewind the attempt is another, and so is the noise.
 """
 
 from enum import IntEnum
@@ -20,7 +20,7 @@ _AXES = (0x6A09E667F3BCC909, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5
 
 
 class Stage(IntEnum):
-    """Which part of the decoder draws."""
+    """The stage of the decoder that draws."""
 
     AR = 0
     NAR = 1
@@ -28,12 +28,12 @@ class Stage(IntEnum):
 
 
 class Draw(IntEnum):
-    """What a random number of one place decides."""
+    """What a random number at one place is used for."""
 
     CODE = 0
     XTC = 1
     SECOND = 2
-    CANDIDATE = 3  # and all from here on: of several candidates the second, third, ...
+    CANDIDATE = 3  # the second of several candidates; 4 is the third, and so on
 
 
 def _signed(word: int) -> int:
@@ -60,10 +60,10 @@ def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidat
 
     Args:
         seed: The request's seed; any integer (its low 64 bits count).
-        utterance: Which piece of the text.
-        stage: Which part of the decoder draws.
-        level: The RVQ codebook that is drawn.
-        candidate: Which of several takes of the same utterance.
+        utterance: Index of the utterance in its text.
+        stage: The stage of the decoder.
+        level: The RVQ codebook drawn.
+        candidate: Which of several hypotheses of the utterance.
 
     Returns:
         A key for `uniform`.
@@ -75,11 +75,11 @@ def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidat
 
 
 def forked_keys(keys: Tensor, number: int) -> Tensor:
-    """Name a stream that goes on beside another.
+    """Return the keys of a fork of random streams.
 
     Args:
         keys: ``(B, 1)`` int64, of `stream_key` or of this.
-        number: Which of those beside it, from 1 on.
+        number: Number of the fork, from 1 on.
 
     Returns:
         ``(B, 1)`` int64.
@@ -96,15 +96,15 @@ def uniform(
     attempt: Tensor | int = 0,
     draw: int = 0,
 ) -> Tensor:
-    """Uniform numbers for ``width`` entries a row, a function of its arguments alone.
+    """Return uniform numbers for ``width`` entries a row; a pure function of its arguments.
 
     Args:
         keys: ``(B, 1)`` int64, of `stream_key`.
         width: Entries a row, usually V.
         step: ``(B, 1)`` int64 or a number: which AR token, or which denoising pass.
         position: ``(B, 1)`` int64 or a number: which frame.
-        attempt: ``(B, 1)`` int64 or a number: how often the place was rewound.
-        draw: Which of several draws at one place.
+        attempt: ``(B, 1)`` int64 or a number: how often the row was rewound.
+        draw: Which of several draws at one place, a `Draw`.
 
     Returns:
         ``(B, width)`` float32 strictly inside (0, 1). Near 0 the spacing is that of 40-bit
@@ -127,7 +127,7 @@ def uniform(
 
 
 def greedy(logits: Tensor) -> Tensor:
-    """The id of the largest of ``(B, V)`` logits, the lowest id on a tie, ``(B,)`` int64."""
+    """Return the id of each row's largest logit, the lowest id on a tie, ``(B,)`` int64."""
     return logits.argmax(-1)  # torch promises the first of several maxima
 
 
@@ -147,7 +147,7 @@ def categorical(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def without_replacement(logits: Tensor, noise: Tensor, count: int) -> Tensor:
-    """Draw several different ids: the first of the race in their order.
+    """Draw several different ids, in the order of the race.
 
     Args:
         logits: ``(B, V)`` float32; -inf is never drawn.

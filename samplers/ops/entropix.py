@@ -1,7 +1,7 @@
-"""Entropix: how unsure a row is, in five states, and what each does to the sampling knobs.
+"""Entropix: five states by entropy and varentropy, and how each adjusts the sampling knobs.
 
-Pure functions. Entropies are in bits, varentropies in bits squared. A *setting* is the value of a
-knob of `samplers.knobs.entropix` by its name there, without the prefix, ``(B, 1)``.
+Entropies are in bits, varentropies in bits squared. A *setting* is the value of a knob
+`entropix_NAME`, ``(B, 1)``, by its NAME.
 
 Source: xjdr-alt/entropix 9ef54d9 (states and coefficients as its author described them; the two
 entropy thresholds that cceeb84 exchanged are in their first places).
@@ -19,11 +19,11 @@ from torch import Tensor
 EntropixSettings = Mapping[str, Tensor]
 
 HOTTEST = 1e30
-"""Above it a temperature would not be finite in float32 any more."""
+"""The highest temperature; above it products would not be finite in float32."""
 
 
 class State(IntEnum):
-    """Low or high entropy, low or high varentropy; the first that fits. `OFF`: no entropix."""
+    """Low or high entropy, low or high varentropy; the first that fits. `OFF`: no entropix on."""
 
     OFF = -1
     LELV = 0
@@ -35,7 +35,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class AttentionStatistics:
-    """The attention of the last layer from the last position, each ``(B,)`` float32.
+    """Statistics of the last layer's attention from the last position, each ``(B,)`` float32.
 
     Attributes:
         entropy: Mean over the heads of each head's entropy, bits.
@@ -50,7 +50,7 @@ class AttentionStatistics:
     strength: Tensor
 
     def take(self, rows: Tensor) -> "AttentionStatistics":
-        """Those of some rows, by an ``(n,)`` int64 index."""
+        """Return those of some rows, by an ``(n,)`` int64 index."""
         return AttentionStatistics(
             *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
         )
@@ -68,14 +68,14 @@ class SamplingTensors:
 
 @dataclass(frozen=True)
 class Decision:
-    """What entropix decided for each row, ``(B, 1)`` each.
+    """What entropix decided for each row, each ``(B, 1)``.
 
     Attributes:
         state: Int64 of `State`.
-        resample: Bool: the code that is drawn is set aside, and another drawn.
-        candidates: Int64: of so many codes drawn the likeliest is taken.
-        paused: Bool: only codes of silence were left.
-        branched: Bool: the row is to go on in several ways, unless it ends here.
+        resample: Bool: the code drawn is excluded, and another drawn.
+        candidates: Int64: this many codes are drawn, and the likeliest is taken.
+        paused: Bool: only codes of silence were kept.
+        branched: Bool: the row branches, unless it ends here.
     """
 
     state: Tensor
@@ -86,21 +86,21 @@ class Decision:
 
     @classmethod
     def none(cls, rows: int, device: torch.device) -> Self:
-        """That of rows without entropix."""
+        """Return that of rows without entropix."""
         state = torch.full((rows, 1), int(State.OFF), device=device)
         never = torch.zeros(3, rows, 1, dtype=torch.bool, device=device)
         resample, paused, branched = never.unbind()
         return cls(state, resample, torch.ones_like(state), paused, branched)
 
     def take(self, rows: Tensor) -> "Decision":
-        """That of some rows, by an ``(n,)`` int64 index."""
+        """Return that of some rows, by an ``(n,)`` int64 index."""
         return Decision(
             *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
         )
 
 
 def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy and varentropy of ``(B, V)`` logits in bits, each ``(B, 1)``; -inf counts nothing."""
+    """Return entropy and varentropy of ``(B, V)`` logits, each ``(B, 1)``; -inf adds nothing."""
     # A code whose probability underflows must count 0 * something finite.
     surprise = logits.log_softmax(-1).clamp(min=-1e3) / -math.log(2)
     probs = logits.softmax(-1)
@@ -109,7 +109,7 @@ def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def state(entropy: Tensor, varentropy: Tensor, settings: EntropixSettings) -> Tensor:
-    """The state of each row, ``(B, 1)`` int64 of `State`, from `moments`."""
+    """Return the state of each row, ``(B, 1)`` int64 of `State`, from its `moments`."""
     calm = varentropy < settings["low_varentropy"]
     wild = varentropy > settings["high_varentropy"]
     found = torch.full_like(entropy, State.ADAPTIVE, dtype=torch.int64)
@@ -128,15 +128,15 @@ def adjust(
     knobs: SamplingTensors,
     settings: EntropixSettings,
 ) -> SamplingTensors:
-    """Move each row's knobs as its state says.
+    """Return each row's knobs as its state adjusts them.
 
     Args:
         states: ``(B, 1)`` int64, of `state`.
         entropy: ``(B, 1)`` float32 bits.
         varentropy: ``(B, 1)`` float32 bits squared.
-        attention: Of the model.
-        knobs: The row's own knobs; top_k is V where it is off.
-        settings: By name.
+        attention: Statistics of the model's attention.
+        knobs: The rows' own values; top_k is V where it is off.
+        settings: The thresholds and coefficients.
 
     Returns:
         Values to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
@@ -160,7 +160,7 @@ def adjust(
 
 
 def _columns(attention: AttentionStatistics) -> AttentionStatistics:
-    """The statistics as ``(B, 1)``, and finite: those of a broken model must not spread."""
+    """Return the statistics as ``(B, 1)``, with NaN as 0 and values within [0, 1e6]."""
     return AttentionStatistics(
         *(
             getattr(attention, field.name).nan_to_num(nan=0.0).clamp(0, 1e6)[:, None]

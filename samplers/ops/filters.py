@@ -1,9 +1,9 @@
-"""Filters: which codes may be drawn at all.
+"""Truncation filters: which codes may be drawn at all.
 
-A filter only takes codes away. Most keep every logit that reaches a *floor*, so they are written as
+A filter only excludes codes. Most keep every logit that reaches a *floor*, so they are written as
 functions from a row to its floor, and several of them share one descending sort: after `keep_from`
-the sorted row is still sorted. All take `(B, V)` float32 logits, in which -inf is a code that is
-already gone, and `(B, 1)` parameters; none changes its input, and each keeps at least one code.
+the sorted row is still sorted. All take `(B, V)` float32 logits, in which -inf is an excluded code,
+and `(B, 1)` parameters; none changes its input, and each keeps at least one code.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from torch import Tensor
 
 
 def sanitise(logits: Tensor) -> Tensor:
-    """Copy logits to float32 without NaN (now -inf) and without +inf (now 1e30)."""
+    """Return logits as a float32 copy with NaN as -inf and +inf as 1e30."""
     clean = logits.to(torch.float32).nan_to_num(nan=-torch.inf, posinf=1e30, neginf=-torch.inf)
     return clean.clamp_(max=1e30)
 
 
 def descending(logits: Tensor) -> Tensor:
-    """Sort each row of ``(B, V)``, largest first: the form that the floors below share."""
+    """Return each row of ``(B, V)`` sorted, largest first, as the floors below take it."""
     if logits.device.type != "cpu":
         return logits.sort(dim=-1, descending=True).values
     # NumPy sorts with vector instructions, an eighth of torch's time at 32 rows; ascending only.
@@ -28,12 +28,12 @@ def descending(logits: Tensor) -> Tensor:
 
 
 def keep_from(logits: Tensor, floor: Tensor) -> Tensor:
-    """Remove from ``(B, V)`` what is below the row's ``(B, 1)`` floor; ties with it stay."""
+    """Exclude logits ``(B, V)`` below the row's ``(B, 1)`` floor; ties with it stay."""
     return logits.masked_fill(logits < floor, -torch.inf)
 
 
 def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
-    """The k-th largest logit; codes tied with it stay too, as in `transformers`.
+    """Return the k-th largest logit; codes tied with it stay too, as in `transformers`.
 
     Args:
         ordered: ``(B, V)`` of `descending`.
@@ -46,7 +46,7 @@ def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
 
 
 def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
-    """The last logit of the shortest prefix whose probability reaches p.
+    """Return the last logit of the shortest prefix whose probability reaches p.
 
     Args:
         ordered: ``(B, V)`` of `descending`.
@@ -64,7 +64,7 @@ def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
 
 
 def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
-    """The logit of a code that is p times as likely as the best.
+    """Return the logit of a code that is p times as likely as the best.
 
     Args:
         best: ``(B, 1)`` largest logit.
@@ -79,7 +79,7 @@ def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
 
 
 def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
-    """The logit of a code with probability epsilon, or the best if none is that likely.
+    """Return the logit of a code with probability epsilon, or the best if none is that likely.
 
     Args:
         logits: ``(B, V)``.
@@ -95,7 +95,7 @@ def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
 
 
 def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
-    """The logit at min(eta, sqrt(eta) e^-H), or the best if none is that likely; H in nats.
+    """Return the logit at min(eta, sqrt(eta) e^-H), or the best if none is that likely; H in nats.
 
     Args:
         logits: ``(B, V)``.
@@ -111,14 +111,14 @@ def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
 
 
 def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
-    """The best logit less n standard deviations of the codes that are left.
+    """Return the best logit less n standard deviations of the codes not excluded.
 
     Args:
-        logits: ``(B, V)``; what is -inf does not count.
+        logits: ``(B, V)``; -inf does not count.
         n: ``(B, 1)`` float32; infinity keeps all.
 
     Returns:
-        ``(B, 1)``; with one survivor, its logit.
+        ``(B, 1)``; with one code left, its logit.
 
     Source: Tang et al. 2024, arXiv:2411.07641 (the unbiased deviation, as the authors' code has).
     """
@@ -159,7 +159,7 @@ def typical(logits: Tensor, p: Tensor) -> Tensor:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Entropy of ``softmax(logits)`` in nats, ``(B, 1)``; codes that are gone count nothing."""
+    """Return the entropy of ``softmax(logits)`` in nats, ``(B, 1)``; excluded codes add nothing."""
     log_probs = logits.log_softmax(-1)
     return -(log_probs.exp() * log_probs.clamp(min=-1e3)).sum(-1, keepdim=True)
 
@@ -170,8 +170,8 @@ def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | Non
     Args:
         logits: ``(B, V)``.
         threshold: ``(B, 1)`` float32 probability.
-        acts: ``(B, 1)`` bool, the coin: False leaves the row alone.
-        protected: ``(B, V)`` bool; a row that would lose such a code is left alone.
+        acts: ``(B, 1)`` bool, the coin: False leaves the row unchanged.
+        protected: ``(B, V)`` bool; a row that would lose such a code is left unchanged.
 
     Returns:
         ``(B, V)``.
@@ -188,5 +188,5 @@ def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | Non
 
 
 def spare(filtered: Tensor, logits: Tensor, protected: Tensor | None) -> Tensor:
-    """Give ``(B, V)`` protected codes that a filter took away their logits back."""
+    """Return filtered logits ``(B, V)`` with those of protected codes restored."""
     return filtered if protected is None else torch.where(protected, logits, filtered)

@@ -1,4 +1,4 @@
-"""Classifier-free guidance: away from what the model says without its condition."""
+"""Classifier-free guidance: from the unconditional to the conditional logits, and beyond."""
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
     """Extrapolate from the unconditional to the conditional logits.
 
     Args:
-        positive: ``(B, N, V)`` float32 with the condition, aligned at the end; N is 1 in the AR.
-        negative: ``(B, N, V)`` float32 without it.
+        positive: ``(B, N, V)`` float32, conditional, aligned at the end; N is 1 for level 0.
+        negative: ``(B, N, V)`` float32, unconditional.
         strength: ``(B,)`` float32; 1 is the conditional row itself.
         rescale: ``(B,)`` float32 in [0, 1]: how much of the conditional spread to restore.
 
@@ -30,15 +30,15 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
 
 
 def guide_frames(positive: Tensor, negative: Tensor, strength: float, rescale: float) -> Tensor:
-    """Guide the frames of a finer level, each by itself.
+    """Guide the frames of a finer level, each on its own.
 
     The spread to restore is that of the frame's own logits, where the source takes it over all
-    frames: a code then does not depend on later frames, and a stream gives the codes of the whole.
+    frames: so a code does not depend on later frames, and chunks give the same codes as the whole.
 
     Args:
-        positive: ``(T, V)`` float32 with the condition.
-        negative: ``(T, V)`` float32 without it.
-        strength: 1 is the conditional row itself; more than float32 holds is the most that it does.
+        positive: ``(T, V)`` float32, conditional.
+        negative: ``(T, V)`` float32, unconditional.
+        strength: 1 is the conditional row itself; capped at the largest float32.
         rescale: In [0, 1]: how much of the conditional spread to restore.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Mirostat: keep so many codes that the surprise of what is drawn stays near a target.
+"""Mirostat: truncation that steers the surprise of the codes drawn to a target.
 
 Its state, mu, is the largest surprise allowed, in bits; it starts at twice the target.
 """
@@ -13,7 +13,7 @@ _RATIOS = 100  # how many of the likeliest codes the Zipf exponent is estimated 
 
 
 def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
-    """The logit of the k-th code, where k makes a Zipf law's surprise equal to mu.
+    """Return the logit of the k-th code, where k makes a Zipf law's surprise equal to mu.
 
     Args:
         ordered: ``(B, V)`` float32 logits, largest first.
@@ -24,7 +24,7 @@ def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
         ``(B, 1)``.
 
     Source: Basu et al. 2020, arXiv:2007.14966, and the author's script for the rounding of k. Where
-    the estimate means nothing (a flat row) all codes stay.
+    the row is too flat for an estimate all codes stay.
     """
     alive = (ordered > -torch.inf).sum(-1, keepdim=True)
     head = ordered[:, : _RATIOS + 1]
@@ -41,7 +41,7 @@ def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
 
 
 def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
-    """The natural logarithm of k = (eps * 2^mu / (1 - N^-eps))^(1/s), where eps = s - 1.
+    """Return the natural logarithm of k = (eps * 2^mu / (1 - N^-eps))^(1/s), where eps = s - 1.
 
     Args:
         s: ``(B, 1)`` float32 Zipf exponent.
@@ -60,7 +60,7 @@ def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
 
 
 def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
-    """The logit of a code whose surprise is mu, or the best if none is that likely.
+    """Return the logit of a code whose surprise is mu, or the best if none is that likely.
 
     Args:
         logits: ``(B, V)`` float32, in any order.
@@ -76,12 +76,12 @@ def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
 
 
 def update(mu: Tensor, log_prob: Tensor, tau: Tensor, eta: Tensor) -> Tensor:
-    """Move mu against the error of the surprise of what was drawn.
+    """Return the next mu, moved against the error of the surprise of the code drawn.
 
     Args:
         mu: ``(B, 1)`` float32 bits.
-        log_prob: ``(B, 1)`` float32 nats, of the code that was drawn.
-        tau: ``(B, 1)`` float32 bits aimed at.
+        log_prob: ``(B, 1)`` float32 nats, of the code drawn.
+        tau: ``(B, 1)`` float32 bits, the target.
         eta: ``(B, 1)`` float32 rate.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Penalties: finite changes to the logits of codes that were drawn already, and of the stop.
+"""Penalties: finite changes to the logits of codes drawn before, and of the stop.
 
 All take `(B, V)` float32 logits, `(B, 1)` parameters, and the history newest first as
 `History.newest_first` gives it. None changes its input; -inf stays -inf.
@@ -18,7 +18,7 @@ _FIXED_POINT = 2.0**32
 
 
 def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
-    """Push logits down by a penalty P = e^nats.
+    """Lower logits by a penalty P = e^nats.
 
     Args:
         logits: ``(B, V)`` or ``(B, 1)`` float32.
@@ -46,7 +46,7 @@ def repetition_nats(
     clamp: Tensor,
     one_time: Tensor | None = None,
 ) -> Tensor:
-    """Sum ln(factor * d^decay) over the occurrences, at distances d, of every code: its ln P.
+    """Return each code's ln P: ln(factor * d^decay), summed over its occurrences at distances d.
 
     Args:
         recent: ``(B, W)`` int64, newest first, -1 where there is none.
@@ -78,7 +78,7 @@ def repetition_nats(
 
 
 def _is_newest(ids: Tensor, valid: Tensor, vocab_size: int) -> Tensor:
-    """Whether each of ``(B, W)`` ids, newest first, stands there for the first time."""
+    """Return whether each of ``(B, W)`` ids, newest first, is the newest of its kind."""
     rows, width = ids.shape
     places = torch.arange(width, device=ids.device).expand(rows, width)
     first = torch.full((rows, vocab_size), width, dtype=torch.int64, device=ids.device)
@@ -135,7 +135,7 @@ def exponential_decay(
 
 
 def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
-    """How often each code stands among the newest ``window`` codes.
+    """Count each code among the newest ``window`` codes.
 
     Args:
         recent: ``(B, W)`` int64, newest first, -1 where there is none.

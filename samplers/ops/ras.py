@@ -1,4 +1,4 @@
-"""Repetition-aware sampling: draw from a nucleus, and draw anew if that code came too soon.
+"""Repetition-aware sampling: draw from a nucleus, and again if that code repeats too soon.
 
 Source: VALL-E 2, arXiv:2406.05370, algorithm 1; the mask on the second draw is CosyVoice's.
 """
@@ -10,7 +10,7 @@ from samplers.ops import filters
 
 
 def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
-    """The last logit of the likeliest codes that sum to ``top_p``, ``top_k`` of them at most.
+    """Return the last logit of the likeliest codes that sum to ``top_p``, at most ``top_k``.
 
     Args:
         ordered: ``(B, V)`` of `samplers.ops.filters.descending`.
@@ -24,7 +24,7 @@ def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
 
 
 def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tensor:
-    """Whether a code occurs in the window so often that it must be drawn anew.
+    """Return whether a code occurs in the window so often that a second draw is needed.
 
     Args:
         codes: ``(B, 1)`` int64.
@@ -42,11 +42,11 @@ def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tenso
 
 
 def fallback(logits: Tensor, codes: Tensor, mask_first: Tensor) -> Tensor:
-    """The row that the second draw is from: all codes, without the first one if so asked.
+    """Return the logits of the second draw: all codes, without the first one if asked.
 
     Args:
         logits: ``(B, V)`` float32, before `nucleus_floor`.
-        codes: ``(B, 1)`` int64, what the first draw gave.
+        codes: ``(B, 1)`` int64, of the first draw.
         mask_first: ``(B, 1)`` bool.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Repeated sequences: how far the newest codes match an earlier place, and what follows from it.
+"""Repeated sequences: how many of the newest codes match an earlier place, and penalties on it.
 
-Everything here reads one table, *runs*: for each lag, how many of the newest codes equal the codes
-that far back. `History` carries it from step to step, so that a step costs O(B * T) and looks at no
-history twice. Histories are `(B, L)` int64, newest first, -1 before their beginning.
+All functions read one table, *runs*: for each lag, how many of the newest codes equal the codes
+that far back. `History` updates it at each step, so that a step costs O(B * T). Histories
+are `(B, L)` int64, newest first, -1 before their beginning.
 """
 
 import torch
@@ -33,7 +33,7 @@ def count_runs(recent: Tensor) -> Tensor:
 
 
 def next_runs(runs: Tensor, recent: Tensor) -> Tensor:
-    """Carry the table of `count_runs` over one new code.
+    """Return the table of `count_runs` after one new code.
 
     Args:
         runs: ``(B, L)`` int64, the table before the code, or with more columns than codes.

@@ -1,4 +1,4 @@
-"""Temperatures: how sharply the logits speak."""
+"""Temperatures: fixed, dynamic and greedy."""
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ LARGEST = 1e38
 
 
 def scale(logits: Tensor, temperature: Tensor) -> Tensor:
-    """Divide ``(B, V)`` logits by a ``(B, 1)`` temperature; 1 changes nothing, not even a bit."""
+    """Divide ``(B, V)`` logits by a ``(B, 1)`` temperature; 1 is exactly the identity."""
     return (logits / temperature.clamp(COLDEST, LARGEST)).clamp_(max=LARGEST)
 
 
 def only_best(logits: Tensor) -> Tensor:
-    """Remove all but the best code (the lowest id on a tie) from ``(B, V)`` logits."""
+    """Exclude all but the best code (the lowest id on a tie) of ``(B, V)`` logits."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
     return logits.masked_fill(ids != greedy(logits)[:, None], -torch.inf)
 
@@ -25,12 +25,12 @@ def only_best(logits: Tensor) -> Tensor:
 def dynamic_sigmoid(
     logits: Tensor, low: Tensor, high: Tensor, slope: Tensor, center: Tensor
 ) -> Tensor:
-    """The temperature of a row by its best code: low where the row is sure of itself.
+    """Return the temperature of a row by its best code: low where that is likely.
 
     Args:
         logits: ``(B, V)`` float32, untempered.
-        low: ``(B, 1)`` temperature of a sure row.
-        high: ``(B, 1)`` temperature of an unsure row.
+        low: ``(B, 1)`` temperature where the best code is certain.
+        high: ``(B, 1)`` temperature where no code is likely.
         slope: ``(B, 1)`` steepness of the sigmoid.
         center: ``(B, 1)`` probability of the best code halfway.
 
@@ -44,10 +44,10 @@ def dynamic_sigmoid(
 
 
 def dynamic_entropy(logits: Tensor, low: Tensor, high: Tensor, exponent: Tensor) -> Tensor:
-    """The temperature of a row by its entropy as a share of the highest possible.
+    """Return the temperature of a row by its entropy as a share of the highest possible.
 
     Args:
-        logits: ``(B, V)`` float32, untempered; what is -inf does not count as possible.
+        logits: ``(B, V)`` float32, untempered; -inf does not count as possible.
         low: ``(B, 1)`` temperature of a row without entropy.
         high: ``(B, 1)`` temperature of a flat row.
         exponent: ``(B, 1)`` exponent on the share.

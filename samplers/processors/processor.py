@@ -64,5 +64,5 @@ class LogitsProcessor(HistoryReader, ABC):
 
     @classmethod
     def step(cls) -> StepName | None:
-        """Return the step of `sampler_order` that it is part of; None if its place is fixed."""
+        """Return the step of `sampler_order` of its first feature; None if that is part of none."""
         return FEATURES[cls.features[0]].step

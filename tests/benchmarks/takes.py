@@ -30,7 +30,7 @@ def take(
         spoken_s=spoken_s,
         teacher_spoken_s=1.0,
         wall_s=None,
-        heard={EAR: "one two"},
+        received={EAR: "one two"},
         errors={EAR: Errors(words=2, word_edits=edits, letters=7, letter_edits=0)},
         ending=Ending(runaway=False, cut_short=False, silent=False, stuck=stuck),
         dnsmos=None,

@@ -10,6 +10,7 @@ from app.engine.errors import InvalidRequest
 from app.engine.job import NarPlan
 from models.config import ModelConfig
 from models.voices.voice import Voice
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams, off_value
 
 _SHARED_GROUPS = {"request", "nar", "joining"}  # of knobs that act with either method of level 0
@@ -39,7 +40,7 @@ def choose_level_0(
     if method == "masked":
         if not config.masked_level_0:
             raise InvalidRequest("the model cannot draw level 0 in masked passes", param="level_0")
-        if params.nar_len_cfg_strength > 1 and not config.has_null_condition:
+        if is_guided(params, "masked") and not config.has_null_condition:
             raise InvalidRequest(
                 "the model was not trained for guidance: nar_len_cfg_strength must be 1",
                 param="nar_len_cfg_strength",
@@ -116,8 +117,8 @@ def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> 
     untrained = "the model was not trained for this guidance: {} must be 1"
     unprompted = "the model hears no prompt of this voice: {} must be false"
     for knob, asked, possible, reason in (
-        ("cfg_strength", params.cfg_strength > 1, config.has_null_condition, untrained),
-        ("nar_cfg_strength", params.nar_cfg_strength > 1, config.nar_has_null_condition, untrained),
+        ("cfg_strength", is_guided(params), config.has_null_condition, untrained),
+        ("nar_cfg_strength", is_guided(params, "nar"), config.nar_has_null_condition, untrained),
         ("penalty_includes_prompt", params.penalty_includes_prompt, prompted, unprompted),
         ("prompt_as_prefix", params.prompt_as_prefix, prompted, unprompted),
     ):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from app.engine.backend.self_check import Speaker
+from app.engine.backend.self_check import SingleJobBackend
 from app.engine.interface import GoldenResult
 from app.engine.job import SpeechJob
 from models.checkpoints import CheckpointError
@@ -52,7 +52,7 @@ def read_golden(folder: Path) -> Sequence[GoldenRequest]:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def codes_sha256(speaker: Speaker, request: GoldenRequest) -> str:
+def codes_sha256(speaker: SingleJobBackend, request: GoldenRequest) -> str:
     """Speak a request by itself and return the SHA-256 of its codes.
 
     Raises:
@@ -64,7 +64,7 @@ def codes_sha256(speaker: Speaker, request: GoldenRequest) -> str:
     return last.result.codes_sha256
 
 
-def compare(speaker: Speaker, requests: Sequence[GoldenRequest]) -> GoldenResult:
+def compare(speaker: SingleJobBackend, requests: Sequence[GoldenRequest]) -> GoldenResult:
     """Speak requests and compare their codes with those stored.
 
     Raises:

@@ -20,14 +20,14 @@ _SPEECH_S = 0.3
 _MEASURED_S = 1.0
 
 
-class Speaker(Backend, Protocol):
+class SingleJobBackend(Backend, Protocol):
     """A backend that also speaks a job by itself, as `Synthesizer` does."""
 
     def speak(self, plan: Plan) -> Iterator[AudioChunk]:
         """Yield the audio of one job, the last chunk with the result."""
 
 
-def is_deterministic(speaker: Speaker) -> bool:
+def is_deterministic(speaker: SingleJobBackend) -> bool:
     """Return whether a job has the same codes alone and among others; warms the model up, too.
 
     It has not where the rounding of matrix products depends on the number of rows.
@@ -78,9 +78,9 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
             speech_s = (job.frames - frames) / rate_hz
             costs.note_level_0(perf_counter() - started_s, max(0.0, speech_s))
             while chunks:
-                started_s, given_s = perf_counter(), playback.given_s
+                started_s, before_s = perf_counter(), playback.audio_s
                 for _ in sound.push(chunks.popleft()):
                     pass
-                costs.note_sound(perf_counter() - started_s, playback.given_s - given_s)
+                costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
     if playback.first_s is not None:
         costs.note_start(playback.first_audio_s)

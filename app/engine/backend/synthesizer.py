@@ -185,15 +185,15 @@ class Synthesizer:
         """Return the context of a CUDA stream for the sound, so that it never delays a step."""
         return SideStream(self._device).entered()
 
-    def unload(self, still: Callable[[], bool]) -> None:
+    def unload(self, is_idle: Callable[[], bool]) -> None:
         """Move the weights off a GPU; the next `plan` or `replay` moves them back.
 
         Args:
-            still: Whether the engine is idle still; asked while nobody can move them back.
+            is_idle: Whether the engine is idle; called while nobody can move them back.
         """
         self._prefixes.clear()
         self._sound_decoder.clear_cache()
-        self._residence.send_away(still)
+        self._residence.send_away(is_idle)
 
     def close(self) -> None:
         """End the sound process, if there is one."""

@@ -109,7 +109,7 @@ class Scheduler:
         """Admit every waiting job that `_next` allows."""
         while (ticket := self._queue.pop(self._next)) is not None:
             playback = ticket.playback
-            playback.hold_s = self._sound_worker.hold_s(playback.expected_s)
+            playback.prebuffer_s = self._sound_worker.prebuffer_s(playback.expected_s)
             self._sound_worker.begin(ticket)
             if isinstance(ticket.work, Plan):
                 started_s = perf_counter()
@@ -142,7 +142,7 @@ class Scheduler:
         lead_s: dict[Ticket, float] = {}
         for ticket, stream in self._streams.items():
             drawn_s, playback = stream.frames / frame_rate_hz, ticket.playback
-            if ticket.paused_s or drawn_s - playback.given_s > MAX_WAITING_S:
+            if ticket.paused_s or drawn_s - playback.audio_s > MAX_WAITING_S:
                 continue
             first_s = playback.first_s
             lead_s[ticket] = drawn_s - (0.0 if first_s is None else monotonic() - first_s)

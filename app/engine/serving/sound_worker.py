@@ -120,7 +120,7 @@ class SoundWorker:
         capacity = self._capacity
         return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
 
-    def hold_s(self, speech_s: float) -> float:
+    def prebuffer_s(self, speech_s: float) -> float:
         """Return the seconds of audio to buffer before a playback of ``speech_s`` begins.
 
         Beside other streams: as much as uninterruptible work on them may take. Alone: what is made
@@ -236,7 +236,7 @@ class SoundWorker:
             error = ReaderStalled(f"the reader took no audio for {self._stall_timeout_s:g} s")
             self._end(job, "cancelled", error)
             return
-        started_s, given_s = perf_counter(), ticket.playback.given_s
+        started_s, before_s = perf_counter(), ticket.playback.audio_s
         try:
             chunk = job.next_chunk(backend)
         except SpeechError as error:
@@ -248,7 +248,7 @@ class SoundWorker:
             self._end(job, "error", broken(ticket.job_id, error))
             return
         if job.stream is not None:  # a replay costs next to nothing
-            audio_s = ticket.playback.given_s - given_s
+            audio_s = ticket.playback.audio_s - before_s
             self._capacity.note_sound(perf_counter() - started_s, audio_s)
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True

@@ -69,7 +69,7 @@ class Ticket:
     def send(self, item: AudioChunk | SpeechError) -> None:
         """Send a chunk or an error to the reader, from any thread.
 
-        Chunks are held until the playback begins: see `Playback.hold_s`.
+        Chunks are held until the playback begins: see `Playback.prebuffer_s`.
         """
         if isinstance(item, AudioChunk):
             if item.result is not None:

@@ -10,6 +10,7 @@ from app.engine.sound.chunks import Chunks
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
 
@@ -58,7 +59,7 @@ class FinerLevels(ABC):
     def _conditions(self, level: int) -> list[Prefix]:
         prefix, null = self._inputs.prefix, self._inputs.null_prefix
         conditions = [prefix(self._model, level)]
-        if self._inputs.params.nar_cfg_strength > 1:
+        if is_guided(self._inputs.params, "nar"):
             conditions.append(null(self._model, level))
         return conditions
 

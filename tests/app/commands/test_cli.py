@@ -149,7 +149,10 @@ def test_every_command_has_help(name, capsys):
         (["speak", "Hello.", "-o", "a.wav", "--preset", "loud"], "preset: unknown preset 'loud'"),
         (["calibrate", "--output", "/nowhere/a.json"], "output: /nowhere is not a folder"),
         (["calibrate", "--sentences", "/nowhere"], "sentences: /nowhere: No such file"),
-        (["calibrate", "--sentences", "/dev/null"], "sentences: /dev/null: the file has no sentences"),
+        (
+            ["calibrate", "--sentences", "/dev/null"],
+            "sentences: /dev/null: the file has no sentences",
+        ),
         (["calibrate", "--name", "stable"], "name: preset 'stable' exists already"),
         (["calibrate", "--name", "Loud!"], "name: String should match"),
         (["calibrate", "--preset", "loud"], "preset: unknown preset 'loud'"),

@@ -72,7 +72,10 @@ def test_a_running_service_sees_what_is_added_and_removed(folder, file) -> None:
         (["add", "toy", "FILE", "--consent"], "name: toy is the name of a built-in"),
         (["add", "anna", "/nonexistent.wav", "--consent"], "file: /nonexistent.wav: No such"),
         (["add", "anna", __file__, "--consent"], "send WAV, FLAC, MP3 or OGG"),
-        (["add", "anna", "FILE", "--consent", "--owner", "../x"], "an owner's name may have letters"),
+        (
+            ["add", "anna", "FILE", "--consent", "--owner", "../x"],
+            "an owner's name may have letters",
+        ),
         (["remove", "anna"], "name: everybody has no uploaded voice 'anna'"),
         (["remove", "anna", "--owner", "../x"], "owner: an owner's name may have letters"),
     ],

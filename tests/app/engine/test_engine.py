@@ -412,8 +412,8 @@ async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():
 
 async def test_a_job_that_takes_more_rows_than_there_are_is_refused():
     class Wide(FakeBackend):
-        def plan(self, job):
-            return replace(super().plan(job), rows=3)
+        def plan(self, job, on_piece=lambda: None):
+            return replace(super().plan(job, on_piece), rows=3)
 
     async with running(Wide(), slots=2) as engine:
         with pytest.raises(InvalidRequest, match="3 rows"):

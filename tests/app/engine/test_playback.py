@@ -50,7 +50,7 @@ def test_the_lead_is_what_is_left_to_be_heard_and_never_less_than_nothing(clock)
 
 def test_sound_that_is_held_begins_when_there_is_enough_of_it(clock):
     playback = Playback(clock[0])
-    playback.hold_s = 0.5
+    playback.prebuffer_s = 0.5
     playback.add(0.3)
     assert playback.first_s is None
     clock[0] += 1.0
@@ -62,7 +62,7 @@ def test_sound_that_is_held_begins_when_there_is_enough_of_it(clock):
 
 def test_what_is_shorter_than_was_held_for_begins_at_its_end(clock):
     playback = Playback(clock[0])
-    playback.hold_s = 5.0
+    playback.prebuffer_s = 5.0
     playback.add(0.3)
     clock[0] += 1.0
     playback.finish()

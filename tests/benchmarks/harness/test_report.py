@@ -12,9 +12,9 @@ def test_a_gate_that_does_not_hold_is_the_exit_status(capsys: pytest.CaptureFixt
     rows = [{"what": "x", "figure": 1.5}]
     assert conclude(rows, [Target("x", 1.5, "< 2", True)], None, {}) == 0
     assert conclude(rows, [Target("x", 2.5, "< 2", False)], None, {}) == 1
-    told = capsys.readouterr().out
-    assert "| what | figure |\n| --- | --- |\n| x | 1.500 |\n" in told
-    assert "x: 2.500, asked < 2: DOES NOT HOLD" in told
+    forecasts = capsys.readouterr().out
+    assert "| what | figure |\n| --- | --- |\n| x | 1.500 |\n" in forecasts
+    assert "x: 2.500, asked < 2: DOES NOT HOLD" in forecasts
 
 
 def test_the_file_is_json_whose_unknown_figures_are_null(tmp_path: Path):

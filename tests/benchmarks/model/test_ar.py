@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.model.ar import PREFIX, check, contestants, ours
+from benchmarks.model.ar import PREFIX, check, ours, variants
 from models.config import ModelConfig
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
@@ -22,11 +22,11 @@ def model() -> Valle:
     return model
 
 
-def test_every_contestant_draws_the_same_greedy_codes_for_every_stream() -> None:
+def test_every_variant_draws_the_same_greedy_codes_for_every_stream() -> None:
     quantized = model()
     quantize_linears(quantized)
     prefixes = torch.randn(3, PREFIX, CONFIG.width)
-    runs = contestants(model(), quantized)
+    runs = variants(model(), quantized)
     expected, _ = ours(model(), prefixes, 60, greedy=True, capacity=256)
     assert all(len(set(codes.tolist())) > 5 for codes in expected)
     for name, run in runs.items():

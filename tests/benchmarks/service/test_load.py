@@ -1,4 +1,4 @@
-"""What is said of a load."""
+"""What is spoken of a load."""
 
 import httpx
 import pytest
@@ -9,12 +9,12 @@ from benchmarks.service import load
 TONE = b"\xff\x7f" * 24_000  # one second
 
 
-def heard(*arrivals: tuple[float, int], status: int = 200) -> ReceivedSpeech:
+def received(*arrivals: tuple[float, int], status: int = 200) -> ReceivedSpeech:
     return ReceivedSpeech(status, arrivals=arrivals, sound=TONE)
 
 
 def test_whoever_heard_a_gap_is_counted_and_not_timed():
-    smooth, late = heard((0.2, 48_000)), heard((0.1, 24_000), (1.0, 24_000))
+    smooth, late = received((0.2, 48_000)), received((0.1, 24_000), (1.0, 24_000))
     row = load.figures("two", [smooth, late], 1.0)
     assert (row.requests, row.failed, row.gaps) == (2, 0, 1)
     assert row.underrun_s == pytest.approx(0.4)
@@ -23,8 +23,8 @@ def test_whoever_heard_a_gap_is_counted_and_not_timed():
 
 
 def test_whoever_is_refused_spoils_a_load():
-    assert load.figures("one", [heard((0.2, 48_000))], 1.0).smooth
-    row = load.figures("two", [heard((0.2, 48_000)), ReceivedSpeech(503)], 1.0)
+    assert load.figures("one", [received((0.2, 48_000))], 1.0).smooth
+    row = load.figures("two", [received((0.2, 48_000)), ReceivedSpeech(503)], 1.0)
     assert row.failed == 1
     assert not row.smooth
 
@@ -38,7 +38,7 @@ def test_clients_come_at_the_rate_that_was_asked_for():
 async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pytest.MonkeyPatch):
     async def three_and_a_half(_, streams: float, *rest: object) -> load.Figures:
         return load.figures(
-            f"{streams}", [heard((0.1, 48_000), status=200 if streams <= 3.5 else 503)], 1.0
+            f"{streams}", [received((0.1, 48_000), status=200 if streams <= 3.5 else 503)], 1.0
         )
 
     monkeypatch.setattr(load, "open_loop", three_and_a_half)
@@ -49,10 +49,10 @@ async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pyt
 
 @pytest.mark.anyio
 async def test_closed_and_open_loops_serve_everybody(toy_server: httpx.Client):
-    said = ["One.", "Two.", "Three."]
+    spoken = ["One.", "Two.", "Three."]
     async with open_client(str(toy_server.base_url)) as client:
-        closed = await load.closed_loop(client, 2, said)
-        open_ = await load.open_loop(client, 2.0, said, text_s=0.5)
+        closed = await load.closed_loop(client, 2, spoken)
+        open_ = await load.open_loop(client, 2.0, spoken, text_s=0.5)
     for row in (closed, open_):
         assert (row.requests, row.failed) == (3, 0)
         assert row.audio_a_second > 0

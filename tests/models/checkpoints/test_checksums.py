@@ -72,6 +72,6 @@ def test_the_files_that_are_shipped_are_those_that_were_exported() -> None:
     """`python -m training.export` writes both; by hand: sha256sum *.safetensors > SHA256SUMS."""
     files = sorted(BUILTIN_MODEL.glob("*.safetensors"))
     assert len(files) >= 2
-    check_sums(files)
+    assert check_sums(files) == sha256_of(files)
     told = (BUILTIN_MODEL / SUMS).read_text().splitlines()
     assert told == [f"{sha256_of([file])}  {file.name}" for file in files]

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 import llvmlite.ir
 import numba
@@ -56,6 +57,7 @@ def has(owner: str, name: str) -> bool:
     """Whether a module, an object in a module or a class of `OBJECTS` has an attribute."""
     if owner in OBJECTS:
         return hasattr(OBJECTS[owner], name)
+    found: object
     try:
         found = importlib.import_module(owner)
     except ImportError:
@@ -99,7 +101,7 @@ def test_the_list_of_what_is_used_is_not_empty() -> None:
 
 
 def test_a_function_can_be_cached_in_a_folder_of_our_choice() -> None:
-    compiled = numba.njit(_twice)
+    compiled: Any = numba.njit(_twice)
     assert callable(compiled.enable_caching), "models.int8.compiling.kernel needs it"
     assert hasattr(numba.core.config, "CACHE_DIR"), "models.int8.compiling.kernel sets it"
 
@@ -124,7 +126,8 @@ def test_a_compilation_is_announced() -> None:
     counter = Counter()
     event.register("numba:compile", counter)
     try:
-        assert numba.njit(_twice)(2) == 4
+        compiled: Any = numba.njit(_twice)
+        assert compiled(2) == 4
     finally:
         event.unregister("numba:compile", counter)
     assert counter.begun == counter.ended >= 1, "models.int8.first_start counts these"

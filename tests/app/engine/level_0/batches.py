@@ -10,6 +10,7 @@ from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import UtteranceInput
 from models.int8.cache import Int8Cache
+from models.int8.quantized import is_quantized
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.cache import KVCache
@@ -72,7 +73,7 @@ def logits_after(
     keeps, so those use one.
     """
     given = torch.tensor(codes, dtype=torch.int64)
-    read = _step_by_step if model.transformer.is_delegated else Valle.ar_logits
+    read = _step_by_step if is_quantized(model) else Valle.ar_logits
     with torch.inference_mode():
         own, *null = [read(model, prefix, given[:, None]) for prefix in inputs.ar_prefixes(model)]
         if not null:

@@ -44,7 +44,7 @@ def add(
 ) -> Ticket:
     """Add a job that has drawn so much speech, whose playback has not begun."""
     playback = Playback(0.0)
-    playback.given_s = drawn_s if given_s is None else given_s
+    playback.audio_s = drawn_s if given_s is None else given_s
     ticket = cast("Ticket", Job(playback, priority, paused_s))
     scheduler._streams[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
     return ticket

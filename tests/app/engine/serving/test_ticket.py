@@ -42,7 +42,7 @@ async def paused(backend: FakeBackend, engine: SpeechEngine, text: str) -> None:
     """Wait until the job pauses: unread audio is bounded, and so are frames drawn ahead."""
     await until(lambda: [one for one in engine._queue.running if one.paused_s])
     (ticket,) = engine._queue.running
-    assert ticket.playback.given_s == MAX_UNREAD_S + CHUNK_S
+    assert ticket.playback.audio_s == MAX_UNREAD_S + CHUNK_S
     assert backend.frames_made[text] <= MOST_DRAWN
 
 
@@ -121,9 +121,9 @@ async def test_a_machine_slower_than_speech_holds_the_first_audio_until_the_rest
             await until(lambda: engine._queue.running)
             (ticket,) = engine._queue.running
             ticket.playback.expected_s = len(text) * CHUNK_S
-            ticket.playback.hold_s = 3 * CHUNK_S
+            ticket.playback.prebuffer_s = 3 * CHUNK_S
             backend.let(2)
-            await until(lambda: ticket.playback.given_s >= 2 * CHUNK_S)
+            await until(lambda: ticket.playback.audio_s >= 2 * CHUNK_S)
             assert ticket.chunks.empty()
             backend.let(1)
             assert len((await anext(chunks)).samples) > 0

@@ -12,6 +12,7 @@ from torch import Tensor
 from app.engine.sound.nar_windowed import Window, Windows
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
+from samplers.knobs.features import is_guided
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
 from tests.app.engine.sound.test_utterance import (
@@ -57,7 +58,7 @@ def by_hand(
             seen = trial[first:last, :level]
             conditions = [wanted.prefix(model, level), wanted.null_prefix(model, level)]
             own, null = (model.nar_logits(one, seen, level, first) for one in conditions)
-            if params.nar_cfg_strength > 1:
+            if is_guided(params, "nar"):
                 own = guide_frames(own, null, params.nar_cfg_strength, params.nar_cfg_rescale)
             drawn = sample_nar(own, params, seed=1, utterance=0, level=level, position=first)
             trial[start:last, level] = drawn[start - first :]

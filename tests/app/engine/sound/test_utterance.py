@@ -17,6 +17,7 @@ from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
 from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
+from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 from samplers.nar import sample_nar
 from samplers.ops.guidance import guide_frames
@@ -72,7 +73,7 @@ def offline(model: Valle, codebooks: Tensor, inputs: UtteranceInput, level_0: Te
     params, codes = inputs.params, level_0[:, None]
     for level in range(1, 1 + min(params.nar_levels, 7)):
         logits = model.nar_logits(inputs.prefix(model, level), codes, level)
-        if params.nar_cfg_strength > 1:
+        if is_guided(params, "nar"):
             null = model.nar_logits(inputs.null_prefix(model, level), codes, level)
             strength, rescale = params.nar_cfg_strength, params.nar_cfg_rescale
             logits = guide_frames(logits, null, strength, rescale)
