@@ -33,9 +33,9 @@ STOPS = (
     ("app/engine/level_0/job_batch.py", "JobBatch.begin"),
     ("samplers/ar/sampler.py", "ArSampler.advance"),
     ("samplers/ops/filters.py", "top_p_floor"),
-    ("app/engine/serving/sound_worker.py", "SoundWorker.put"),
-    ("app/engine/sound/job.py", "SoundJob.push"),
-    ("app/engine/serving/ticket.py", "Ticket.give"),
+    ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),
+    ("app/engine/sound/decoding.py", "ChunkDecoder.push"),
+    ("app/engine/serving/ticket.py", "Ticket.send"),
     ("app/engine/sound/joiner.py", "Joiner.finish"),
     ("app/api/speech/collected.py", "rendered_response"),
 )

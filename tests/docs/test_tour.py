@@ -69,12 +69,12 @@ def checkout(tmp_path: Path) -> Path:
     for file in ("tests/__init__.py", "tests/conftest.py", "pyproject.toml"):
         shutil.copy(ROOT / file, home / file)
     (diff,) = re.findall(r"^```diff\n-(.*)\n\+(.*)\n```$", PAGE, flags=re.MULTILINE)
-    file = home / CHANGED
+    changed = home / CHANGED
     assert f"`{CHANGED}`" in PAGE
-    source = file.read_text("utf-8")
+    source = changed.read_text("utf-8")
     function = source.index("def top_p_floor")
     assert source.count(diff[0], function) >= 1
-    file.write_text(source[:function] + source[function:].replace(*diff, 1), "utf-8")
+    changed.write_text(source[:function] + source[function:].replace(*diff, 1), "utf-8")
     return home
 
 

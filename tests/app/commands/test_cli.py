@@ -134,7 +134,7 @@ def test_every_command_has_help(name, capsys):
     [
         ([], "subcommand is required"),
         (["sing"], "invalid choice: 'sing'"),
-        (["speak", "Hello."], "out: name a file with -o, - for stdout, or give --play"),
+        (["speak", "Hello."], "out: name a file with -o, or - for stdout, or give --play"),
         (["speak", "Hello.", "-o", "a.wav", "--key", "k"], "key: only a server takes a key"),
         (["speak", "Hello.", "--play", "--trace"], "trace: the report is written beside a file"),
         (["speak", "Hello.", "-o", "a.wav", "--top-p", "2"], "top-p: Input should be less"),
