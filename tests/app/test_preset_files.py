@@ -69,8 +69,8 @@ def test_a_name_in_two_files_is_refused(tmp_path: Path) -> None:
         ('{"presets": {}}', "presets: Dictionary should have at least 1 item"),
         ('{"presets": {"a": {}}, "extra": 1}', "extra: Extra inputs are not permitted"),
         ('{"presets": {"Loud!": {}}}', "presets.Loud!"),
-        ('{"presets": {"a": {}, "a": {}}}', "'a' stands there twice"),
-        ('{"presets": {"a": {"top_k": 1, "top_k": 2}}}', "'top_k' stands there twice"),
+        ('{"presets": {"a": {}, "a": {}}}', "key 'a' occurs twice"),
+        ('{"presets": {"a": {"top_k": 1, "top_k": 2}}}', "key 'top_k' occurs twice"),
         ('{"presets": {"a": {"top_q": 1}}}', "a.top_q: Extra inputs"),
         ('{"presets": {"a": {"top_p": 2}}}', "a.top_p: Input should be less"),
         ('{"presets": {"a": {"top_p": "0.5"}}}', "a.top_p: Input should be a valid number"),
@@ -94,7 +94,7 @@ def test_what_is_no_preset_is_refused_with_file_and_knob(
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PresetError, match="No such file"):
         read_presets(tmp_path / "missing.json")
-    with pytest.raises(PresetError, match=r"holds no \*\.json"):
+    with pytest.raises(PresetError, match=r"has no \*\.json"):
         read_presets(tmp_path)
     (tmp_path / "a.json").write_bytes(b"\xff")
     with pytest.raises(PresetError, match="utf-8"):
