@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.api.errors import error_response
-from app.api.gate.clients import network_of
+from app.api.gate.admission import network_of
 from app.api.gate.middleware import PROBES
 from app.engine.serving.shares import share
 from app.websockets import limit_read_size

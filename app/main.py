@@ -12,14 +12,12 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.document import Service, operation_id
-from app.api.gate.access_log import AccessLogMiddleware
+from app.api.gate.access_log import AccessLogMiddleware, RequestIdMiddleware
 from app.api.gate.admission import Admission
-from app.api.gate.body_limits import BodyLimitMiddleware
-from app.api.gate.hosts import Hosts
 from app.api.gate.keys import Keyring
+from app.api.gate.limits import BodyLimitMiddleware
 from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware
-from app.api.gate.origins import CrossOriginMiddleware, Origins
-from app.api.gate.request_id import RequestIdMiddleware
+from app.api.gate.origins import CrossOriginMiddleware, Hosts, Origins
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
 from app.api.live.route import live_router

@@ -25,7 +25,7 @@ from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
 from models.voices.voice import BuiltinVoices
-from samplers.knobs.rows import rows_needed
+from samplers.knobs.features import rows_needed
 
 SAMPLE_RATE_HZ = 24_000
 SAMPLES_A_FRAME = 320

@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from app.api.dependencies import EngineDep
+from app.api.requests import EngineDep
 from app.api.responses import NOT_READY, error_responses
 from app.engine.interface import GoldenResult
 

@@ -37,7 +37,7 @@ class RenderPool:
         """Run a function in a thread when it is its client's turn, and return its result.
 
         Args:
-            client: Whose queue it joins; see `app.api.gate.clients.client_of`.
+            client: Whose queue it joins; see `app.api.gate.admission.client_of`.
             work: Takes at most some 100 ms. Steps on one object must not run at once: await each
                 before the next.
         """

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from app.api.dependencies import EngineDep
-from app.api.model_names import model_item, model_items
+from app.api.requests import EngineDep, model_item, model_items
 from app.api.responses import NOT_READY, error_responses
 from app.api.schemas import (
     AudioModelItem,

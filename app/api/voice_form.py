@@ -9,7 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.api.errors import problems_of
-from app.api.gate.body_limits import media_type
+from app.api.gate.limits import media_type
 from app.engine.errors import InvalidRequest
 from models.voices.voice import NAME_PATTERN
 
@@ -78,7 +78,7 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
 
     Args:
         request: Its body is read into memory.
-        max_bytes: Limit that `app.api.gate.body_limits` has enforced; nothing is spooled to disk.
+        max_bytes: Limit that `app.api.gate.limits` has enforced; nothing is spooled to disk.
 
     Raises:
         HTTPException: The body is not a form.

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
-from app.api.dependencies import EngineDep
-from app.api.gate.clients import client_of
+from app.api.gate.admission import client_of
+from app.api.requests import EngineDep
 from app.api.responses import NOT_READY, error_responses
 from app.api.voice_form import form_schema, read_voice_form
 from app.engine.errors import EngineBusy

@@ -1,12 +1,60 @@
-"""The six audio formats: encode samples to a file, whole or incrementally."""
+"""The six audio formats, WAV and PCM among them: samples to a file, whole or incrementally."""
 
+import struct
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from app.audio import wav as audio
-from app.audio.encoder import EncoderSettings, LibavEncoder
+from app.audio.encoder import EncoderSettings, LibavEncoder, int16
 from app.audio.formats import AudioFormat
 from app.engine.job import Samples
+
+_SAMPLE_BYTES: Final = 2
+_UNKNOWN: Final = 0xFFFFFFFF
+_HEAD_BYTES: Final = 44
+
+
+def pcm(samples: Samples) -> bytes:
+    """Return samples ``[N]`` in [-1, 1] as little-endian int16, clipped."""
+    return int16(samples).astype("<i2").tobytes()
+
+
+def wav_header(sample_rate_hz: int, data_bytes: int | None = None) -> bytes:
+    """Return the header of a mono 16 bit WAV file, which `pcm` follows.
+
+    Args:
+        sample_rate_hz: Sample rate.
+        data_bytes: Number of bytes that follow. None if unknown: both length fields are then
+            0xFFFFFFFF, which players read as "until the stream ends".
+    """
+    data = _UNKNOWN if data_bytes is None else data_bytes
+    riff_bytes = _UNKNOWN if data_bytes is None else data_bytes + _HEAD_BYTES - 8
+    form = struct.pack("<4sI4s", b"RIFF", riff_bytes, b"WAVE")
+    rate_bytes = sample_rate_hz * _SAMPLE_BYTES
+    bits = 8 * _SAMPLE_BYTES
+    shape = struct.pack(
+        "<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate_hz, rate_bytes, _SAMPLE_BYTES, bits
+    )
+    return form + shape + struct.pack("<4sI", b"data", data)
+
+
+class WavFile:
+    """A mono 16 bit WAV file with its length in the header; all bytes come from `close`."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        """Open an empty file."""
+        self._rate_hz = sample_rate_hz
+        self._parts: list[bytes] = []
+
+    def push(self, samples: Samples) -> bytes:
+        """Append samples ``[N]`` in [-1, 1], clipped; return no bytes."""
+        self._parts.append(pcm(samples))
+        return b""
+
+    def close(self) -> bytes:
+        """Return the file."""
+        head = wav_header(self._rate_hz, sum(map(len, self._parts)))
+        return b"".join([head, *self._parts])
+
 
 _ENCODERS: Final[Mapping[AudioFormat, EncoderSettings]] = {
     "mp3": EncoderSettings("mp3", "libmp3lame", 128_000),
@@ -38,8 +86,8 @@ def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = Fals
     if form in _ENCODERS:
         return LibavEncoder(_ENCODERS[form], sample_rate_hz, whole=whole)
     if form == "wav" and whole:
-        return audio.WavFile(sample_rate_hz)
-    return _RawFile(audio.wav_header(sample_rate_hz) if form == "wav" else b"")
+        return WavFile(sample_rate_hz)
+    return _RawFile(wav_header(sample_rate_hz) if form == "wav" else b"")
 
 
 def encode_file(samples: Samples, form: AudioFormat, sample_rate_hz: int) -> bytes:
@@ -62,7 +110,7 @@ class _RawFile:
 
     def push(self, samples: Samples) -> bytes:
         head, self._head = self._head, b""
-        return head + audio.pcm(samples)
+        return head + pcm(samples)
 
     def close(self) -> bytes:
         head, self._head = self._head, b""

@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 import av
 import numpy as np
 from av.audio.stream import AudioStream
+from numpy.typing import NDArray
 
-from app.audio.wav import int16
 from app.engine.job import Samples
+
+_FULL_SCALE: Final = 2**15
 
 
 class EncoderSettings(NamedTuple):
@@ -100,3 +102,9 @@ class LibavEncoder:
         self._muxer.close()
         rest = self._file.take() if isinstance(self._file, _WriteBuffer) else self._file.getvalue()
         return padded + rest
+
+
+def int16(samples: Samples) -> NDArray[np.int16]:
+    """Round samples ``[N]`` in [-1, 1] to 16 bits, clipped; used for all output."""
+    rounded = np.rint(samples * _FULL_SCALE).clip(-_FULL_SCALE, _FULL_SCALE - 1)
+    return np.asarray(rounded, np.int16)

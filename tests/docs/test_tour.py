@@ -74,7 +74,7 @@ def checkout(tmp_path: Path) -> Path:
     source = changed.read_text("utf-8")
     function = source.index("def top_p_floor")
     assert source.count(diff[0], function) >= 1
-    changed.write_text(source[:function] + source[function:].replace(*diff, 1), "utf-8")
+    changed.write_text(source[:function] + source[function:].replace(diff[0], diff[1], 1), "utf-8")
     return home
 
 

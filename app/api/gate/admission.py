@@ -9,13 +9,39 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from limits import RateLimitItemPerMinute
 from limits.aio.storage import MemoryStorage
 from limits.aio.strategies import MovingWindowRateLimiter
+from starlette.requests import HTTPConnection
 
 from app.api.errors import TooManyRequests
 from app.engine.errors import EngineNotReady
+
+_IPV6_PREFIX_BITS = 64  # what one home or one rented machine is given, to choose addresses from
+
+
+def client_of(connection: HTTPConnection) -> str:
+    """Return the client of a connection: an owner of API keys, or an address without keys."""
+    client = connection.client
+    return str(connection.state.owner) or (network_of(client.host) if client else "")
+
+
+@lru_cache(4096)
+def network_of(host: str) -> str:
+    """Return the address that counts for a host; for IPv6 its /64, as one client has many."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), _IPV6_PREFIX_BITS), strict=False))
+
 
 _POLL_S = 0.02
 _WORK_RETRY_S = 1

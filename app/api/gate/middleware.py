@@ -12,13 +12,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.errors import error_response, speech_error_response
-from app.api.gate.admission import Admission
-from app.api.gate.clients import client_of
-from app.api.gate.head_limits import head_refusal
-from app.api.gate.hosts import Hosts, unknown_host
+from app.api.gate.access_log import HEADER
+from app.api.gate.admission import Admission, client_of
 from app.api.gate.keys import Keyring, sent_key
-from app.api.gate.origins import Origins, foreign_origin
-from app.api.gate.request_id import HEADER
+from app.api.gate.limits import head_refusal
+from app.api.gate.origins import Hosts, Origins, foreign_origin, unknown_host
 from app.api.responses import error_responses
 from app.engine.errors import SpeechError
 

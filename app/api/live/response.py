@@ -19,14 +19,13 @@ from app.api.live.messages import (
     ResponseTrace,
 )
 from app.api.live.socket import ClientGone, LiveSocket
-from app.api.output import output_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
+from app.api.requests import output_of
 from app.api.schemas import Usage
-from app.audio.delivery import Delivery
-from app.audio.rendering import split_portions
-from app.audio.wav import pcm
+from app.audio.containers import pcm
+from app.audio.rendering import Delivery, split_portions
 from app.engine.continued import GrowingSpeech
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
 from app.engine.interface import Plan

@@ -4,8 +4,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.responses import JSONResponse
 
 from app.api.errors import error_response, speech_error_response
-from app.api.gate.admission import Admission
-from app.api.gate.clients import client_of
+from app.api.gate.admission import Admission, client_of
 from app.api.live.messages import PROTOCOL
 from app.api.live.session import LiveSession
 from app.engine.engine import SpeechEngine

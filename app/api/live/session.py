@@ -14,9 +14,8 @@ from app.api.errors import (
     speech_error_detail,
     validation_error_detail,
 )
-from app.api.gate.admission import Admission
-from app.api.gate.clients import client_of
-from app.api.gate.json_limits import check_json_size
+from app.api.gate.admission import Admission, client_of
+from app.api.gate.limits import check_json_size
 from app.api.live.messages import (
     CLIENT_MESSAGE,
     CLIENT_MESSAGE_TYPES,
@@ -32,9 +31,8 @@ from app.api.live.messages import (
 )
 from app.api.live.response import LiveResponse
 from app.api.live.socket import ClientGone, LiveSocket
-from app.api.model_names import check_model
-from app.api.nulls import without_nulls
 from app.api.reports.recent import RecentSpeeches
+from app.api.requests import check_model, without_nulls
 from app.api.schemas import ErrorDetail
 from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine

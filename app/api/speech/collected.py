@@ -9,10 +9,10 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request, Response
+from starlette.types import Receive
 
 from app.api.render_pool import RenderPool
 from app.api.responses import result_headers
-from app.api.speech.streaming import disconnected
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import OutputOptions, render_in_steps
 from app.engine.job import AudioChunk, SpeechResult
@@ -103,3 +103,9 @@ async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -
     finally:
         working.cancel()
         leaving.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client disconnects. The request body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -8,17 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from app.api.dependencies import EngineDep
 from app.api.errors import CLIENT_CLOSED
-from app.api.gate.clients import client_of
-from app.api.model_names import check_model
-from app.api.output import output_of
+from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
+from app.api.requests import EngineDep, check_model, output_of, speech_body, speech_schema
 from app.api.responses import SPEECH_RESPONSES, error_responses
 from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
-from app.api.speech.body import speech_body, speech_schema
 from app.api.speech.collected import (
     CollectedSpeech,
     collect_all,

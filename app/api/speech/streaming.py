@@ -12,6 +12,7 @@ from app.api.errors import speech_error_detail
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.responses import EVENT_STREAM, opening_headers, usage_of
+from app.api.speech.collected import disconnected
 from app.api.speech.events import SpeechAudioDone, SpeechAudioError, delta, encode_event
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
@@ -175,9 +176,3 @@ class StreamedSpeech(Response):
 
     def _failure(self, error: SpeechError | None) -> Failure:
         return Failure(error, self._stream.plan, self._stream.progress.frames, self._audio_s)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Return when the client disconnects. The request body must have been read."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-from app.audio.wav import wav_header
+from app.audio.containers import wav_header
 from app.commands.errors import CommandError, CommandFailed
 
 _RATE: Final = "{rate}"

@@ -6,8 +6,7 @@ from typing import Final
 import numpy as np
 
 from app.audio.containers import open_container
-from app.audio.delivery import Delivery, deliver
-from app.audio.rendering import OutputOptions
+from app.audio.rendering import Delivery, OutputOptions, deliver
 from app.commands.errors import CommandFailed
 from app.engine.job import Samples
 

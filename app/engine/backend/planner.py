@@ -1,26 +1,28 @@
 """From a job to its plan: knobs resolved, voice found, text read; or the job refused."""
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from app.engine.backend.abilities import check_trained, check_windows, choose_level_0, nar_plan
-from app.engine.backend.duration import limited
 from app.engine.errors import InvalidRequest
 from app.engine.interface import Plan
-from app.engine.job import SpeechJob
+from app.engine.job import USUAL_PHONEME_S, SpeechJob
+from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
+from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
 from samplers.knobs.resolve import resolve
-from samplers.knobs.rows import rows_needed
 
 
 class Planner:
@@ -166,3 +168,43 @@ class Planner:
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
+
+
+def limited(
+    job: SpeechJob,
+    utterances: Sequence[Utterance],
+    pause_s: float,
+    frame_rate_hz: float,
+    max_audio_s: float,
+) -> SpeechJob:
+    """Return a job with `max_duration_s` such that its audio cannot exceed a limit.
+
+    Args:
+        job: The job; the audio of earlier jobs of the same speech counts.
+        utterances: Its text, as phonemes.
+        pause_s: Seconds of silence between two utterances where the text asks for no other.
+        frame_rate_hz: Frames a second.
+        max_audio_s: The limit in seconds of audio as it is held or sent; a `speed` above 1 does not
+            raise it.
+
+    Raises:
+        InvalidRequest: Its pauses, and its text at the usual pace, exceed the limit.
+    """
+    if math.isinf(max_audio_s):
+        return job
+    stretched = max(1.0, 1.0 / job.speed)
+    pauses_s = pauses_of(utterances, pause_s, more=job.more)
+    spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) for one in utterances)
+    before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
+    drawn_s = job.before.frames / frame_rate_hz if job.before else 0.0
+    if job.max_duration_s is not None:
+        spoken_s = min(spoken_s, max(0.0, job.max_duration_s - drawn_s))
+    lasts_s = stretched * (before_s + spoken_s + pauses_s)
+    if lasts_s > max_audio_s:
+        raise InvalidRequest(
+            f"the speech would last about {lasts_s:.0f} s with its pauses and its speed,"
+            f" at most {max_audio_s:g} s are allowed",
+            param="input",
+        )
+    left_s = drawn_s + max_audio_s / stretched - before_s - pauses_s
+    return replace(job, max_duration_s=min(left_s, job.max_duration_s or left_s))

@@ -67,7 +67,7 @@ class Synthesizer:
             speech: On ``device``.
             device: Where the model is.
             max_text_chars: Longer texts are refused.
-            max_audio_s: Longer speech is refused; see `app.engine.backend.duration`.
+            max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
             presets: Those that a request may name.
             uploads: The store of uploaded voices; None: there are none.
             sound_process: Decodes codes to samples; None: the calling thread does.
@@ -128,7 +128,7 @@ class Synthesizer:
             decoder: What decodes codes to samples.
             threads: Threads of one step.
             max_text_chars: Longer texts are refused.
-            max_audio_s: Longer speech is refused; see `app.engine.backend.duration`.
+            max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
             presets: Those that a request may name.
             uploads: The store of uploaded voices; None: there are none.
             cache: Folder of codecs that were downloaded and converted.

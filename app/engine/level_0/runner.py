@@ -28,8 +28,7 @@ from models.valle import Valle
 from samplers.ar.state import SamplerState
 from samplers.ar.step import StepResult
 from samplers.ar.trace import Trace, log_prob_of
-from samplers.knobs.features import is_on
-from samplers.knobs.rows import rows_needed
+from samplers.knobs.features import is_on, rows_needed
 from samplers.ops.filters import sanitise
 
 

@@ -15,7 +15,7 @@ from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import share
 from app.engine.serving.ticket import Ticket
-from samplers.knobs.rows import knob_at_fault
+from samplers.knobs.features import knob_at_fault
 
 Forecast = Callable[[Ticket, Plan], None]
 

@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from app.api.errors import STATUS
-from app.api.nulls import without_nulls
+from app.api.requests import without_nulls
 from app.api.schemas import TtsRequest
 from app.engine import errors
 from app.main import create_app

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from samplers.knobs.features import knob_at_fault, rows_needed
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.rows import knob_at_fault, rows_needed
 
 BRANCH = {"entropix": True, "entropix_action": "branch", "entropix_branch_rollouts": 5}
 CASES: list[tuple[dict[str, Any], int, str]] = [

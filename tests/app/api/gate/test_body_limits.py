@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from app.api.gate import body_limits
+from app.api.gate import limits
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.test_errors import shape
@@ -121,7 +121,7 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
     monkeypatch,
 ) -> None:
     """Whoever sends ten bytes and stops would else hold a place for as long as a body may take."""
-    monkeypatch.setattr(body_limits, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(limits, "PATIENCE_S", 0.3)
     with served(create_app(Settings(body_timeout_s=3600), fake_engine())) as client:
         status, body = sent(client, HEAD, b"Content-Length: 1000\r\n\r\n", b"a" * 10)
         assert status == 408

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import HTTPConnection
 
-from app.api.gate.clients import client_of, network_of
+from app.api.gate.admission import client_of, network_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import socket
 import httpx
 import pytest
 
-from app.api.gate.head_limits import MAX_HEAD_BYTES
+from app.api.gate.limits import MAX_HEAD_BYTES
 
 BODY = b'{"input": "Hi."}'
 POST = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -18,8 +18,8 @@ from models.int8.quantized import quantize_linears
 from models.prefix_cache import VoiceKey
 from models.stack.attention import attention_statistics
 from models.valle import Valle
+from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.rows import rows_needed
 from tests.app.engine.decoding import decode_utterance
 from tests.app.engine.level_0.batches import ROOM, assert_as_alone, batch_of, finish, spoil
 

@@ -1,10 +1,16 @@
-"""Limits on the size of a request body and on the time to send it."""
+"""Limits of a request: its head, the size and pace of its body, and the values in its JSON."""
 
 import asyncio
+from typing import Final
 
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import error_response
+from app.engine.errors import InvalidRequest
 
 PATIENCE_S = 5.0
 """Seconds a body may take in addition to its size over `LEAST_BYTES_A_S`."""
@@ -94,3 +100,72 @@ class _LimitedReceive:
         if size_bytes > self._limit_bytes:
             text = f"the body is larger than {self._limit_bytes} bytes"
             raise HTTPException(413, text, _CLOSE)
+
+
+MAX_HEAD_BYTES = 16_384
+"""Limit of request line and headers; the 3,300 headers that fit take 5 ms of the event loop."""
+
+_CLOSE = {"Connection": "close"}
+_SEPARATORS = 4  # ": " and "\r\n"
+_VERSION = 12  # " HTTP/1.1" with its separators
+
+
+def head_refusal(scope: Scope) -> Response | None:
+    """Return the error response for a head that is refused, or None.
+
+    A request with two lengths of its body may be read differently by a proxy before this server
+    (RFC 9112, section 6.1), so the connection is closed and nothing after it is read.
+    """
+    if _bytes(scope) > MAX_HEAD_BYTES:
+        message = f"the request line and headers have more than {MAX_HEAD_BYTES} bytes"
+        return error_response(431, message, code="head_too_large", headers=_CLOSE)
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        message = "send content-length or transfer-encoding, not both"
+        return error_response(
+            400, message, param="content-length", code="two_lengths", headers=_CLOSE
+        )
+    return None
+
+
+def _bytes(scope: Scope) -> int:
+    """Return the size of a head in its usual notation."""
+    target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
+    line = len(scope.get("method", "GET")) + 1 + target + _VERSION
+    return line + sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
+
+
+MAX_FIELDS: Final = 256
+MAX_VALUES: Final = 8192
+"""More than the longest valid request has in all its lists."""
+
+_SMALL_BYTES: Final = 2 * MAX_FIELDS  # too short to exceed either limit
+
+
+def check_json_size(raw: bytes | str) -> None:
+    """Check the number of fields and values in JSON; anything that is not JSON passes.
+
+    pydantic reports errors value by value in a single call, which for 100,000 values would block
+    the event loop for a second.
+
+    Raises:
+        InvalidRequest: There are too many.
+    """
+    if len(raw) <= _SMALL_BYTES:
+        return
+    try:
+        sent = from_json(raw)
+    except ValueError:
+        return
+    if isinstance(sent, dict) and len(sent) > MAX_FIELDS:
+        raise InvalidRequest(f"the body has {len(sent)} fields, the limit is {MAX_FIELDS}")
+    values, inner = 0, [sent]
+    while inner and values <= MAX_VALUES:
+        one = inner.pop()
+        values += len(one) if isinstance(one, dict | list) else 0
+        if isinstance(one, dict):
+            one = list(one.values())
+        if isinstance(one, list):
+            inner += [value for value in one[:MAX_VALUES] if isinstance(value, dict | list)]
+    if values > MAX_VALUES:
+        raise InvalidRequest(f"the body has more than {MAX_VALUES} values in its lists and objects")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.engine.backend.duration import limited
+from app.engine.backend.planner import limited
 from app.engine.errors import InvalidRequest
 from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, Timings
 from models.text import Utterance, prepare

@@ -1,0 +1,141 @@
+"""How routes read a request: its body, null fields, the model's name and the output options."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
+
+from app.api.errors import problems_of
+from app.api.gate.limits import check_json_size, media_type
+from app.api.schemas import ModelItem, SpeechOptions, SpeechRequest
+from app.audio.formats import AudioFormat
+from app.audio.rendering import OutputOptions
+from app.engine.engine import SpeechEngine
+from app.engine.errors import UnknownModel
+from app.engine.job import SpeechJob
+
+
+def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]) -> Any:
+    """Return JSON without the fields that are null and have a default.
+
+    This is not a validator of the model: a "before" validator would turn JSON into Python objects,
+    and pydantic's strict mode takes a JSON list for a tuple but not a Python list.
+
+    Args:
+        raw: The body; returned unchanged if it is not JSON.
+        kinds: The model it will be validated as, or models by the value of `type`.
+    """
+    if "null" not in raw if isinstance(raw, str) else b"null" not in raw:
+        return raw
+    try:
+        sent = from_json(raw)
+    except ValueError:
+        return raw
+    if not isinstance(sent, dict):
+        return raw
+    kind = kinds.get(str(sent.get("type"))) if isinstance(kinds, Mapping) else kinds
+    if kind is None:
+        return raw
+    fields = kind.model_fields
+    kept = {
+        name: value
+        for name, value in sent.items()
+        if value is not None or name not in fields or fields[name].is_required()
+    }
+    return raw if len(kept) == len(sent) else to_json(kept, inf_nan_mode="constants")
+
+
+def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[SpeechRequest]]:
+    """Return the FastAPI dependency that reads a speech request."""
+
+    async def read(request: Request) -> SpeechRequest:
+        """Validate the body in strict mode: the string "0.5" is not a number.
+
+        Raises:
+            HTTPException: The media type is not JSON, or `app.api.gate.limits` refuses the
+                body.
+            InvalidRequest: It has too many fields or values.
+            RequestValidationError: A field is invalid.
+        """
+        if media_type(request.headers) != "application/json":
+            raise HTTPException(415, "send JSON, with the header content-type: application/json")
+        try:
+            body = await request.body()
+            check_json_size(body)
+            cleaned = without_nulls(body, kind)
+            return kind.model_validate_json(cleaned, strict=True)
+        except ValidationError as error:
+            raise RequestValidationError(problems_of(error)) from error
+
+    return read
+
+
+def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
+    """Return the OpenAPI entry of a speech request's body."""
+    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    # Referenced schemas are components already: a speech report has the same knobs.
+    schema.pop("$defs", None)
+    content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+OPENAI_MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+"""Model names that OpenAI's clients send; each is an alias of the loaded model."""
+
+_DATED = re.compile(rf"({'|'.join(OPENAI_MODELS)})(-\d{{4}}(-\d\d-\d\d)?)?")
+
+
+def check_model(wanted: str | None, loaded: str) -> None:
+    """Check that a name means the loaded model.
+
+    Args:
+        wanted: The requested name; None is the loaded model. OpenAI's names may carry a date, as in
+            `gpt-4o-mini-tts-2025-12-15`.
+        loaded: The loaded model's name.
+
+    Raises:
+        UnknownModel: It is another model.
+    """
+    if wanted not in {None, loaded} and not _DATED.fullmatch(str(wanted)):
+        raise UnknownModel(f"the loaded model is {loaded!r}, not {str(wanted)[:64]!r}")
+
+
+def model_item(name: str, loaded: str) -> ModelItem:
+    """Return the description of a model under one of its names.
+
+    Raises:
+        UnknownModel: It is not the loaded model.
+    """
+    check_model(name, loaded)
+    return ModelItem(id=name, alias_of=None if name == loaded else loaded)
+
+
+def model_items(loaded: str) -> list[ModelItem]:
+    """Return the descriptions of the loaded model under all its names, its own first."""
+    return [model_item(name, loaded) for name in dict.fromkeys((loaded, *OPENAI_MODELS))]
+
+
+def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
+    """Return the speed and loudness that a job's request asks for, in the given container.
+
+    Args:
+        job: Its `params` are the request's body.
+        form: The container.
+    """
+    asked = job.params
+    if not isinstance(asked, SpeechOptions):
+        return OutputOptions(form)
+    return OutputOptions(form, asked.speed, asked.loudness_lufs)
+
+
+def get_engine(request: Request) -> SpeechEngine:
+    """Return the application's engine."""
+    engine: SpeechEngine = request.app.state.engine
+    return engine
+
+
+EngineDep = Annotated[SpeechEngine, Depends(get_engine)]
