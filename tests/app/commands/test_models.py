@@ -52,7 +52,7 @@ def test_inspect_tells_layout_sizes_switches_and_memory(
     assert facts["segments"] == "phn, level, prom, resp"
     assert "code sums exclusive" in facts["switches"]
     assert "256 bytes a position" in facts["memory"]  # 2 x 2 layers x 16 numbers x 4 bytes
-    assert "not told" in facts["licence"]
+    assert "not stated" in facts["licence"]
 
 
 def test_inspect_reads_no_tensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
