@@ -94,7 +94,7 @@ def test_it_speaks_by_name_and_cannot_be_written_over_itself(
     report = json.loads((tmp_path / "a.wav.json").read_text())
     assert report["request"]["params"]["preset"] == "fitted"
     assert main(["calibrate", "--name", "fitted"]) == 2
-    assert "name: there is a preset 'fitted' already" in capsys.readouterr().err
+    assert "name: preset 'fitted' exists already" in capsys.readouterr().err
 
 
 def test_past_the_last_sentence_it_begins_again_with_another_seed() -> None:
