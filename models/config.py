@@ -145,7 +145,7 @@ class CodecConfig(_Shape):
 class SpectralCodecConfig(_Shape):
     """A codec that works on one spectrum a frame, and on nothing finer.
 
-    The encoder hears log-mel spectra, the decoder gives magnitudes and phases.
+    The encoder hears log-mel spectra, the decoder shapes pulses and noise.
     """
 
     architecture: Literal["spectral"] = "spectral"
@@ -160,6 +160,7 @@ class SpectralCodecConfig(_Shape):
     ffn: int = Field(768, gt=0, description="Hidden channels of a block.")
     encoder_layers: int = Field(3, gt=0)
     decoder_layers: int = Field(8, gt=0)
+    pitch_width: int = Field(64, gt=0, description="Channels of what predicts the pitch.")
     gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
 
     @model_validator(mode="after")
