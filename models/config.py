@@ -146,7 +146,7 @@ class CodecConfig(_Config):
 class SpectralCodecConfig(_Config):
     """Configuration of a codec that works at the frame rate, on one spectrum a frame.
 
-    The encoder's input is log-mel spectra, the decoder's output magnitudes and phases.
+    The encoder's input is log-mel spectra; the decoder shapes pulses and noise.
     """
 
     architecture: Literal["spectral"] = "spectral"
@@ -161,6 +161,7 @@ class SpectralCodecConfig(_Config):
     ffn: int = Field(768, gt=0, description="Hidden channels of a block.")
     encoder_layers: int = Field(3, gt=0)
     decoder_layers: int = Field(8, gt=0)
+    pitch_width: int = Field(64, gt=0, description="Channels of what predicts the pitch.")
     gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ def averaged_codec(path: Path) -> SpectralCodec:
     saved = torch.load(path, map_location="cpu", weights_only=True)
     codec = SpectralCodec(CONFIG)
     codec.load_state_dict(saved["codec"])
-    codec.decoder.load_state_dict(saved["average"])
+    codec.load_state_dict(saved["average"], strict=False)
     return codec.eval()
 
 

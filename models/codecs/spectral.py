@@ -15,42 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.codecs.excitation import Excitation
+from models.codecs.frame_conv import FrameConv, State
 from models.codecs.mel import mel_filters
 from models.codecs.quantizer import Quantizer, check_codes, check_samples
 from models.config import SpectralCodecConfig
 
-_KERNEL = 7
 _EPS = 1e-6  # of every norm
 _FLOOR = 1e-3  # of magnitudes, before their logarithm
 _MAX_MAGNITUDE = 1e3  # larger magnitudes are clamped, so that no code decodes to infinity
 # Mean and standard deviation of the log-mel magnitudes of speech, to normalise the input with.
 _MEAN, _DEVIATION = -3.0, 2.2
-
-State = dict[nn.Module, Tensor]
-"""The streaming state: the last inputs of each convolution, and samples not yet complete."""
-
-
-class _Conv(nn.Module):
-    """A convolution of `_KERNEL` over ``[B, T, C]``, dense or depthwise.
-
-    Causal, continuing from a stream's state with zeros before the first frame; or centred.
-    """
-
-    def __init__(self, channels_in: int, channels_out: int, *, causal: bool, groups: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(channels_in, channels_out, _KERNEL, groups=groups)
-        self.causal = causal
-
-    def forward(self, x: Tensor, state: State | None) -> Tensor:
-        past = _KERNEL - 1 if self.causal else _KERNEL // 2
-        rows = x.transpose(1, 2)
-        if state is None or self not in state:
-            rows = F.pad(rows, (past, _KERNEL - 1 - past))
-        else:
-            rows = torch.cat([state[self], rows], -1)
-        if state is not None:
-            state[self] = rows[..., rows.shape[-1] - past :]
-        return self.conv(rows).transpose(1, 2)
 
 
 class _FrameBlock(nn.Module):
@@ -59,7 +34,7 @@ class _FrameBlock(nn.Module):
     def __init__(self, config: SpectralCodecConfig, layers: int, *, causal: bool) -> None:
         super().__init__()
         width = config.width
-        self.over_time = _Conv(width, width, causal=causal, groups=width)
+        self.over_time = FrameConv(width, width, causal=causal, groups=width)
         self.norm = nn.LayerNorm(width, eps=_EPS)
         self.up = nn.Linear(width, config.ffn)
         self.down = nn.Linear(config.ffn, width)
@@ -84,7 +59,7 @@ class _FrameNetwork(nn.Module):
     ) -> None:
         super().__init__()
         width = config.width
-        self.embed = _Conv(channels_in, width, causal=causal, groups=1)
+        self.embed = FrameConv(channels_in, width, causal=causal, groups=1)
         self.first_norm = nn.LayerNorm(width, eps=_EPS)
         blocks = nn.ModuleList(_FrameBlock(config, layers, causal=causal) for _ in range(layers))
         self.blocks = cast("list[_FrameBlock]", blocks)
@@ -112,13 +87,15 @@ class SpectralCodec(nn.Module):
             config, config.bands, config.dimension, config.encoder_layers, causal=False
         )
         self.decoder = _FrameNetwork(
-            config, config.dimension, 2 * bins, config.decoder_layers, causal=True
+            config, config.dimension, 3 * bins, config.decoder_layers, causal=True
         )
         self.quantizer = Quantizer(config)
         # Both follow from the config and are in no file.
-        self.register_buffer("window", torch.hann_window(config.window), persistent=False)
+        window = torch.hann_window(config.window)
+        self.register_buffer("window", window, persistent=False)
         filters = mel_filters(config.bands, config.window, config.sample_rate_hz)
         self.register_buffer("mel", filters / filters.sum(1, keepdim=True), persistent=False)
+        self.excitation = Excitation(config, window)
 
     @torch.inference_mode()
     def encode(self, samples: Tensor) -> Tensor:
@@ -172,12 +149,29 @@ class SpectralCodec(nn.Module):
             latent: Sum of the codebook entries.
             state: Streaming state, updated; None: the latent is a whole utterance.
         """
-        return self.sound_of(self.decoder(latent, state), state)
+        pitch_hz = self.excitation.pitch(latent, state)
+        return self.shaped(self.decoder(latent, state), pitch_hz, state)
 
-    def sound_of(self, out: Tensor, state: State | None = None) -> Tensor:
-        """Return the samples ``[B, T * hop]`` of the decoder's output ``[B, T, 2 * bins]``."""
-        magnitude, phase = out.float().chunk(2, -1)
-        spectra = torch.polar(magnitude.exp().clamp(max=_MAX_MAGNITUDE), phase)
+    def shaped(
+        self,
+        out: Tensor,
+        pitch_hz: Tensor,
+        state: State | None = None,
+        told: Tensor | None = None,
+    ) -> Tensor:
+        """Return the samples ``[B, T * hop]`` of an excitation of pulses and noise, shaped.
+
+        Args:
+            out: The decoder network's output ``[B, T, 3 * bins]``: the logarithm of the gain of
+                harmonics, the angle that they are rotated by, and the logarithm of the noise gain.
+            pitch_hz: ``[B, T]``.
+            state: Streaming state, updated; None: the input is a whole utterance.
+            told: Pulse positions, as `Excitation` takes them; known in training.
+        """
+        voiced, turned, breathed = out.float().chunk(3, -1)
+        pulses, noise = self.excitation(pitch_hz, state, told)
+        spectra = torch.polar(voiced.exp().clamp(max=_MAX_MAGNITUDE), turned) * pulses
+        spectra = spectra + breathed.exp().clamp(max=_MAX_MAGNITUDE) * noise
         frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window
         return self._overlap(frames, state) / self.config.gain
 

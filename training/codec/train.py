@@ -29,9 +29,8 @@ from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from training.cache import cache_folder
 from training.codec.clips import Clips, clips_of
-from training.codec.discriminator import Discriminator, deceiving_losses, judging_loss
 from training.codec.quantizer import QuantizerTrainer
-from training.codec.spectra import Spectra
+from training.codec.sound_losses import SoundLosses, breath_loss, pitch_loss, with_breath
 from training.speed import fastest_type
 
 # Speech of the teacher has 0.045 rms; the networks are to see unit variance.
@@ -39,16 +38,16 @@ CONFIG = SpectralCodecConfig(gain=24.0)
 SHARES = {"speech": 0.5, "kokoro": 0.3, "bent": 0.2}  # of the clips, by corpus
 CLIP_FRAMES, BATCH = 64, 16
 JUDGED_CLIPS = 8  # of a batch: the discriminator costs as much as all else
+JUDGED_AFTER = 250  # steps of the settled stage: a decoder that is new hears spectra alone first
 OPEN_STEPS = 250
 SETTLED_FROM = 0.5  # of the budget
-WARM_STEPS, RATE, JUDGE_RATE = 100, 1.5e-3, 5e-4
+WARM_STEPS, RATE = 50, 1.5e-3
+WARM_RATE_SHARE = 0.6  # of the rate, where a decoder that was trained goes on
 COMMITMENT_WEIGHT = 0.25
-FULL_LEVELS_SHARE = 0.6  # of the batches; the others use some of the levels
-# How strongly each loss pulls at the samples, whatever its own scale is.
-PULL_OF_SPECTRA, PULL_OF_VERDICT, PULL_OF_FEATURES = 1.0, 0.5, 1.0
+FULL_LEVELS_SHARE = 0.85  # of the batches; the others use some of the levels
 AVERAGE_DECAY = 0.998
 KMEANS_BATCHES = 24
-LOG_EVERY, SAVE_EVERY, VALIDATE_EVERY, VALIDATION_CLIPS = 50, 250, 250, 32
+LOG_EVERY, SAVE_EVERY, VALIDATE_EVERY, VALIDATION_CLIPS = 50, 125, 250, 32
 
 
 class CodecTrainer:
@@ -60,29 +59,29 @@ class CodecTrainer:
         torch.manual_seed(seed)
         self.clips, self.steps, self.device, self.seed = clips, steps, device, seed
         self.codec = SpectralCodec(CONFIG).to(device)
-        self.judge = Discriminator().to(device)
         self.quantizer = QuantizerTrainer(self.codec.quantizer, seed)
-        self.spectra = Spectra(CONFIG.sample_rate_hz, device)
         self.dtype = fastest_type(device)
+        self.losses = SoundLosses(CONFIG, JUDGED_CLIPS, device, self.dtype)
         self.optimizer = torch.optim.AdamW(
             [
-                {"params": self.codec.encoder.parameters()},
-                {"params": self.codec.decoder.parameters()},
+                {"params": list(self.codec.encoder.parameters())},
+                {"params": list(self._decoding().values())},
             ],
             betas=(0.8, 0.99),
             weight_decay=0.01,
         )
-        self.judge_optimizer = torch.optim.AdamW(
-            self.judge.parameters(), lr=JUDGE_RATE, betas=(0.8, 0.99), weight_decay=0.01
-        )
-        self.average = {k: v.detach().clone() for k, v in self.codec.decoder.named_parameters()}
+        self.average = {k: v.detach().clone() for k, v in self._decoding().items()}
         self.validation = held_out.draw(VALIDATION_CLIPS, np.random.default_rng(0)).to(device)
-        self.step = 0
+        self.step, self.warm_from = 0, 0
+        self.settled_from = int(SETTLED_FROM * steps)
 
-    @property
-    def settled_from(self) -> int:
-        """The first step in which encoder and codebooks no longer change."""
-        return int(SETTLED_FROM * self.steps)
+    def _decoding(self) -> dict[str, nn.Parameter]:
+        """Return what turns codes into sound, by name."""
+        return {
+            name: value
+            for name, value in self.codec.named_parameters()
+            if name.startswith(("decoder.", "excitation."))
+        }
 
     def run(self, log: Path, checkpoint: Path) -> None:
         """Train until the budget is spent, logging losses and saving now and then."""
@@ -107,7 +106,7 @@ class CodecTrainer:
     def start_quantising(self) -> None:
         """Fit the codebooks to the latents of many batches."""
         with torch.no_grad():
-            found = [self._latent(self._draw(-1 - number)) for number in range(KMEANS_BATCHES)]
+            found = [self._latent(self._draw(-1 - number)[0]) for number in range(KMEANS_BATCHES)]
         left = self.quantizer.start(torch.cat(found).flatten(0, 1), BATCH * CLIP_FRAMES)
         print("residual deviation by level", [round(value, 3) for value in left], flush=True)
 
@@ -120,7 +119,7 @@ class CodecTrainer:
         encoder["lr"], decoder["lr"] = 0.0, self._rate(self.steps)
         if not settled:
             encoder["lr"] = self._rate(self.settled_from)
-        samples = self._draw(self.step)
+        samples, pitch_hz, told = self._draw(self.step)
         losses: dict[str, Tensor] = {}
         with torch.set_grad_enabled(not settled):
             latent = self._latent(samples)
@@ -132,57 +131,30 @@ class CodecTrainer:
             self.quantizer.reseed(self.seed, self.step)
             flat, commitment = self.quantizer.quantise(latent.flatten(0, 1), self._draw_levels())
             latent, losses["commitment"] = flat.view_as(latent), COMMITMENT_WEIGHT * commitment
-        made = self._sound(latent)
+        predicted_hz = self.codec.excitation.pitch(latent)
+        out = self._decoded(latent)
+        # Pulses stand where the teacher's do, where that is known: phases can be compared then.
+        used_hz = torch.where(told >= 0, pitch_hz.double(), predicted_hz.detach())
+        made = self.codec.shaped(out, used_hz, told=told)
+        losses["pitch"] = pitch_loss(predicted_hz.float(), pitch_hz)
+        losses["breath"] = breath_loss(out, pitch_hz)
         heard = made.detach().requires_grad_()
-        pull = self._pull(samples, heard, losses, judged=settled)
+        judged = self.step >= self.settled_from + JUDGED_AFTER
+        pull = self.losses.pull(samples, heard, losses, judged=judged, known=(told >= 0).any(1))
+        (pull,) = torch.autograd.grad(made, out, pull, retain_graph=True)
+        pull = with_breath(pull, losses["breath"], out)
         self.optimizer.zero_grad(set_to_none=True)
-        extra = losses.get("commitment")
-        torch.autograd.backward(
-            [made] if extra is None else [made, extra], [pull] if extra is None else [pull, None]
-        )
+        extra = losses["pitch"] + losses.get("commitment", 0.0)
+        torch.autograd.backward([out, extra], [pull, None])
         nn.utils.clip_grad_norm_(self.codec.parameters(), 10.0)
         self.optimizer.step()
         decay = min(AVERAGE_DECAY, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
             torch._foreach_lerp_(
-                list(self.average.values()), list(self.codec.decoder.parameters()), 1 - decay
+                list(self.average.values()), list(self._decoding().values()), 1 - decay
             )
         self.step += 1
         return {name: value.item() for name, value in losses.items()}
-
-    def _pull(
-        self, samples: Tensor, heard: Tensor, losses: dict[str, Tensor], *, judged: bool
-    ) -> Tensor:
-        """Return the gradient of all losses by the samples ``[B, N]``; add the losses.
-
-        Each loss is given a fixed share of the gradient, as by EnCodec's balancer (Défossez et al.
-        2022, arXiv:2210.13438); the discriminator learns on the way.
-        """
-        # The first frames lack those before them, whose windows reach into them.
-        cut = CONFIG.window - CONFIG.hop
-        wanted = self.spectra.magnitudes(samples[:, cut : heard.shape[1]] * CONFIG.gain)
-        given = self.spectra.magnitudes(heard[:, cut:] * CONFIG.gain)
-        losses["mel"], losses["magnitude"] = self.spectra.distance(wanted, given)
-        pulls = [(losses["mel"] + losses["magnitude"], PULL_OF_SPECTRA)]
-        if judged:
-            with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
-                some = {size: part[:JUDGED_CLIPS] for size, part in given.items()}
-                real = self.judge({size: part[:JUDGED_CLIPS] for size, part in wanted.items()})
-                fooled = self.judge({size: part.detach() for size, part in some.items()})
-                losses["judge"] = judging_loss(real, fooled)
-                self.judge_optimizer.zero_grad(set_to_none=True)
-                losses["judge"].backward()  # type: ignore[no-untyped-call]
-                self.judge_optimizer.step()
-                self.judge.requires_grad_(requires_grad=False)
-                verdict, features = deceiving_losses(real, self.judge(some))
-                self.judge.requires_grad_(requires_grad=True)
-            losses["verdict"], losses["features"] = verdict, features
-            pulls += [(verdict, PULL_OF_VERDICT), (features, PULL_OF_FEATURES)]
-        total = torch.zeros_like(heard)
-        for loss, share in pulls:
-            (grad,) = torch.autograd.grad(loss, heard, retain_graph=True)
-            total += share * grad / (grad.norm() + 1e-12)
-        return total
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -195,20 +167,18 @@ class CodecTrainer:
             for level in range(CONFIG.levels):
                 shares = codes[:, level].bincount(minlength=CONFIG.codes) / len(codes)
                 row[f"used_{level}"] = float(torch.special.entr(shares).sum().exp())
-        own = {k: v.detach().clone() for k, v in self.codec.decoder.named_parameters()}
-        self.codec.decoder.load_state_dict(self.average)
-        made = self._sound(latent)
-        self.codec.decoder.load_state_dict(own)
-        cut = CONFIG.window - CONFIG.hop
-        mel, magnitude = self.spectra.distance(
-            self.spectra.magnitudes(self.validation[:, cut : made.shape[1]] * CONFIG.gain),
-            self.spectra.magnitudes(made[:, cut:] * CONFIG.gain),
-        )
+        own = {k: v.detach().clone() for k, v in self._decoding().items()}
+        self.codec.load_state_dict(self.average, strict=False)
+        made = self.codec.shaped(self._decoded(latent), self.codec.excitation.pitch(latent))
+        self.codec.load_state_dict(own, strict=False)
+        _, _, mel, magnitude = self.losses.distances(self.validation, made)
         return row | {"val_mel": mel.item(), "val_magnitude": magnitude.item()}
 
-    def _draw(self, number: int) -> Tensor:
-        """Return the clips ``[B, N]`` of a step."""
-        return self.clips.draw(BATCH, self._random(number)).to(self.device)
+    def _draw(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the clips ``[B, N]`` of a step, their pitch and their cycles ``[B, T]``."""
+        middles = np.arange(CLIP_FRAMES) * CONFIG.hop + CONFIG.window // 2
+        samples, voice = self.clips.draw_pitched(BATCH, self._random(number), middles)
+        return samples.to(self.device), *voice.to(self.device)
 
     def _random(self, number: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, number + KMEANS_BATCHES])
@@ -219,15 +189,17 @@ class CodecTrainer:
             latent: Tensor = self.codec.encoder(heard)
         return latent.float()
 
-    def _sound(self, latent: Tensor) -> Tensor:
+    def _decoded(self, latent: Tensor) -> Tensor:
         with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
-            out = self.codec.decoder(latent)
-        return self.codec.sound_of(out)
+            out: Tensor = self.codec.decoder(latent)
+        return out.float()
 
     def _rate(self, end: int) -> float:
         """Return the rate of learning that reaches zero at step ``end``."""
-        warm = min(1.0, (self.step + 1) / WARM_STEPS)
-        return RATE * warm * 0.5 * (1 + math.cos(math.pi * min(1.0, self.step / end)))
+        done = self.step - self.warm_from
+        warm = min(1.0, (done + 1) / WARM_STEPS) * (WARM_RATE_SHARE if self.warm_from else 1.0)
+        share = min(1.0, done / (end - self.warm_from))
+        return RATE * warm * 0.5 * (1 + math.cos(math.pi * share))
 
     def _draw_levels(self) -> int:
         """Draw how many levels this batch may use."""
@@ -242,12 +214,13 @@ class CodecTrainer:
         state: dict[str, Any] = {
             "codec": self.codec.state_dict(),
             "average": self.average,
-            "judge": self.judge.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "judge_optimizer": self.judge_optimizer.state_dict(),
+            **self.losses.state_dict(),
             "sizes": self.quantizer.sizes,
             "sums": self.quantizer.sums,
             "step": self.step,
+            "warm_from": self.warm_from,
+            "settled_from": self.settled_from,
         }
         torch.save(state, partial)
         partial.rename(path)
@@ -256,18 +229,20 @@ class CodecTrainer:
         """Go on from a saved state."""
         saved = torch.load(path, map_location=self.device, weights_only=True)
         self.codec.load_state_dict(saved["codec"])
-        self.judge.load_state_dict(saved["judge"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.judge_optimizer.load_state_dict(saved["judge_optimizer"])
+        self.losses.load_state_dict(saved)
         self.quantizer.sizes.copy_(saved["sizes"])
         self.quantizer.sums.copy_(saved["sums"])
         self.average, self.step = saved["average"], saved["step"]
+        self.warm_from = saved["warm_from"]
+        if self.step >= saved["settled_from"]:  # whatever the budget is now, codes stay
+            self.settled_from = saved["settled_from"]
 
     def warm_start(self, codec: SpectralCodec) -> None:
         """Begin the last stage with a codec that was exported."""
         self.codec.load_state_dict(codec.state_dict())
-        self.average = {k: v.detach().clone() for k, v in self.codec.decoder.named_parameters()}
-        self.step = self.settled_from
+        self.average = {k: v.detach().clone() for k, v in self._decoding().items()}
+        self.step = self.warm_from = self.settled_from
 
 
 def _mean(rows: list[dict[str, float]], name: str) -> float:

@@ -2,6 +2,8 @@
 
     python -m training.judging.evaluate --teacher --codec --model --count 100 --seeds 3
     python -m training.judging.evaluate --codec --levels 1 2 8   # what fewer code levels cost
+    python -m training.judging.evaluate --model --voice bella --voice emma
+    python -m training.judging.evaluate --model --knobs cfg_strength=1 --knobs cfg_strength=2
     python -m training.judging.evaluate --url http://127.0.0.1:8000
     python -m training.judging.evaluate --wav-dir recordings/      # 0001-s0.wav: sentence 1, seed 0
 
@@ -19,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -148,11 +151,33 @@ def _speakers(
             name = "codec" if levels is None else f"codec, {levels} levels"
             yield name, RoundTrip(teacher, codec, levels)
     if args.model:
-        yield "model", BuiltIn(args.weights)
+        yield from _model_systems(args)
     for url in args.url:
         yield url, Server(url)
     for folder in args.wav_dir:
         yield str(folder), Recordings(folder, texts)
+
+
+def _model_systems(args: argparse.Namespace) -> Iterator[tuple[str, Speaker]]:
+    """Yield the model as each voice, with each set of knobs."""
+    model = BuiltIn(args.weights)
+    for voice in args.voice or [None]:
+        for chosen in args.knobs or [""]:
+            knobs = parse_knobs(chosen)
+            name = ", ".join(part for part in ("model", voice, chosen) if part)
+            yield name, partial(model.speak_as, voice, knobs=knobs)
+
+
+def parse_knobs(chosen: str) -> dict[str, object]:
+    """Return the knobs in ``name=value,name=value``; a value is JSON, or else a word."""
+    knobs: dict[str, object] = {}
+    for pair in filter(None, chosen.split(",")):
+        name, _, value = pair.partition("=")
+        try:
+            knobs[name] = json.loads(value)
+        except json.JSONDecodeError:
+            knobs[name] = value
+    return knobs
 
 
 def _circumstances(args: argparse.Namespace, panel: Panel) -> dict[str, Any]:
@@ -190,6 +215,10 @@ def _parse() -> argparse.Namespace:
     who.add_argument("--codec", action="store_true", help="codec round trip of the teacher")
     who.add_argument("--levels", type=int, nargs="+", metavar="N", help="decode from the first N")
     who.add_argument("--model", action="store_true", help="the built-in model, by the engine")
+    who.add_argument("--voice", action="append", help="the model as this one (default: its first)")
+    who.add_argument(
+        "--knobs", action="append", metavar="NAME=VALUE,...", help="the model with these"
+    )
     who.add_argument(
         "--weights", type=Path, default=BUILTIN_MODEL, help="folder of codec and model"
     )

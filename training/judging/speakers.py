@@ -7,7 +7,7 @@ about what it said returns a ``Speech``.
 import asyncio
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -47,7 +47,7 @@ class Speech:
 
 Speaker: TypeAlias = Callable[[str, int], Samples | Speech]
 
-Backend: TypeAlias = Callable[[str, int], Samples]
+SpeakFunction: TypeAlias = Callable[[str, int], Samples]
 
 
 class Teacher:
@@ -66,7 +66,7 @@ class Teacher:
 class RoundTrip:
     """The teacher's speech, encoded and decoded: no model can sound better than this."""
 
-    def __init__(self, teacher: Backend, codec: "Codec", levels: int | None = None) -> None:
+    def __init__(self, teacher: SpeakFunction, codec: "Codec", levels: int | None = None) -> None:
         """Decode from the first ``levels`` code levels, or from all of them."""
         self._teacher, self._codec, self._levels = teacher, codec, levels
 
@@ -89,7 +89,7 @@ class RoundTrip:
 
 
 class BuiltIn:
-    """The built-in model with its default preset, through the service's own engine."""
+    """The built-in model through the service's own engine."""
 
     def __init__(self, folder: Path) -> None:
         """Load the weights in ``folder``."""
@@ -103,17 +103,20 @@ class BuiltIn:
         self._loop.run(self._engine.wait_ready())
 
     def __call__(self, text: str, seed: int) -> Speech:
-        """Have the engine speak ``text`` in the default voice."""
+        """Have the engine speak ``text`` in the default voice with the default preset."""
         return self.speak_as(None, text, seed)
 
-    def speak_as(self, voice: str | None, text: str, seed: int) -> Speech:
-        """Have the engine speak ``text`` in a voice of the model's folder."""
-        return self._loop.run(self._speak(voice, text, seed))
+    def speak_as(
+        self, voice: str | None, text: str, seed: int, knobs: Mapping[str, object] | None = None
+    ) -> Speech:
+        """Have the engine speak ``text`` in a voice of the model's folder, with other knobs."""
+        params = SamplingParams.model_validate({**(knobs or {}), "seed": seed})
+        return self._loop.run(self._speak(voice, text, params))
 
-    async def _speak(self, voice: str | None, text: str, seed: int) -> Speech:
+    async def _speak(self, voice: str | None, text: str, params: SamplingParams) -> Speech:
         from app.engine.job import SpeechJob
 
-        job = SpeechJob(f"evaluate-{seed}", text, SamplingParams(seed=seed), voice)
+        job = SpeechJob(f"evaluate-{params.seed}", text, params, voice)
         chunks = [chunk async for chunk in self._engine.submit(job)]
         result = chunks[-1].result
         assert result is not None  # the engine ends a stream with its result or an exception

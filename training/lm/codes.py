@@ -2,9 +2,9 @@
 
     python -m training.lm.codes
 
-Needs the codec in `weights/next` (see `training.export`). One file a shard, kept if it is there;
-codes of another codec lie in another folder, named after what makes codes in it: its decoder may
-still be trained.
+Needs a codec: that in `weights/next` (see `training.export`), else the one that ships. One file a
+shard, kept if it is there; codes of another codec lie in another folder, named after what makes
+codes in it: what makes sound of them may still be trained.
 
 The slow teacher's codes are worth keeping where the cache is lost: `--keep` writes them beside the
 codec, where they are found as if they were in the cache.
@@ -26,7 +26,7 @@ from models.checkpoints import load_codec
 from models.checkpoints.files import read_tensors
 from models.config import BOS_ID, EOS_ID
 from models.text import ENGLISH_SYMBOLS, phonemize_many
-from training.cache import NEXT_MODEL, cache_folder
+from training.cache import NEXT_MODEL, cache_folder, present_model
 from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 
 # The teacher leaves 0.3 s of silence before and 0.45 s after every sentence. A listener would wait
@@ -65,7 +65,7 @@ class CodedUtterance:
 def _code_shard(task: tuple[Path, Path, str, int]) -> None:
     cache, folder, source, number = task
     torch.set_num_threads(1)
-    corpus, codec = Corpus(cache, source), load_codec(NEXT_MODEL)
+    corpus, codec = Corpus(cache, source), load_codec(present_model())
     utterances = [utterance for utterance in corpus.utterances if utterance.shard == number]
     phonemes = phonemize_many([utterance.text for utterance in utterances])
     codes = [
@@ -97,12 +97,12 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return samples[max(0, start) : end]
 
 
-def codes_folder(cache: Path, model: Path = NEXT_MODEL) -> Path:
-    """Return where the codes of a model's codec lie, by default of that in `weights/next`."""
-    tensors = read_tensors([model / "codec.safetensors"])
+def codes_folder(cache: Path, model: Path | None = None) -> Path:
+    """Return where the codes of a model's codec lie, by default of `present_model`."""
+    tensors = read_tensors([(model or present_model()) / "codec.safetensors"])
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        if not name.startswith("decoder."):
+        if not name.startswith(("decoder.", "excitation.")):
             digest.update(tensors[name].half().numpy().tobytes())
     return cache / "codes" / digest.hexdigest()[:12]
 

@@ -32,7 +32,7 @@ from models.checkpoints import load_codec, load_lm
 from models.config import ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
-from training.cache import NEXT_MODEL, cache_folder
+from training.cache import cache_folder, present_model
 from training.lm.codes import CodedUtterance, codes_folder, load_codes
 from training.lm.rows import Prompts, Row, losses_of
 from training.lm.translate import initialise, parallel_codes, some_speech, translate
@@ -55,7 +55,7 @@ CONFIG = ModelConfig(
     preset="builtin",
 )
 POSITIONS = 3600  # of a batch, padding included
-SHARES = {"speech": 0.65, "kokoro": 0.2, "bent": 0.15}  # of the rows, by corpus
+SHARES = {"speech": 0.55, "kokoro": 0.3, "bent": 0.15}  # of the rows, by corpus
 # The words hang on level 0, and more on the coarse levels than on the finest.
 AR_SHARE = 0.42
 NAR_SHARES = (0.48, 0.3, 0.22)
@@ -254,7 +254,7 @@ class Trainer:
             self.model.load_state_dict(other.state_dict())
         else:
             speech = some_speech(list(self.pools), TRANSLATED_UTTERANCES)
-            codecs = load_codec(folder), load_codec(NEXT_MODEL)
+            codecs = load_codec(folder), load_codec(present_model())
             translate(other, self.model.cpu(), parallel_codes(speech, *codecs))
             self.model.to(self.device)
         self.average = {

@@ -41,6 +41,9 @@ class Bend:
     speed: float
 
 
+UNBENT = Bend("hibari", 1.0, 1.0, 1.0)
+
+
 def bends(count: int, seed: int = 0) -> list[Bend]:
     """Return ``bent-000``, ``bent-001``...; the first stay the same whatever ``count`` is."""
     random = np.random.default_rng([seed, 1])
@@ -62,6 +65,15 @@ def stretched(spectra: NDArray[np.float32], factor: float) -> NDArray[np.float32
     return mixed
 
 
+def teacher_outputs(teacher: "Hibari", phonemes: str, speed: float) -> list[NDArray[np.float32]]:
+    """Return what the teacher makes sound from: spectra ``[bins, T]``, and last pitch ``[T]``."""
+    inputs = {
+        "ids": np.array([teacher.ids(phonemes)], np.int64),
+        "speed": np.array([speed], np.float32),
+    }
+    return [output[0] for output in teacher.sess.run(None, inputs)]
+
+
 def speak(teacher: "Hibari", text: str, bend: Bend) -> NDArray[np.float32]:
     """Return ``text`` ``[N]`` as the teacher says it, bent; its noise is the same every time."""
     from hibari import dsp
@@ -69,10 +81,8 @@ def speak(teacher: "Hibari", text: str, bend: Bend) -> NDArray[np.float32]:
     random = np.random.default_rng(0)
     pieces = []
     for phonemes in teacher.phonemize(text):
-        ids = np.array([teacher.ids(phonemes)], np.int64)
-        speed = np.array([bend.speed], np.float32)
-        outputs = teacher.sess.run(None, {"ids": ids, "speed": speed})
-        harmonic, dispersion, noise, free, phase, pitch = (output[0] for output in outputs)
+        outputs = teacher_outputs(teacher, phonemes, bend.speed)
+        harmonic, dispersion, noise, free, phase, pitch = outputs
         harmonic, dispersion, noise, free = (
             stretched(part, bend.formant) for part in (harmonic, dispersion, noise, free)
         )

@@ -2,7 +2,7 @@
 
     python -m training.speech.voices
 
-`weights/voices/` then holds one FLAC and one JSON file a voice. What they say is in no corpus.
+`weights/next/voices/` then holds one FLAC and one JSON file a voice. What they say is in no corpus.
 How loud the model speaks as them, `python -m scripts.measure_voices` adds.
 """
 
@@ -14,8 +14,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from app.settings import BUILTIN_MODEL
-from training.cache import cache_folder
+from training.cache import NEXT_MODEL, cache_folder
 from training.lm.codes import trimmed
 from training.speech.chorus import levelled
 from training.speech.corpus import SAMPLE_RATE_HZ
@@ -34,13 +33,17 @@ class Cast:
     who: str
 
 
-# Those of the training speakers that the shipped model speaks as well enough to be understood;
-# docs/results/3-voice.md has the others' figures.
 CAST = (
     Cast("bella", "af_bella", "An American woman"),
     Cast("sarah", "af_sarah", "An American woman"),
     Cast("fenrir", "am_fenrir", "An American man"),
+    Cast("michael", "am_michael", "An American man"),
+    Cast("puck", "am_puck", "An American man"),
+    Cast("emma", "bf_emma", "A British woman"),
+    Cast("isabella", "bf_isabella", "A British woman"),
+    Cast("george", "bm_george", "A British man"),
 )
+"""Those of the training speakers that the model can be; docs/results/3-voice.md has figures."""
 
 
 def write_voice(folder: Path, cast: Cast, samples: NDArray[np.float32]) -> None:
@@ -58,7 +61,8 @@ def write_voice(folder: Path, cast: Cast, samples: NDArray[np.float32]) -> None:
 def main() -> None:
     """Write every voice of the cast."""
     teacher = Kokoro(cache_folder())
-    folder = BUILTIN_MODEL / "voices"
+    folder = NEXT_MODEL / "voices"
+    folder.mkdir(exist_ok=True)
     for cast in CAST:
         samples = teacher.speak(TEXT, Speaker(cast.style, {cast.style: 1.0}))
         write_voice(folder, cast, trimmed(levelled(samples)))

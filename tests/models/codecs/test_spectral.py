@@ -20,6 +20,8 @@ def codec() -> SpectralCodec:
     torch.manual_seed(0)
     codec = SpectralCodec(SMALL).eval().requires_grad_(False)
     codec.quantizer.codebooks.normal_()
+    for tensor in codec.state_dict().values():
+        tensor.copy_(tensor.half())  # as it is stored
     return codec
 
 
@@ -125,7 +127,6 @@ def test_a_folder_says_which_architecture_its_codec_has(codec: SpectralCodec, tm
     loaded = load_codec(tmp_path)
     assert isinstance(loaded, SpectralCodec)
     codes = some_codes(5)
-    difference = (loaded.decode(codes) - codec.decode(codes)).abs().max()
-    assert difference < 0.02 * codec.decode(codes).abs().max()  # stored in halves
+    assert_close(loaded.decode(codes), codec.decode(codes))
     (tmp_path / "codec.json").write_text('{"levels": 2}')
     assert read_codec_config(tmp_path) == CodecConfig(levels=2)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,8 +10,10 @@ from models.config import SpectralCodecConfig
 from tests.training.synthetic import write_corpus
 from training.codec import train as stage
 from training.codec.clips import clips_of
+from training.codec.pitch import STEP, UNKNOWN, contour_path, cycles_path
 from training.codec.train import CodecTrainer
 from training.export import averaged_codec
+from training.speech.corpus import Corpus
 
 STEPS = 12
 TINY = SpectralCodecConfig(
@@ -22,13 +25,24 @@ TINY = SpectralCodecConfig(
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path / "cache"))
     write_corpus(tmp_path / "cache" / "speech")
+    write_contours(tmp_path / "cache")
     for name, value in {
         "CONFIG": TINY, "CLIP_FRAMES": 12, "BATCH": 4, "JUDGED_CLIPS": 2, "OPEN_STEPS": 3,
+        "JUDGED_AFTER": 1,
         "KMEANS_BATCHES": 2, "VALIDATION_CLIPS": 3, "LOG_EVERY": 2, "SAVE_EVERY": 100,
         "VALIDATE_EVERY": 4,
     }.items():  # fmt: skip
         monkeypatch.setattr(stage, name, value)
     monkeypatch.setattr(stage, "fastest_type", lambda _: torch.float32)
+
+
+def write_contours(cache: Path) -> None:
+    """Say that the noise of each shard is a high voice, of which nobody knows the cycles."""
+    corpus = Corpus(cache)
+    for number in corpus.shards:
+        values = len(corpus.shard_samples(number)) // STEP + 1
+        np.save(contour_path(corpus.folder, number), np.full(values, 300, np.float32))
+        np.save(cycles_path(corpus.folder, number), np.full(values, UNKNOWN, np.float32))
 
 
 def trainer(steps: int = STEPS) -> CodecTrainer:
@@ -60,7 +74,26 @@ def test_encoder_and_codebooks_settle_and_the_decoder_goes_on(tmp_path: Path) ->
         states.append({name: value.clone() for name, value in run.codec.state_dict().items()})
     settled, last = states[run.settled_from - 1], states[-1]
     changed = {name.split(".")[0] for name in last if not torch.equal(settled[name], last[name])}
-    assert changed == {"decoder"}
+    assert changed == {"decoder", "excitation"}
+
+
+def test_what_has_settled_stays_so_under_a_larger_budget(tmp_path: Path) -> None:
+    run = trainer()
+    for _ in range(run.settled_from + 1):
+        run.train_step()
+    run.save(tmp_path / "checkpoint.pt")
+    longer = trainer(steps=4 * STEPS)
+    longer.load(tmp_path / "checkpoint.pt")
+    encoder = {name: value.clone() for name, value in longer.codec.encoder.state_dict().items()}
+    longer.train_step()
+    for name, tensor in longer.codec.encoder.state_dict().items():
+        assert torch.equal(tensor, encoder[name]), name
+
+
+def test_pitch_is_learnt() -> None:
+    run = trainer(steps=200)
+    losses = [run.train_step()["pitch"] for _ in range(60)]
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:5])
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -75,8 +108,10 @@ def test_what_is_exported_has_the_averaged_decoder(tmp_path: Path) -> None:
     run = trainer(steps=4)
     run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
     codec = averaged_codec(tmp_path / "checkpoint.pt")
-    for name, tensor in codec.decoder.named_parameters():
-        assert torch.equal(tensor, run.average[name])
+    averaged = dict(codec.named_parameters())
+    assert {name.split(".")[0] for name in run.average} == {"decoder", "excitation"}
+    for name, tensor in run.average.items():
+        assert torch.equal(tensor, averaged[name])
     assert codec.decode(codec.encode(torch.randn(5000) * 0.05)).shape == (16 * 320,)
 
 

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from app.settings import BUILTIN_MODEL
 from models.checkpoints import save_codec
 from models.codecs.spectral import SpectralCodec
 from tests.training.lm.test_train import random_codec
 from tests.training.synthetic import TEXTS, write_corpus
+from training import cache as cache_of_training
+from training.cache import present_model
 from training.lm import codes
 from training.lm.codes import codes_folder, keep, load_codes, trimmed
 from training.speech.corpus import write_shard
@@ -15,8 +18,8 @@ from training.speech.corpus import write_shard
 
 @pytest.fixture(autouse=True)
 def following(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(codes, "NEXT_MODEL", tmp_path / "next")
-    monkeypatch.setattr(codes_folder, "__defaults__", (tmp_path / "next",))
+    for module in (codes, cache_of_training):
+        monkeypatch.setattr(module, "NEXT_MODEL", tmp_path / "next")
     save_codec(tmp_path / "next", random_codec(0))
     return tmp_path / "next"
 
@@ -66,12 +69,19 @@ def test_what_was_kept_is_found_where_the_cache_is_lost(tmp_path: Path) -> None:
 
 def test_codes_do_not_depend_on_the_decoder(tmp_path: Path, following: Path) -> None:
     before, codec = codes_folder(tmp_path), random_codec(0)
-    change(codec, "decoder")
-    save_codec(following, codec)
-    assert codes_folder(tmp_path) == before
+    for part in ("decoder", "excitation"):
+        change(codec, part)
+        save_codec(following, codec)
+        assert codes_folder(tmp_path) == before
     change(codec, "encoder")
     save_codec(following, codec)
     assert codes_folder(tmp_path) != before
+
+
+def test_training_goes_on_from_what_ships_until_there_is_something_newer(following: Path) -> None:
+    assert present_model() == following
+    (following / "codec.safetensors").unlink()
+    assert present_model() == BUILTIN_MODEL
 
 
 def change(codec: SpectralCodec, part: str) -> None:

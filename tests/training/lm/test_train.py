@@ -9,6 +9,7 @@ from models.checkpoints import load_speech_model, save_codec
 from models.codecs.spectral import SpectralCodec
 from models.config import SpectralCodecConfig
 from tests.training.synthetic import write_corpus
+from training import cache as cache_of_training
 from training import export
 from training.lm import codes
 from training.lm import train as lm
@@ -35,9 +36,8 @@ def coded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Code a small corpus with a codec that knows nothing; return the folder of what is next."""
     cache, following = tmp_path / "cache", tmp_path / "next"
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(cache))
-    for module in (codes, export, lm):
+    for module in (cache_of_training, codes, export):
         monkeypatch.setattr(module, "NEXT_MODEL", following)
-    monkeypatch.setattr(codes.codes_folder, "__defaults__", (following,))
     for name, value in {
         "CONFIG": CONFIG, "POSITIONS": 600, "LOG_EVERY": 2, "SAVE_EVERY": 100,
         "VALIDATION_ROWS": 2, "PROMPT_FRAMES_MIN": 10, "TRANSLATED_UTTERANCES": 6,
