@@ -5,11 +5,12 @@
 Every request has a seed, a preset and, in all but the first ones, knobs of its own, drawn from
 `KNOBS` with a fixed seed. Each checkout serves in a process of its own, one after the other, and
 speaks every request whole, streamed and over the WebSocket. A request that one of them refuses must
-be refused by the other with the same body.
+be refused by the other with the same type, code and parameter; the message may be worded otherwise.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import random
 import socket
@@ -148,8 +149,19 @@ async def _answer(client: httpx.AsyncClient, url: str, request: Request, manner:
     else:
         streamed = manner == "streamed"
         received = await receive(client, request.text, stream=streamed, **request.fields)
-    codes = await codes_sha256(client, received) if received.ok else ""
-    return Answer(received.status, codes, received.sound_sha256)
+    if received.ok:
+        codes = await codes_sha256(client, received)
+        return Answer(received.status, codes, received.sound_sha256)
+    return Answer(received.status, "", _refusal(received.sound))
+
+
+def _refusal(body: bytes) -> str:
+    """Return what a program reads of an error's body: all but the message."""
+    try:
+        error: dict[str, Any] = json.loads(body)["error"]
+    except (ValueError, LookupError, TypeError):
+        return repr(body)
+    return json.dumps({name: value for name, value in error.items() if name != "message"})
 
 
 def compare(
