@@ -27,7 +27,7 @@ from training.judging.bootstrap import Sums, estimate_share
 from training.judging.judges import HEARING_RATE_HZ, VoiceEmbedder, resample
 from training.judging.speakers import BuiltIn, RoundTrip, Samples
 from training.lm.codes import trimmed
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Utterance
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, CorpusEntry
 
 PROMPT_S = 3.0
 SENTENCES = (
@@ -37,9 +37,9 @@ SENTENCES = (
 )
 
 
-def unseen_speakers(utterances: Sequence[Utterance]) -> dict[str, list[Utterance]]:
+def unseen_speakers(utterances: Sequence[CorpusEntry]) -> dict[str, list[CorpusEntry]]:
     """Return the utterances of each speaker whom training never hears, the longest first."""
-    found: dict[str, list[Utterance]] = {}
+    found: dict[str, list[CorpusEntry]] = {}
     for utterance in utterances:
         if utterance.part == "speakers":
             found.setdefault(utterance.speaker, []).append(utterance)
@@ -82,7 +82,7 @@ def _with_voices(weights: Path, folder: Path, prompts: Mapping[str, Samples]) ->
 
 
 def _systems(
-    args: argparse.Namespace, folder: Path, corpus: Corpus, speakers: dict[str, list[Utterance]]
+    args: argparse.Namespace, folder: Path, corpus: Corpus, speakers: dict[str, list[CorpusEntry]]
 ) -> Iterator[tuple[str, Callable[[str], list[Samples]]]]:
     """Yield who speaks, and what they said as a given speaker."""
 

@@ -47,7 +47,7 @@ Part = Literal["train", "sentences", "speakers"]
 
 
 @dataclass(frozen=True)
-class Utterance:
+class CorpusEntry:
     """One sentence and where its samples lie: ``samples[start:end]`` of its shard."""
 
     text: str
@@ -152,7 +152,7 @@ def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
 def write_shard(
     folder: Path, number: int, speech: Iterable[tuple[NDArray[np.float32], dict[str, str]]]
 ) -> float:
-    """Write samples ``[N]``, each with the fields of its `Utterance`; return the seconds written.
+    """Write samples ``[N]``, each with the fields of its `CorpusEntry`; return the seconds written.
 
     A shard that has an index is whole: the index comes last, and neither file grows in place.
     """
@@ -191,7 +191,7 @@ class Corpus:
             raise FileNotFoundError(f"no speech in {self.folder}: run python -m {command}")
         self.shards = [int(path.stem) for path in indexes]
         self.utterances = [
-            Utterance(shard=int(path.stem), **json.loads(line))
+            CorpusEntry(shard=int(path.stem), **json.loads(line))
             for path in indexes
             for line in path.read_text().splitlines()
         ]
@@ -206,7 +206,7 @@ class Corpus:
         marked = frozenset(line.shard for line in self.utterances if line.part != "train")
         return marked or frozenset(self.shards[-HELD_OUT_SHARDS:])
 
-    def samples(self, utterance: Utterance) -> NDArray[np.float32]:
+    def samples(self, utterance: CorpusEntry) -> NDArray[np.float32]:
         """Return the samples of one utterance, ``[N]`` float32 in [-1, 1]."""
         raw = self._maps[utterance.shard][utterance.start : utterance.end]
         return np.divide(raw, 32768, dtype=np.float32)

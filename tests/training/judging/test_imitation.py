@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from training.judging.imitation import nearest_to_themselves, unseen_speakers
-from training.speech.corpus import Utterance
+from training.speech.corpus import CorpusEntry
 
 A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 
@@ -23,9 +23,9 @@ def test_silence_is_like_nobody():
 
 def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_first():
     spoken = [
-        Utterance("short", 1, 0, 10, "x", "speakers"),
-        Utterance("long", 1, 10, 90, "x", "speakers"),
-        Utterance("trained", 2, 0, 10, "y", "train"),
+        CorpusEntry("short", 1, 0, 10, "x", "speakers"),
+        CorpusEntry("long", 1, 10, 90, "x", "speakers"),
+        CorpusEntry("trained", 2, 0, 10, "y", "train"),
     ]
     found = unseen_speakers(spoken)
     assert [one.text for one in found["x"]] == ["long", "short"]
