@@ -170,7 +170,7 @@ class Level0Job:
             takes=utterance.ranked,
         )
         chunk = self._chunk(self._number, codes[self._emitted :], end)
-        self._inputs = None
+        self._inputs, self._ar_s = None, 0.0  # a pause that follows took no steps
         self._on_chunk(chunk)
 
     def _end(

@@ -1,6 +1,7 @@
 """Level 0 of several jobs together."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from app.engine.level_0.job import Level0Job
 from app.engine.level_0.job_batch import MAX_PREFILLS, JobBatch
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import Level0Chunk
+from models.text import Utterance
 from samplers.knobs.params import SamplingParams
 
 TEXTS = ["One. Two, three.", "Four.", "Five, six.", "Seven."]
@@ -145,3 +147,18 @@ def test_an_utterance_too_long_for_the_shared_slots_has_a_cache_of_its_own(
             batch.step([job])
     monkeypatch.undo()
     assert codes(chunks) == alone(synthesizer, one)
+
+
+def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
+    """Its end would else repeat the seconds of the sentence before it."""
+    wanted = plan(synthesizer, 0)
+    wanted = replace(wanted, utterances=(*wanted.utterances, Utterance("", ""))[::-1] * 2)
+    wanted = replace(wanted, job=replace(wanted.job, max_duration_s=9.0))
+    with closing(synthesizer.batch(wanted.rows)) as batch:
+        job, chunks = begin(batch, wanted)
+        while not job.over:
+            batch.step([job])
+    ends = [chunk.ending for chunk in chunks if chunk.ending is not None]
+    spoken = [bool(utterance.phonemes) for utterance in wanted.utterances]
+    assert spoken.count(False) == 2
+    assert [end.ar_s > 0 for end in ends] == spoken
