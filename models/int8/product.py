@@ -47,9 +47,10 @@ def row_kernel(processor: Processor, rows: int) -> RowKernel:
     """Return a numba intrinsic that multiplies a fixed number of rows by up to 4 tiles.
 
     Its arguments are ``x`` ``[R, K]`` int8, the index of the first row, ``tiles``, the index of the
-    first tile, the offsets ``[R]`` int32 that the zero point adds to each row's sums, and the
-    output ``[R, N]`` int32. The last axis of ``x`` and of the output, and all but the first axis of
-    ``tiles``, must be contiguous.
+    first tile, the offsets ``[R]`` int32, which are subtracted from each row's sums to undo the
+    zero point, and the output ``[R, N]`` int32, written at the same rows and at the tiles' columns.
+    The last axis of ``x`` and of the output, and all but the first axis of ``tiles``, must be
+    contiguous.
 
     Args:
         processor: The instruction set.
@@ -86,7 +87,7 @@ def _emit_loops(
     offsets: Any,
     out: Any,
 ) -> None:
-    """Emit the loops over tiles: as many at once as the registers hold, then single ones."""
+    """Emit loops over up to `TILES_AT_ONCE` tiles: as many at once as registers hold, then one."""
     count, quads = cgutils.unpack_tuple(builder, tiles.shape)[:2]
     together = max(1, min(processor.rows // rows, TILES_AT_ONCE))
     limit = builder.add(tile, I64(TILES_AT_ONCE))
@@ -166,7 +167,7 @@ def _emit_dot_products(
 
 
 def _address(builder: Any, array: Any, index: Any) -> Any:
-    """Return the address of an index of the first axis."""
+    """Return the address, an i64, of an array's entry ``index`` on the first axis."""
     step = cgutils.unpack_tuple(builder, array.strides)[0]
     return builder.add(builder.ptrtoint(array.data, I64), builder.mul(index, step))
 
@@ -179,9 +180,10 @@ def multiply(rows: Int8s, tiles: Uint8s, out: Int32s) -> None:
     """Multiply rows by a packed matrix: ``out = rows @ matrix``.
 
     Args:
-        rows: ``[R, K]``, K a multiple of 4 below 2**16; the last axis contiguous.
+        rows: ``[R, K]``, K = 4 * tiles.shape[1] below 2**16; the last axis contiguous.
         tiles: ``[N / 32, K / 4, 32, 4]``, see `pack`; all but the first axis contiguous.
-        out: ``[R, N]``, written; the last axis contiguous.
+        out: ``[R, 32 * len(tiles)]``, written, padding columns too; the last axis contiguous. Its
+            shape is not checked: a narrower one is overrun.
     """
     count = len(rows)
     offsets = np.empty(count, np.int32)

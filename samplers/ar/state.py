@@ -47,13 +47,13 @@ class RowParams:
 
     @property
     def acts(self) -> bool:
-        """Whether entropix may pause or branch."""
+        """Whether entropix may branch, or pause, which needs `silent`."""
         pauses = self.silent is not None and is_on("pause", self.params)
         return pauses or is_on("branch", self.params)
 
     @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a processor or the backtracking reads the runs of the history."""
+        """Whether a processor or the backtracking reads runs, see `repeats.count_runs`."""
         return self.params.backtrack or reads_runs(self.params)
 
 
@@ -70,7 +70,7 @@ class SamplerState:
         limits: ``(B, 1)`` int64, how many codes each may hold.
         keys: ``(B, 1)`` int64, key of each row's random stream.
         attempts: ``(B, 1)`` int64, how often each was rewound.
-        mu: ``(B, max_frames + 2)`` float32 bits, mirostat's state at each length.
+        mu: ``(B, max_frames + 2)`` float32, in bits: mirostat's state at each length.
         last_act: ``(B, max_frames + 2)`` int64, the frame at which entropix last paused or
             branched, at each length.
         beam_scores: ``(B,)`` float32 nats, the log-probability of a beam's codes; -inf in a row

@@ -57,12 +57,12 @@ class Scheduler:
         self.beat_s = monotonic()
 
     def run(self, batch: Batch[Any], frame_rate_hz: float, idle_after_s: float = math.inf) -> None:
-        """Step until the queue is closed and no job is left, or until idle for long enough.
+        """Step until the queue is closed and no job draws any more, or until idle for long.
 
         Args:
             batch: Without jobs.
             frame_rate_hz: Frames of level 0 in a second of speech.
-            idle_after_s: Return after so many seconds without a job.
+            idle_after_s: Return after so many seconds in which no ticket waited or ran.
         """
         self._frame_rate_hz = frame_rate_hz
         self._note_rows()
@@ -88,7 +88,7 @@ class Scheduler:
             self._queue.wait(_IDLE_S)
 
     def fail_all(self, error: SpeechError) -> None:
-        """End every job with an error: the thread crashed, and its batch is lost."""
+        """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
         for ticket in self._streams:
             self._sound_worker.put(ticket, error)
         self._streams.clear()
@@ -121,8 +121,8 @@ class Scheduler:
     def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:
         """Return the ticket to admit next; None if all must wait.
 
-        Replays come first: they take no rows. A job needs free rows, and enough capacity that no
-        running stream stalls for it.
+        Replays come first: they take no rows. Of the others `RowShares` names one whose rows are
+        free; it waits while the sound worker has no room for it without a stream stalling.
         """
         replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
         if replay is not None:
@@ -138,7 +138,10 @@ class Scheduler:
             self._sound_worker.wake()
 
     def _choose(self, frame_rate_hz: float) -> list[Ticket]:
-        """Return the jobs to step: see `MAX_WAITING_S`, `LATE_S` and `AHEAD_S`."""
+        """Return the jobs to step, without those paused or too far ahead of the sound worker.
+
+        See `MAX_WAITING_S`, and for when any stream is late `LATE_S` and `AHEAD_S`.
+        """
         lead_s: dict[Ticket, float] = {}
         for ticket, stream in self._streams.items():
             drawn_s, playback = stream.frames / frame_rate_hz, ticket.playback

@@ -20,8 +20,8 @@ class Edges:
 
     Silence at both ends is cut down to 60 ms; an utterance with nothing louder than -50 dBFS keeps
     its first 120 ms. What is left fades in and out within 5 ms, so that no cut clicks. A sample is
-    returned once it is known to lie before the fade-out: silence is held back until a louder sample
-    follows.
+    returned once it is known to lie before the fade-out: silence longer than is kept is held back
+    until a louder sample follows.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
@@ -93,7 +93,7 @@ class Joiner:
     def push(self, samples: Samples) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return those that are now final.
 
-        The pause before the utterance comes with its first sample.
+        The first push that is not empty begins the utterance, and returns the pause before it.
         """
         if not len(samples):
             return _NO_SAMPLES
@@ -106,9 +106,10 @@ class Joiner:
         """End the utterance and return the rest of its sound.
 
         Args:
-            pause_after_s: Seconds of silence that the text asks for after it; None: ``pause_s``, or
-                no silence after an utterance without a sound.
-            last: Whether nothing follows; a pause that the text asks for is then returned at once.
+            pause_after_s: Seconds of silence that the text asks for after it; None: ``pause_s``.
+                After an utterance without samples they are added to `pending_s`, None as 0.
+            last: Whether nothing follows; if the text asks for a pause, all of `pending_s` is then
+                returned at once.
         """
         rest = _NO_SAMPLES
         if self._edges is not None:
