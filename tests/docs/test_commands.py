@@ -85,7 +85,6 @@ NOT_HERE = {
     "scripts/sbom": "it asks a registry for its tool",
     "git restore samplers": "it undoes what test_tour.py does to a copy",
     "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
-    "scripts/card-wheels": "it asks a registry",
 }
 
 
