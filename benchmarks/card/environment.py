@@ -18,6 +18,12 @@ PACKAGES: Sequence[str] = (
 """Import names of the packages that the parts need."""
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait for all work queued on a device; nothing on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def missing(names: Sequence[str]) -> list[str]:
     """Return those modules that are not installed."""
     return [name for name in names if importlib.util.find_spec(name) is None]
@@ -29,10 +35,10 @@ def bandwidth_gb_s(device: torch.device, mib: int) -> float:
     target = torch.zeros_like(source)
     seconds = []
     for _ in range(10):
-        _wait(device)
+        synchronize(device)
         started_s = perf_counter()
         target.copy_(source)
-        _wait(device)
+        synchronize(device)
         seconds.append(perf_counter() - started_s)
     return 2 * source.nbytes / min(seconds) / 1e9
 
@@ -65,8 +71,3 @@ def _version(name: str) -> str:
         return version(name.replace("_", "-"))
     except PackageNotFoundError:
         return "present"
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

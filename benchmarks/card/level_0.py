@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.card.decoder import BatchDecoder
+from benchmarks.card.environment import synchronize
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config, random_model
 from models.placement import prepare_for
@@ -57,12 +58,6 @@ class Scale:
 TINY = Scale(2, 64, (1, 3), frames=20, exact=20, rounds=1)
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait for all work queued on a device; nothing on a CPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def float_model(scale: Scale) -> Valle:
     """Return a random float32 model on the CPU; its head has no bias, as in `transformers`."""
     model = random_model(published_config(layers=scale.layers, width=scale.width))
@@ -87,8 +82,14 @@ def same_greedy_codes(scale: Scale, device: torch.device) -> int:
     return int(differs[0]) if len(differs) else scale.exact
 
 
-def exactness(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+def scale_of(*, tiny: bool) -> Scale:
+    """Return the published size, or a small one to try the benchmark."""
+    return TINY if tiny else Scale()
+
+
+def exactness(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
     """Return the number of greedy codes that equal those of a CPU, and its target."""
+    scale = scale_of(tiny=tiny)
     same = same_greedy_codes(scale, device)
     row = {"what": "greedy codes in float32 as on a CPU", "same": same, "of": scale.exact}
     asked = Target("greedy codes as on a CPU", same, f"{scale.exact}", same == scale.exact)
@@ -149,8 +150,9 @@ def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[T
     return rows
 
 
-def codes_a_second(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+def codes_a_second(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
     """Return a row for each variant and batch size, and the targets."""
+    scale = scale_of(tiny=tiny)
     rows = [row for size in scale.batches for row in measure_decoding(scale, device, size)]
     return rows, targets(rows)
 

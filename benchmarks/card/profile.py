@@ -12,7 +12,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.card.decoder import BatchDecoder
-from benchmarks.card.level_0 import PREFIX, Scale, float_model, random_prefixes, synchronize
+from benchmarks.card.environment import synchronize
+from benchmarks.card.level_0 import PREFIX, float_model, random_prefixes, scale_of
 from benchmarks.harness.report import TableRow, Target
 from models.placement import prepare_for
 
@@ -48,8 +49,9 @@ def profiled(device: torch.device, run: Callable[[], object], count: int) -> lis
     return rows
 
 
-def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Target]]:
+def step(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
     """Profile a step of one stream and of many."""
+    scale = scale_of(tiny=tiny)
     rows: list[TableRow] = []
     for streams in (scale.batches[0], scale.batches[-1]):
         model = prepare_for(device, float_model(scale), torch.bfloat16)
@@ -65,7 +67,11 @@ def step(device: torch.device, scale: Scale) -> tuple[list[TableRow], list[Targe
     return rows, []
 
 
-def chunk(device: torch.device) -> tuple[list[TableRow], list[Target]]:
+def chunk(
+    device: torch.device,
+    *,
+    tiny: bool,  # noqa: ARG001  # the built-in voice is small enough
+) -> tuple[list[TableRow], list[Target]]:
     """Profile a chunk of the built-in voice, including prefill of its prefixes."""
     from app.engine.backend.loading import load_speech
     from app.engine.sound.local import LocalSoundDecoder

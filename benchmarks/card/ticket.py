@@ -15,8 +15,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -38,12 +39,14 @@ class TicketPart(NamedTuple):
         name: Its name.
         needs: Modules without which it is skipped.
         limit_s: Time limit in seconds.
-        command: Arguments of Python; empty: it is a function of `measure`.
+        function: Module and function of `benchmarks.card`, called with the device and ``tiny``.
+        command: Arguments of Python, run instead of a function.
     """
 
     name: str
     needs: Sequence[str]
     limit_s: float
+    function: str = ""
     command: Sequence[str] = ()
 
 
@@ -54,52 +57,32 @@ PYTEST = (
 )  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")
 PARTS: Sequence[TicketPart] = (
-    TicketPart("environment", (), 60),
-    TicketPart("exact", ("pydantic",), 60),
-    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, PYTEST),
-    TicketPart("codes a second", ("pydantic", "transformers"), 180),
-    TicketPart("profile of a step", ("pydantic",), 60),
-    TicketPart("profile of a chunk", ("pydantic", "soundfile"), 60),
-    TicketPart("first sound", SERVICE, 90),
-    TicketPart("streams", SERVICE, 180),
+    TicketPart("environment", (), 60, "environment.describe"),
+    TicketPart("exact", ("pydantic",), 60, "level_0.exactness"),
+    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, command=PYTEST),
+    TicketPart("codes a second", ("pydantic", "transformers"), 180, "level_0.codes_a_second"),
+    TicketPart("profile of a step", ("pydantic",), 60, "profile.step"),
+    TicketPart("profile of a chunk", ("pydantic", "soundfile"), 60, "profile.chunk"),
+    TicketPart("first sound", SERVICE, 90, "service.first_sound"),
+    TicketPart("streams", SERVICE, 180, "service.streams_without_a_gap"),
 )
 """The parts, most important first; parts that do not fit into the time are skipped."""
 
 
 def measure(name: str, device_type: str, *, tiny: bool) -> Measured:
-    """Run a part in this process.
+    """Run a part in this process; only its own module is imported, with what that needs.
 
     Args:
-        name: Name of the part.
+        name: Name of a part that has no command.
         device_type: ``cuda`` or ``cpu``.
         tiny: Use a small model, to try the ticket.
     """
     import torch
 
-    from benchmarks.card import environment, level_0, profile
-
-    device, scale = torch.device(device_type), level_0.TINY if tiny else level_0.Scale()
-
-    def first_sound() -> Measured:
-        from benchmarks.card import service
-
-        return service.first_sound(device, tiny=tiny)
-
-    def streams() -> Measured:
-        from benchmarks.card import service
-
-        return service.streams_without_a_gap(device, tiny=tiny)
-
-    parts: Mapping[str, Callable[[], Measured]] = {
-        "environment": lambda: environment.describe(device, tiny=tiny),
-        "exact": lambda: level_0.exactness(device, scale),
-        "codes a second": lambda: level_0.codes_a_second(device, scale),
-        "profile of a step": lambda: profile.step(device, scale),
-        "profile of a chunk": lambda: profile.chunk(device),
-        "first sound": first_sound,
-        "streams": streams,
-    }
-    return parts[name]()
+    (function,) = [part.function for part in PARTS if part.name == name]
+    module, _, attribute = function.rpartition(".")
+    part: Callable[..., Measured] = getattr(import_module(f"benchmarks.card.{module}"), attribute)
+    return part(torch.device(device_type), tiny=tiny)
 
 
 def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def served(prefix: Sequence[str] = (), /, **settings: str | float) -> Iterator[s
         url = process.stdout.readline().strip()
         if not url:
             raise NotServed("the server ended at its start; its output is above")
-        _wait_until_ready(url, lambda: process.poll() is None)
+        wait_until_ready(url, lambda: process.poll() is None)
         yield url
     finally:
         process.terminate()
@@ -73,7 +73,7 @@ def served_here(app: FastAPI) -> Iterator[str]:
         if not server.started:
             raise NotServed("the server ended at its start; its output is above")
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        _wait_until_ready(url, thread.is_alive)
+        wait_until_ready(url, thread.is_alive)
         yield url
     finally:
         server.should_exit = True
@@ -101,7 +101,16 @@ def argument_parser(description: str | None, *, needs_vitals: bool) -> argparse.
     return parser
 
 
-def _wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:
+def wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:
+    """Return once a server takes requests.
+
+    Args:
+        url: Its address.
+        is_alive: Whether its process or thread runs.
+
+    Raises:
+        NotServed: It ended, or did not become ready within five minutes.
+    """
     ends_s = time.monotonic() + READY_WITHIN_S
     with httpx.Client(base_url=url, trust_env=False) as client:
         while True:

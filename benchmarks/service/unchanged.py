@@ -16,7 +16,6 @@ import random
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,12 +25,12 @@ import httpx
 
 from benchmarks.harness.http_client import codes_sha256, open_client, receive
 from benchmarks.harness.report import Target, conclude, machine
+from benchmarks.harness.served import wait_until_ready
 from benchmarks.harness.texts import texts
 from benchmarks.harness.websocket_client import receive_live
 
 MANNERS = ("whole", "streamed", "websocket")
 PRESETS = ("auto", "default", "greedy", "stable", "expressive", "hf", "llama_cpp", "vall_e")
-READY_WITHIN_S = 120.0
 KNOBS: Sequence[dict[str, Any]] = (
     {"top_k": 40, "temperature": 0.9},
     {"top_p": 0.8, "min_p": 0.02},
@@ -104,7 +103,7 @@ def serving(checkout: Path) -> Iterator[str]:
     """Serve from a checkout with this interpreter; give the address once it is ready.
 
     Raises:
-        RuntimeError: It ended, or was not ready in time.
+        NotServed: It ended, or did not become ready within five minutes.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -115,23 +114,13 @@ def serving(checkout: Path) -> Iterator[str]:
         cwd=checkout,
         env=os.environ | settings | {"PYTHONPATH": str(checkout)},
     )
-    url, ends_s = f"http://127.0.0.1:{port}", time.monotonic() + READY_WITHIN_S
+    url = f"http://127.0.0.1:{port}"
     try:
-        while not _ready(url):
-            if process.poll() is not None or time.monotonic() > ends_s:
-                raise RuntimeError(f"no server came up from {checkout}")
-            time.sleep(0.1)
+        wait_until_ready(url, lambda: process.poll() is None)
         yield url
     finally:
         process.terminate()
         process.wait()
-
-
-def _ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ready", trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 async def answers(url: str, wanted: Sequence[Request]) -> dict[str, list[Answer]]:

@@ -1,6 +1,7 @@
 """The ticket goes on whatever a part does; every part runs on a CPU with a small model."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 from benchmarks.card import ticket
 from benchmarks.card.ticket import PARTS, TicketPart, main, measure, run, work_through
 from benchmarks.harness.report import TableRow, Target
+from tests.conftest import ROOT
 
 MINUTE_S = 60.0
 
 
 def part(code: str, *, limit_s: float = MINUTE_S, needs: Sequence[str] = ()) -> TicketPart:
-    return TicketPart("one", needs, limit_s, ("-c", code))
+    return TicketPart("one", needs, limit_s, command=("-c", code))
 
 
 def test_a_part_that_fails_tells_its_traceback() -> None:
@@ -49,7 +51,10 @@ def test_a_part_that_cannot_run_is_skipped_by_name(
 def test_the_parts_after_one_that_broke_are_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts = [part("raise SystemExit(3)"), TicketPart("two", (), MINUTE_S, ("-c", "print('done')"))]
+    parts = [
+        part("raise SystemExit(3)"),
+        TicketPart("two", (), MINUTE_S, command=("-c", "print('done')")),
+    ]
     monkeypatch.setattr(ticket, "PARTS", parts)
     monkeypatch.setattr(ticket, "WHEELS", tmp_path / "none")
 
@@ -63,7 +68,7 @@ def test_wheels_that_cannot_be_installed_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"no wheel")
-    monkeypatch.setattr(ticket, "PARTS", [TicketPart("one", (), MINUTE_S, ("-c", "pass"))])
+    monkeypatch.setattr(ticket, "PARTS", [TicketPart("one", (), MINUTE_S, command=("-c", "pass"))])
     monkeypatch.setattr(ticket, "WHEELS", tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -106,3 +111,13 @@ def test_every_part_runs_on_a_cpu(name: str) -> None:
 def test_the_limits_leave_every_part_its_turn() -> None:
     """What is wanted most comes first; the last parts may be cut short, not left out."""
     assert sum(one.limit_s for one in PARTS[:-1]) < 60 * ticket.MINUTES + MINUTE_S * 2
+
+
+def test_only_the_module_of_a_part_is_imported() -> None:
+    """A bare machine lacks packages of other parts, which must not cost it this one."""
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "from benchmarks.card.ticket import measure\n"
+        "assert measure('environment', 'cpu', tiny=True)[0]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
