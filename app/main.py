@@ -61,6 +61,7 @@ def load_synthesizer(
         max_audio_s=settings.max_audio_s,
         presets=presets,
         uploads=voice_store(settings),
+        voice_names=settings.names,
         cache=settings.cache,
         offline=settings.offline,
         sound_process=settings.voice_process,

@@ -16,6 +16,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
 """Folder of the built-in voice."""
 
+MODEL_NAME = "model"
+"""In `TTS_ALIASES`, the loaded model."""
+
 _PREFIX = "TTS_"
 _CLOSE = 0.75  # difflib ratio of the names without their common prefix
 _TEST_VARIABLES = frozenset({"TTS_GOLDEN"})
@@ -124,6 +127,16 @@ class Settings(BaseSettings):
         description="Seconds without a request after which a GPU's memory is freed until the"
         " next request; 0: never.",
     )
+    instructions: Literal["ignore", "refuse"] = Field(
+        "ignore",
+        description="What happens to `instructions`, which OpenAI's clients send and no model here"
+        " takes: ignore names the field in the header X-Ignored; refuse is a 422.",
+    )
+    aliases: str = Field(
+        "",
+        description="Further names of voices and of the model: af_heart=heart, or several with"
+        " commas; kokoro=model is a name of the loaded model. The case of names is ignored.",
+    )
     slots: int = Field(
         20,
         ge=1,
@@ -214,6 +227,32 @@ class Settings(BaseSettings):
     def asks_for_keys(self) -> bool:
         """Whether API keys are configured; the key file must then hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What `aliases` declares: a name -> a voice or `MODEL_NAME`, in lower case.
+
+        Raises:
+            ValueError: It is malformed.
+        """
+        names: dict[str, str] = {}
+        for pair in filter(None, map(str.strip, self.aliases.split(","))):
+            name, _, target = (part.strip().lower() for part in pair.partition("="))
+            if not name or not target:
+                raise ValueError(f"TTS_ALIASES: {pair!r} is not NAME=VOICE or NAME={MODEL_NAME}")
+            if names.setdefault(name, target) != target:
+                raise ValueError(f"TTS_ALIASES: {name!r} is given twice")
+        return names
+
+    @model_validator(mode="after")
+    def _aliases_are_pairs(self) -> Self:
+        """Refuse malformed aliases.
+
+        Raises:
+            ValueError: One is no pair, or a name is given twice.
+        """
+        _ = self.names
+        return self
 
     @model_validator(mode="after")
     def _environment_is_known(self) -> Self:

@@ -26,6 +26,7 @@ from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.features import rows_needed
+from samplers.knobs.params import SamplingParams
 
 SAMPLE_RATE_HZ = 24_000
 SAMPLES_A_FRAME = 320
@@ -49,6 +50,7 @@ class FakeBackend:
             "fake", "0" * 64, "cpu", SAMPLE_RATE_HZ, ("en",), frame_rate_hz=1 / (chunk_s or 1 / 75)
         )
         self.voices = Voices(BuiltinVoices(Path("/nonexistent")))
+        self.presets = {"auto": SamplingParams(preset="default")}
         self.spoken: list[str] = []
         self.frames_made: dict[str, int] = {}
         self.steps = threading.Semaphore(0)

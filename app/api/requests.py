@@ -1,7 +1,8 @@
 """How routes read a request: its body, null fields, the model's name and the output options."""
 
+import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, HTTPException, Request
@@ -15,8 +16,11 @@ from app.api.schemas import ModelItem, SpeechOptions, SpeechRequest
 from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
-from app.engine.errors import UnknownModel
+from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
+from app.settings import MODEL_NAME, Settings
+
+log = logging.getLogger(__name__)
 
 
 def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]) -> Any:
@@ -86,37 +90,64 @@ def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
 OPENAI_MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Model names that OpenAI's clients send; each is an alias of the loaded model."""
 
-_DATED = re.compile(rf"({'|'.join(OPENAI_MODELS)})(-\d{{4}}(-\d\d-\d\d)?)?")
+_DATED = re.compile(rf"({'|'.join(OPENAI_MODELS)})(-\d{{4}}(-\d\d-\d\d)?)?", re.IGNORECASE)
 
 
-def check_model(wanted: str | None, loaded: str) -> None:
+def model_names(settings: Settings) -> list[str]:
+    """Return the operator's further names of the loaded model."""
+    return [name for name, target in settings.names.items() if target == MODEL_NAME]
+
+
+def check_model(wanted: str | None, loaded: str, names: Collection[str] = ()) -> None:
     """Check that a name means the loaded model.
 
     Args:
-        wanted: The requested name; None is the loaded model. OpenAI's names may carry a date, as in
-            `gpt-4o-mini-tts-2025-12-15`.
+        wanted: The requested name, in any case; None is the loaded model. OpenAI's names may
+            carry a date, as in `gpt-4o-mini-tts-2025-12-15`.
         loaded: The loaded model's name.
+        names: Further names of it, in lower case: `model_names`.
 
     Raises:
         UnknownModel: It is another model.
     """
-    if wanted not in {None, loaded} and not _DATED.fullmatch(str(wanted)):
-        raise UnknownModel(f"the loaded model is {loaded!r}, not {str(wanted)[:64]!r}")
+    if wanted is None or wanted.lower() in {loaded.lower(), *names} or _DATED.fullmatch(wanted):
+        return
+    raise UnknownModel(f"the loaded model is {loaded!r}, not {wanted[:64]!r}")
 
 
-def model_item(name: str, loaded: str) -> ModelItem:
+def model_item(name: str, loaded: str, names: Collection[str] = ()) -> ModelItem:
     """Return the description of a model under one of its names.
 
     Raises:
         UnknownModel: It is not the loaded model.
     """
-    check_model(name, loaded)
-    return ModelItem(id=name, alias_of=None if name == loaded else loaded)
+    check_model(name, loaded, names)
+    return ModelItem(id=name, alias_of=None if name.lower() == loaded.lower() else loaded)
 
 
-def model_items(loaded: str) -> list[ModelItem]:
+def model_items(loaded: str, names: Collection[str] = ()) -> list[ModelItem]:
     """Return the descriptions of the loaded model under all its names, its own first."""
-    return [model_item(name, loaded) for name in dict.fromkeys((loaded, *OPENAI_MODELS))]
+    every = dict.fromkeys((loaded, *OPENAI_MODELS, *names))
+    return [model_item(name, loaded, names) for name in every]
+
+
+def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> list[str]:
+    """Return the names of the fields of a request that do nothing; they are logged.
+
+    Only `instructions`, which OpenAI's clients send and no model takes.
+
+    Raises:
+        InvalidRequest: The operator has such requests refused.
+    """
+    if not (wanted.instructions and wanted.instructions.strip()):
+        return []
+    if settings.instructions == "refuse":
+        raise InvalidRequest(
+            "the loaded model takes no instructions, and this server refuses them",
+            param="instructions",
+        )
+    log.info("response %s: ignored instructions", job_id)
+    return ["instructions"]
 
 
 def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
@@ -138,4 +169,11 @@ def get_engine(request: Request) -> SpeechEngine:
     return engine
 
 
+def get_settings(request: Request) -> Settings:
+    """Return the application's settings."""
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[SpeechEngine, Depends(get_engine)]

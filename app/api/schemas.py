@@ -4,7 +4,7 @@ A `SpeechRequest` is a `SamplingParams`, so no knob is repeated here. Unknown or
 are refused, never ignored.
 """
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -18,6 +18,7 @@ from pydantic import (
 
 from app.audio.formats import STREAMED, AudioFormat
 from app.engine.job import SpeechJob
+from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
 
 
@@ -68,22 +69,32 @@ class SpeechOptions(SamplingParams):
     language: str | None = Field(
         None, max_length=35, description="Language of the text; default that of the voice."
     )
-    speed: float = Field(1.0, ge=0.25, le=4, description="Playback speed, at constant pitch.")
+    speed: float = Field(
+        1.0,
+        ge=0.25,
+        le=4,
+        description="Playback speed, at constant pitch.",
+        json_schema_extra=ui("playback", off=1.0, step=0.05),
+    )
     loudness_lufs: float | None = Field(
         None,
         ge=-40,
         le=-10,
         description="Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for"
         " broadcasts. Null leaves it unchanged.",
+        json_schema_extra=ui("playback", unit="LUFS", step=0.5),
     )
     instructions: str | None = Field(
-        None, description="Accepted only if empty: the models take no instructions."
+        None,
+        description="OpenAI's clients send them and the models take none: ignored, as the header"
+        " `X-Ignored` says, or refused, as the operator decides.",
     )
     max_duration_s: float | None = Field(
         None,
         gt=0,
         le=3600,
         description="Limit of the speech in seconds without pauses; default by the text's length.",
+        json_schema_extra=ui("request", unit="s", step=0.5, top=60),
     )
     priority: Literal["normal", "background"] = Field(
         "normal",
@@ -95,13 +106,6 @@ class SpeechOptions(SamplingParams):
         description="Record the sampler's decision at every token of level 0, for "
         "GET /v1/audio/speech/{id}; changes no code.",
     )
-
-    @field_validator("instructions")
-    @classmethod
-    def _no_instructions(cls, instructions: str | None) -> str | None:
-        if instructions and instructions.strip():
-            raise ValueError("the loaded model takes no instructions")
-        return instructions
 
     def job_of(self, text: str, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
         """Return the engine's job for a text; its knobs are this very object.
@@ -245,6 +249,23 @@ class ModelItem(BaseModel):
     created: int = Field(0, description="Always 0: not recorded.")
     owned_by: str = "valle-serve"
     alias_of: str | None = Field(None, description="The model that this is an alias of.")
+
+
+class PresetItem(BaseModel):
+    """A preset, as the loaded model would use it."""
+
+    id: str = Field(description="What `preset` takes.")
+    alias_of: str | None = Field(
+        description="Of `auto`: the preset that it is; null if the model has knobs of its own."
+    )
+    sets: dict[str, Any] = Field(description="The knobs that differ from the declared defaults.")
+    knobs: SamplingParams = Field(description="Every knob; `seed` is null.")
+
+
+class PresetList(BaseModel):
+    """All presets, `auto` first."""
+
+    presets: list[PresetItem]
 
 
 class ModelList(BaseModel):

@@ -9,7 +9,7 @@ nothing of phonemes, codes or HTTP.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Self
 
@@ -28,6 +28,7 @@ from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.text_worker import TextWorker
 from app.engine.serving.ticket import SpeechStream, Ticket
 from app.engine.voices import Voices
+from samplers.knobs.params import SamplingParams
 
 USUAL_S = 5.0
 """Seconds of speech assumed of a job whose text is not known."""
@@ -135,6 +136,15 @@ class SpeechEngine:
             EngineNotReady: It is not loaded.
         """
         return self._lifecycle.backend.voices
+
+    @property
+    def presets(self) -> Mapping[str, SamplingParams]:
+        """Name of each preset -> every knob as the loaded model would use it, the seed None.
+
+        Raises:
+            EngineNotReady: It is not loaded.
+        """
+        return self._lifecycle.backend.presets
 
     def start(self) -> None:
         """Start the workers, which load the model; `wait_ready` waits for that."""

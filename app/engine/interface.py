@@ -4,7 +4,7 @@ Two threads run a model: one draws level 0 of all jobs together (`Batch`), the o
 of it, a chunk at a time (`SoundStream`).
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -178,6 +178,10 @@ class Backend(Protocol):
     @property
     def voices(self) -> Voices:
         """The voices that it can speak as."""
+
+    @property
+    def presets(self) -> Mapping[str, SamplingParams]:
+        """Name of each preset, `auto` first -> every knob resolved for this model, no seed."""
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Check and resolve a job, and convert its text; raise a SpeechError. Takes a while.

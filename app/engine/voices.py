@@ -1,7 +1,7 @@
 """The voices of the loaded model: those that came with it, and those that were uploaded."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Final
 
@@ -61,6 +61,7 @@ class Voices:
         *,
         prompt_s: float = 0.0,
         languages: tuple[str, ...] = ("en",),
+        names: Mapping[str, str] | None = None,
     ) -> None:
         """Combine the model's voices and the uploaded ones.
 
@@ -69,8 +70,10 @@ class Voices:
             store: The store of uploaded voices; None: there are none.
             prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: none.
             languages: Codes of the languages that the model speaks.
+            names: The operator's further names of voices, in lower case -> the voice's.
         """
         self.builtin, self.prompt_s = builtin, prompt_s
+        self._names = names or {}
         self._store, self._languages = store, languages
 
     def __iter__(self) -> Iterator[Voice]:
@@ -91,6 +94,20 @@ class Voices:
             for number, name in enumerate(OPENAI_VOICES)
             if name not in self.builtin
         }
+
+    def named(self, owner: str) -> dict[str, Voice]:
+        """Return every name that an owner's request may give -> its voice. Reads files.
+
+        The names of voices come first, then OpenAI's, then the operator's; one whose voice does not
+        exist is left out.
+        """
+        found = {voice.name: voice for voice in self.of(owner)}
+        found |= {name: voice for name, voice in self.aliases.items() if name not in found}
+        for name, target in self._names.items():
+            voice = self.default if target == DEFAULT else found.get(target)
+            if voice is not None and name not in found:
+                found[name] = voice
+        return found
 
     def likely_lufs(self, voice: Voice) -> float | None:
         """Return the expected loudness of a voice's speech in LUFS, or None if none was measured.
@@ -125,7 +142,22 @@ class Voices:
             UnknownVoice: There is none, or it is somebody else's.
             VoiceDamaged: It is an upload that cannot be read.
         """
-        wanted, name = name, name.lower()
+        found = self._find(name.lower(), owner)
+        if found is None and (target := self._names.get(name.lower())) is not None:
+            found = self._find(target, owner)
+        if found is not None:
+            return found
+        names = [voice.name for voice in self.of(owner)]
+        more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
+        listed = ", ".join(names[:_NAMES_LISTED])
+        raise UnknownVoice(f"there is no voice {name[:64]!r}; there are: {listed}{more}")
+
+    def _find(self, name: str, owner: str) -> Voice | None:
+        """Return an owner's voice of a name in lower case that is no alias of the operator's.
+
+        Raises:
+            VoiceDamaged: It is an upload that cannot be read.
+        """
         if name == DEFAULT:
             return self.default
         if self._store is not None:
@@ -138,12 +170,7 @@ class Voices:
                     return voice
         if name in self.builtin:
             return self.builtin[name]
-        if name in OPENAI_VOICES:
-            return self.aliases[name]
-        names = [voice.name for voice in self.of(owner)]
-        more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
-        listed = ", ".join(names[:_NAMES_LISTED])
-        raise UnknownVoice(f"there is no voice {wanted[:64]!r}; there are: {listed}{more}")
+        return self.aliases.get(name)
 
     def speaker(self, name: str | None, owner: str) -> Voice:
         """Return the voice for a job, with the audio of an upload in memory. Reads files.

@@ -51,6 +51,18 @@ def knob(
     Returns:
         The pydantic field; its JSON schema has the hints as ``x-ui``.
     """
+    hints = ui(group, unit=unit, off=off, step=step, top=top)
+    return Field(default, description=description, json_schema_extra=hints, **bounds)
+
+
+def ui(
+    group: str,
+    *,
+    unit: str = "",
+    off: Any = None,
+    step: float | None = None,
+    top: float | None = None,
+) -> dict[str, Any]:
+    """Return hints for user interfaces as an addition to a JSON schema: see `knob`."""
     hints = {"group": group, "unit": unit, "off": off, "step": step, "top": top}
-    ui = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}
-    return Field(default, description=description, json_schema_extra={"x-ui": ui}, **bounds)
+    return {"x-ui": {name: hint for name, hint in hints.items() if hint is not None and hint != ""}}

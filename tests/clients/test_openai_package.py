@@ -92,7 +92,6 @@ def test_models(client) -> None:
     [
         ({"voice": "nobody"}, openai.NotFoundError, "voice"),
         ({"model": "whisper-1"}, openai.NotFoundError, "model"),
-        ({"instructions": "Whisper."}, openai.UnprocessableEntityError, "instructions"),
         ({"speed": 9}, openai.UnprocessableEntityError, "speed"),
         ({"extra_body": {"temprature": 1}}, openai.UnprocessableEntityError, "temprature"),
     ],
@@ -102,3 +101,10 @@ def test_errors_have_their_class_and_name_the_field(client, fields, kind, param)
         client.audio.speech.create(**COMMON | fields)
     assert refused.value.param == param
     assert refused.value.request_id
+
+
+def test_instructions_as_in_the_quick_start_are_ignored_and_the_answer_says_so(client) -> None:
+    wanted = COMMON | {"response_format": "pcm", "extra_body": {"seed": 3}}
+    answer = client.audio.speech.with_raw_response.create(**wanted | {"instructions": "Whisper."})
+    assert answer.headers["x-ignored"] == "instructions"
+    assert answer.content == client.audio.speech.create(**wanted).content

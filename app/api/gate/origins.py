@@ -88,6 +88,7 @@ _METHODS = ("GET", "HEAD", "POST", "DELETE")
 _EXPOSED = (
     "x-request-id",
     "X-Seed",
+    "X-Ignored",
     "X-Preset",
     "X-Voice",
     "X-NAR",

@@ -103,6 +103,7 @@ class ResponseCreated(BaseModel):
 
     type: Literal["response.created"] = "response.created"
     response_id: str = Field(description="Id for GET /v1/audio/speech/{id}, once it is done.")
+    ignored: list[str] = Field(description="Fields of the request that do nothing.")
 
 
 class InputTextAck(BaseModel):

@@ -32,7 +32,7 @@ from app.api.live.messages import (
 from app.api.live.response import LiveResponse
 from app.api.live.socket import ClientGone, LiveSocket
 from app.api.reports.recent import RecentSpeeches
-from app.api.requests import check_model, without_nulls
+from app.api.requests import check_model, ignored_fields, model_names, without_nulls
 from app.api.schemas import ErrorDetail
 from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine
@@ -207,14 +207,17 @@ class LiveSession:
             text = "a response is open; end its text and wait for response.done, or cancel it"
             await self._error(error_detail(422, text, param="type", code="response_open"))
             return
-        check_model(wanted.model, self._engine.info.name)
+        loaded = self._engine.info.name
+        check_model(wanted.model, loaded, model_names(self._settings))
+        response_id = uuid4().hex
+        ignored = ignored_fields(wanted, self._settings, response_id)
         self._engine.check_ready()
         client = client_of(self._websocket)
         await self._admission.count(client)
         with ExitStack() as work:
             work.enter_context(self._admission.work(client))
-            job = wanted.job_of("", uuid4().hex, self._websocket.state.owner, client)
-            await self._socket.message(ResponseCreated(response_id=job.id))
+            job = wanted.job_of("", response_id, self._websocket.state.owner, client)
+            await self._socket.message(ResponseCreated(response_id=job.id, ignored=ignored))
             speech = GrowingSpeech(
                 self._engine,
                 job,

@@ -13,7 +13,15 @@ from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
-from app.api.requests import EngineDep, check_model, output_of, speech_body, speech_schema
+from app.api.requests import (
+    EngineDep,
+    check_model,
+    ignored_fields,
+    model_names,
+    output_of,
+    speech_body,
+    speech_schema,
+)
 from app.api.responses import SPEECH_RESPONSES, error_responses
 from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
 from app.api.speech.collected import (
@@ -29,6 +37,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed
 from app.engine.job import SpeechJob
 from app.engine.serving.ticket import SpeechStream
+from app.settings import Settings
 
 
 def _recent(request: Request) -> RecentSpeeches:
@@ -67,7 +76,31 @@ async def _speak(
 ) -> Response:
     """Submit a request and return its response, whole or streamed."""
     came_s = monotonic()
-    check_model(wanted.model, engine.info.name)
+    settings: Settings = request.app.state.settings
+    check_model(wanted.model, engine.info.name, model_names(settings))
+    ignored = ignored_fields(wanted, settings, request.state.id)
+    answer = await _answer(request, wanted, engine, recent, came_s)
+    if ignored:
+        answer.headers["X-Ignored"] = ", ".join(ignored)
+    return answer
+
+
+async def _answer(
+    request: Request,
+    wanted: SpeechRequest,
+    engine: SpeechEngine,
+    recent: RecentSpeeches,
+    came_s: float,
+) -> Response:
+    """Submit a checked request and return its response.
+
+    Args:
+        request: The request.
+        wanted: Its body.
+        engine: Speaks it.
+        recent: Store of results.
+        came_s: Monotonic time of the request.
+    """
     job = wanted.job(request.state.id, request.state.owner, client_of(request))
     output = output_of(job, wanted.response_format)
     stream = engine.submit(job)

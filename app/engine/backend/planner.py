@@ -1,7 +1,7 @@
 """From a job to its plan: knobs resolved, voice found, text read; or the job refused."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -43,6 +43,7 @@ class Planner:
         uploads: VoiceStore | None,
         max_text_chars: int,
         max_audio_s: float,
+        voice_names: Mapping[str, str] | None = None,
     ) -> None:
         """Plan for a loaded model.
 
@@ -54,6 +55,7 @@ class Planner:
             uploads: The store of uploaded voices; None: there are none.
             max_text_chars: Longer texts are refused.
             max_audio_s: Longer speech is refused.
+            voice_names: The operator's further names of voices; see `Voices`.
 
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
@@ -70,10 +72,25 @@ class Planner:
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
         prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
-        self.voices = Voices(builtin, uploads, prompt_s=prompt_s, languages=config.languages)
+        self.voices = Voices(
+            builtin, uploads, prompt_s=prompt_s, languages=config.languages, names=voice_names
+        )
         self._prompts = PromptCodes(
             speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
         )
+
+    def presets(self) -> Mapping[str, SamplingParams]:
+        """Return each preset with every knob resolved for this model, `auto` first.
+
+        `auto` is what a request without knobs gets; its `preset` names the set that it is, or is
+        `auto` if the model's card has knobs of its own. The seed of each is None.
+        """
+        resolved = {}
+        for name in (AUTO, *self._presets):
+            params = resolve(SamplingParams(preset=name), self._config.preset, self._presets)
+            params = choose_level_0(params, (), self._config)
+            resolved[name] = params.model_copy(update={"seed": None})
+        return resolved
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Resolve the knobs, find the voice, convert the text to phonemes; or refuse the job.

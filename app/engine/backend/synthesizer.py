@@ -5,7 +5,7 @@ Owns the model and its voices. Knows nothing of threads and queues: those are `a
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
+from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
 
 OnProgress = Callable[[Progress], bool]
@@ -59,6 +60,7 @@ class Synthesizer:
         max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
+        voice_names: Mapping[str, str] | None = None,
         sound_process: SoundProcess | None = None,
     ) -> None:
         """Use a loaded model.
@@ -70,6 +72,7 @@ class Synthesizer:
             max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
             presets: Those that a request may name.
             uploads: The store of uploaded voices; None: there are none.
+            voice_names: The operator's further names of voices; see `app.engine.voices`.
             sound_process: Decodes codes to samples; None: the calling thread does.
 
         Raises:
@@ -85,6 +88,7 @@ class Synthesizer:
             uploads=uploads,
             max_text_chars=max_text_chars,
             max_audio_s=max_audio_s,
+            voice_names=voice_names,
         )
         self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
@@ -101,6 +105,11 @@ class Synthesizer:
         """The codes of level 0 that the codec encodes silence as."""
         return tuple(torch.nonzero(self._silent)[:, 0].tolist())
 
+    @property
+    def presets(self) -> Mapping[str, SamplingParams]:
+        """Each preset with every knob resolved for this model; see `Planner.presets`."""
+        return self._planner.presets()
+
     @classmethod
     def load(
         cls,
@@ -114,6 +123,7 @@ class Synthesizer:
         max_audio_s: float = math.inf,
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
+        voice_names: Mapping[str, str] | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
         sound_process: bool = False,
@@ -131,6 +141,7 @@ class Synthesizer:
             max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
             presets: Those that a request may name.
             uploads: The store of uploaded voices; None: there are none.
+            voice_names: The operator's further names of voices; see `app.engine.voices`.
             cache: Folder of codecs that were downloaded and converted.
             offline: Whether nothing may be downloaded.
             sound_process: Whether a process of its own decodes codes to samples, on a CPU.
@@ -165,6 +176,7 @@ class Synthesizer:
                 max_audio_s=max_audio_s,
                 presets=presets,
                 uploads=uploads,
+                voice_names=voice_names,
                 sound_process=process,
             )
         except BaseException:

@@ -110,12 +110,6 @@ BODIES: dict[str, tuple[str | bytes, int, str | None, str]] = {
         "model",
         "model_not_found",
     ),
-    "unsupported instructions": (
-        HI + ', "instructions": "sing"}',
-        422,
-        "instructions",
-        "value_error",
-    ),
     "unknown language": (HI + ', "language": "tlh"}', 422, "language", "invalid_value"),
     "too long a text": (json.dumps({"input": "a" * 4097}), 422, "input", "invalid_value"),
     "empty text": ('{"input": ""}', 422, "input", "invalid_value"),
