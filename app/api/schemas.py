@@ -107,7 +107,9 @@ class SpeechOptions(SamplingParams):
         "GET /v1/audio/speech/{id}; changes no code.",
     )
 
-    def job_of(self, text: str, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
+    def job_of(
+        self, text: str, job_id: str, owner: str = "", asker: str = "", *, played: bool = True
+    ) -> SpeechJob:
         """Return the engine's job for a text; its knobs are this very object.
 
         Args:
@@ -115,6 +117,7 @@ class SpeechOptions(SamplingParams):
             job_id: Unique among all jobs.
             owner: Owner of the API key; empty without keys.
             asker: The client whose share of the service the job counts towards.
+            played: Whether the audio is played while it is made.
         """
         return SpeechJob(
             id=job_id,
@@ -128,6 +131,7 @@ class SpeechOptions(SamplingParams):
             priority=_PRIORITIES[self.priority],
             asker=asker,
             speed=self.speed,
+            played=played,
         )
 
 
@@ -175,7 +179,7 @@ class SpeechRequest(SpeechOptions):
             owner: Owner of the API key; empty without keys.
             asker: The client whose share of the service the job counts towards.
         """
-        return self.job_of(self.input, job_id, owner, asker)
+        return self.job_of(self.input, job_id, owner, asker, played=self.streamed)
 
 
 class TtsRequest(SpeechRequest):

@@ -8,6 +8,7 @@ nothing of phonemes, codes or HTTP.
 
 import asyncio
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -34,6 +35,11 @@ USUAL_S = 5.0
 """Seconds of speech assumed of a job whose text is not known."""
 
 DEFAULT_SLOTS = 20
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that reads a text or renders audio may keep the interpreter's lock while
+another waits for it. A step of level 0 releases the lock several times, and with Python's default
+of 5 ms each of them could cost that."""
 
 
 class SpeechEngine:
@@ -148,6 +154,7 @@ class SpeechEngine:
 
     def start(self) -> None:
         """Start the workers, which load the model; `wait_ready` waits for that."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self._lifecycle.thread.start()
 
     def when_failed(self, callback: Callable[[], None]) -> None:
@@ -166,7 +173,7 @@ class SpeechEngine:
             EngineNotReady: The engine does not accept jobs.
             EngineBusy: The queue is full, or the asker's share of it.
         """
-        ticket = self._admit(job.id, job.asker)
+        ticket = self._admit(job.id, job.asker, played=job.played)
         self._text_worker.read(self._lifecycle.backend, ticket, job)
         return SpeechStream(ticket, self._abandon)
 
@@ -185,13 +192,14 @@ class SpeechEngine:
             EngineNotReady: The engine does not accept jobs.
             EngineBusy: The queue is full, or the asker's share of it.
         """
-        ticket = self._admit(job_id, asker)
+        ticket = self._admit(job_id, asker, played=False)
         self._queue.enqueue(ticket, Replay(result))
         return SpeechStream(ticket, self._abandon)
 
     def first_audio_s(self, speech_s: float = USUAL_S) -> float:
         """Return the seconds to the first audio of a job of that length that is queued now."""
-        ahead_s = [one.playback.expected_s for one in self._queue.waiting]
+        waiting = [one.playback for one in self._queue.waiting]
+        ahead_s = [one.expected_s for one in waiting if one.played]
         return self._sound_worker.wait_s(speech_s, ahead_s) + self._capacity.start_s
 
     async def wait_ready(self) -> None:
@@ -240,7 +248,7 @@ class SpeechEngine:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _admit(self, job_id: str, asker: str) -> Ticket:
+    def _admit(self, job_id: str, asker: str, *, played: bool) -> Ticket:
         """Give a job a place in the queue.
 
         Raises:
@@ -248,7 +256,7 @@ class SpeechEngine:
             EngineBusy: There is none.
         """
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker)
+        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker, played=played)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
             wait_s = self.first_audio_s()
@@ -265,7 +273,10 @@ class SpeechEngine:
         playback = ticket.playback
         playback.expected_s = self._capacity.speech_s(phonemes) + pauses
         waited_s = monotonic() - playback.submitted_s
-        playback.expected_first_s = waited_s + self.first_audio_s(playback.expected_s)
+        waits_s = self.first_audio_s(playback.expected_s)
+        playback.expected_first_s = waited_s + (
+            waits_s if playback.played else self._capacity.start_s
+        )
 
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """End a job that nobody reads: at once if it waits, at its next frame if it runs."""

@@ -56,6 +56,8 @@ class SpeechJob:
         asker: Whose share of rows, places and stored responses it takes: the owner, or the address
             where no keys are required.
         speed: The tempo of its playback; audio at less than 1 is longer than the speech.
+        played: Whether the audio is played while it is made. Otherwise it is sent whole, and
+            streams that are played go first.
     """
 
     id: str
@@ -71,6 +73,7 @@ class SpeechJob:
     priority: int = 0
     asker: str = ""
     speed: float = 1.0
+    played: bool = True
 
 
 @dataclass(frozen=True, slots=True)

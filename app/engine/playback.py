@@ -1,9 +1,18 @@
-"""The audio of a job against the clock, as a listener hears it who plays it as it comes."""
+"""The audio of a job against the clock, as a listener hears it who plays it as it comes.
+
+A speech that is sent whole has no such listener. It counts as if one began a second after its
+submission and played it at a quarter of its speed: so it is behind streams that need their audio
+now, and is never put off for ever.
+"""
 
 from time import monotonic
 
 LEAST_LEFT_S = 0.5
 """Seconds of audio assumed to be left of a job that is longer than expected."""
+
+WHOLE_AFTER_S, WHOLE_SLOWER = 1.0, 4.0
+"""When the playback of a speech that is sent whole is assumed to begin, and how much slower than
+its audio it is assumed to be."""
 
 
 class Playback:
@@ -11,6 +20,7 @@ class Playback:
 
     Attributes:
         submitted_s: When the job was submitted, by `time.monotonic`.
+        played: Whether the audio is played while it is made; otherwise it is sent whole.
         first_s: When the playback began, by `time.monotonic`; None before.
         audio_s: Seconds of audio so far.
         underrun_s: Seconds that the playback stalled for want of audio.
@@ -21,9 +31,9 @@ class Playback:
             was read; None before.
     """
 
-    def __init__(self, submitted_s: float) -> None:
+    def __init__(self, submitted_s: float, *, played: bool = True) -> None:
         """Begin with no audio."""
-        self.submitted_s = submitted_s
+        self.submitted_s, self.played = submitted_s, played
         self.first_s: float | None = None
         self.audio_s = self.underrun_s = self.expected_s = self.prebuffer_s = 0.0
         self.expected_first_s: float | None = None
@@ -36,9 +46,28 @@ class Playback:
         return self.first_s + self.audio_s + self.underrun_s
 
     @property
+    def due_s(self) -> float:
+        """When more audio is due, by `time.monotonic`."""
+        if self.played:
+            return self.runs_out_s
+        return self.submitted_s + WHOLE_AFTER_S + WHOLE_SLOWER * self.audio_s
+
+    @property
     def lead_s(self) -> float:
         """Seconds of audio that are made and not played; 0 before the playback begins."""
         return 0.0 if self.first_s is None else max(0.0, self.runs_out_s - monotonic())
+
+    def lead_of(self, drawn_s: float) -> float:
+        """Return by how many seconds level 0 is ahead of the playback.
+
+        Args:
+            drawn_s: Seconds of speech drawn so far. What is sent whole is not further ahead than
+                this: of such jobs, those that have least come first.
+        """
+        if not self.played:
+            elapsed_s = monotonic() - self.submitted_s
+            return min(drawn_s, WHOLE_AFTER_S + WHOLE_SLOWER * drawn_s - elapsed_s)
+        return drawn_s - (0.0 if self.first_s is None else monotonic() - self.first_s)
 
     @property
     def left_s(self) -> float:

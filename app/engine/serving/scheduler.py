@@ -109,7 +109,8 @@ class Scheduler:
         """Admit every waiting job that `_next` allows."""
         while (ticket := self._queue.pop(self._next)) is not None:
             playback = ticket.playback
-            playback.prebuffer_s = self._sound_worker.prebuffer_s(playback.expected_s)
+            if playback.played:
+                playback.prebuffer_s = self._sound_worker.prebuffer_s(playback.expected_s)
             self._sound_worker.begin(ticket)
             if isinstance(ticket.work, Plan):
                 started_s = perf_counter()
@@ -122,15 +123,17 @@ class Scheduler:
         """Return the ticket to admit next; None if all must wait.
 
         Replays come first: they take no rows. Of the others `RowShares` names one whose rows are
-        free; it waits while the sound worker has no room for it without a stream stalling.
+        free; if it is played, it waits while no room is left for it without a stream stalling.
         """
         replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
         if replay is not None:
             return replay
         ticket = self._shares.next(waiting, self._streams)
-        if ticket is None or not self._sound_worker.has_room_for(ticket.playback.expected_s):
+        if ticket is None:
             return None
-        return ticket
+        playback = ticket.playback
+        fits = not playback.played or self._sound_worker.has_room_for(playback.expected_s)
+        return ticket if fits else None
 
     def _remove_abandoned(self, batch: Batch[Any]) -> None:
         for ticket in [one for one in self._streams if one.abandoned is not None]:
@@ -145,10 +148,8 @@ class Scheduler:
         lead_s: dict[Ticket, float] = {}
         for ticket, stream in self._streams.items():
             drawn_s, playback = stream.frames / frame_rate_hz, ticket.playback
-            if ticket.paused_s or drawn_s - playback.audio_s > MAX_WAITING_S:
-                continue
-            first_s = playback.first_s
-            lead_s[ticket] = drawn_s - (0.0 if first_s is None else monotonic() - first_s)
+            if not ticket.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
+                lead_s[ticket] = playback.lead_of(drawn_s)
         late = [ticket for ticket, lead in lead_s.items() if lead < LATE_S]
         if not late:
             return list(lead_s)

@@ -47,9 +47,9 @@ class _ActiveJob:
 
     @property
     def urgency(self) -> tuple[bool, int, float]:
-        """Sort key, the least first: abandoned, priority, earliest underrun."""
+        """Sort key, the least first: abandoned, priority, when audio is due."""
         ticket = self.ticket
-        return ticket.abandoned is None, ticket.priority, ticket.playback.runs_out_s
+        return ticket.abandoned is None, ticket.priority, ticket.playback.due_s
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -142,12 +142,13 @@ class SoundWorker:
         return waited_s + beside_s
 
     def _streams(self) -> list[Stream]:
+        """Return the jobs that are played; the others give way to them."""
         with self._changed:
             playbacks = [ticket.playback for ticket in self._jobs]
         return [
             Stream(one.lead_s, one.left_s, one.first_s is not None)
             for one in playbacks
-            if one.left_s
+            if one.left_s and one.played
         ]
 
     def begin(self, ticket: Ticket) -> None:

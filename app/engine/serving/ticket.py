@@ -30,7 +30,13 @@ class Ticket:
     """
 
     def __init__(
-        self, job_id: str, timeout_s: float, wake: Callable[[], None], *, asker: str = ""
+        self,
+        job_id: str,
+        timeout_s: float,
+        wake: Callable[[], None],
+        *,
+        asker: str = "",
+        played: bool = True,
     ) -> None:
         """Begin, on an event loop.
 
@@ -39,6 +45,7 @@ class Ticket:
             timeout_s: How long it may take, pauses excluded.
             wake: Called, in any thread, when the job resumes after a pause or is abandoned.
             asker: The client: the owner of a key, or an address.
+            played: Whether the audio is played while it is made.
         """
         self.job_id, self.asker = job_id, asker
         self.work: Plan | Replay | None = None
@@ -46,7 +53,7 @@ class Ticket:
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
         self.deadline_s = self.loop.time() + timeout_s
         self.progress = Progress()
-        self.playback = Playback(monotonic())
+        self.playback = Playback(monotonic(), played=played)
         self.abandoned: FinishReason | None = None
         self._wake = wake
         self._closed = False

@@ -3,7 +3,7 @@ from time import monotonic
 import pytest
 
 from app.engine import playback as module
-from app.engine.playback import LEAST_LEFT_S, Playback
+from app.engine.playback import LEAST_LEFT_S, WHOLE_AFTER_S, WHOLE_SLOWER, Playback
 
 
 @pytest.fixture
@@ -77,3 +77,28 @@ def test_what_is_left_is_never_nothing_before_the_end_of_what_was_expected_to_be
     assert playback.left_s == pytest.approx(1.5)
     playback.add(3.0)
     assert playback.left_s == pytest.approx(LEAST_LEFT_S)
+
+
+def test_a_speech_sent_whole_is_due_as_if_it_was_played_later_and_slower(clock):
+    playback = Playback(clock[0], played=False)
+    assert playback.due_s == clock[0] + WHOLE_AFTER_S
+    playback.add(0.5)
+    assert playback.due_s == pytest.approx(clock[0] + WHOLE_AFTER_S + WHOLE_SLOWER * 0.5)
+
+
+def test_a_played_stream_is_due_when_it_runs_out(clock):
+    playback = Playback(clock[0])
+    playback.add(0.5)
+    assert playback.due_s == playback.runs_out_s
+
+
+def test_of_speeches_sent_whole_the_one_that_was_served_least_is_behind(clock):
+    playback = Playback(clock[0], played=False)
+    assert playback.lead_of(0.5) == 0.5
+    assert playback.lead_of(20.0) == 20.0
+
+
+def test_a_speech_sent_whole_that_is_not_served_falls_behind_in_the_end(clock):
+    playback = Playback(clock[0], played=False)
+    clock[0] += WHOLE_AFTER_S + WHOLE_SLOWER * 20.0
+    assert playback.lead_of(20.0) == pytest.approx(0.0)

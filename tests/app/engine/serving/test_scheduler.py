@@ -1,6 +1,7 @@
 """Which jobs are stepped, by how much speech each has ahead of its listener."""
 
 from dataclasses import dataclass
+from time import monotonic
 from types import SimpleNamespace
 from typing import cast
 
@@ -41,9 +42,10 @@ def add(
     given_s: float | None = None,
     priority: int = 0,
     paused_s: float = 0.0,
+    played: bool = True,
 ) -> Ticket:
     """Add a job that has drawn so much speech, whose playback has not begun."""
-    playback = Playback(0.0)
+    playback = Playback(monotonic(), played=played)
     playback.audio_s = drawn_s if given_s is None else given_s
     ticket = cast("Ticket", Job(playback, priority, paused_s))
     scheduler._streams[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
@@ -58,6 +60,12 @@ def test_all_are_stepped_while_none_is_late(scheduler):
 def test_a_job_far_ahead_waits_while_another_is_late(scheduler):
     late, _, near = add(scheduler, 0.0), add(scheduler, AHEAD_S), add(scheduler, AHEAD_S - 0.1)
     assert scheduler._choose(RATE_HZ) == [late, near]
+
+
+def test_a_new_speech_sent_whole_is_drawn_before_those_that_have_seconds(scheduler):
+    add(scheduler, 2 * AHEAD_S, played=False)
+    new = add(scheduler, 0.0, played=False)
+    assert scheduler._choose(RATE_HZ) == [new]
 
 
 def test_a_job_of_less_priority_waits_while_another_is_late(scheduler):
@@ -83,6 +91,13 @@ def test_a_job_that_would_make_others_stall_waits_but_not_a_replay(scheduler):
     assert scheduler._next([plan, replay]) is replay
     scheduler._sound_worker.has_room_for = lambda _: True
     assert scheduler._next([plan]) is plan
+
+
+def test_a_speech_sent_whole_begins_whatever_is_played(scheduler):
+    playback = Playback(0.0, played=False)
+    whole = SimpleNamespace(work=_plan(), priority=0, asker="", playback=playback)
+    scheduler._sound_worker = SimpleNamespace(has_room_for=lambda _: False)
+    assert scheduler._next([whole]) is whole
 
 
 def _plan() -> Plan:

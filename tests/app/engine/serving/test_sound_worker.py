@@ -36,9 +36,11 @@ def sound_worker() -> SoundWorker:
     return SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
 
 
-def join(sound_worker: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0) -> None:
+def join(
+    sound_worker: SoundWorker, sound_s: float = 0.0, *, left_s: float = 5.0, played: bool = True
+) -> None:
     """Begin a job with so much audio ahead of its listener, and more to be made."""
-    playback = Playback(monotonic())
+    playback = Playback(monotonic(), played=played)
     playback.expected_s = sound_s + left_s
     playback.add(sound_s)
     sound_worker.begin(cast("Any", Listener(playback)))
@@ -59,6 +61,12 @@ def test_a_job_whose_audio_is_complete_takes_no_capacity(sound_worker: SoundWork
         assert sound_worker.has_room_for(5.0)
         join(sound_worker)
     assert not sound_worker.has_room_for(5.0)
+
+
+def test_a_speech_sent_whole_takes_no_capacity_from_streams(sound_worker: SoundWorker) -> None:
+    for _ in range(20):
+        join(sound_worker, played=False)
+    assert sound_worker.has_room_for(5.0)
 
 
 def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:
