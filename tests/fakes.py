@@ -11,7 +11,7 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
-from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Replay
+from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
 from app.engine.job import (
     AudioChunk,
     Progress,
@@ -24,6 +24,7 @@ from app.engine.job import (
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
+from models.text import Utterance
 from models.voices.voice import BuiltinVoices
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
@@ -75,6 +76,13 @@ class FakeBackend:
         voice = self.voices.speaker(job.voice, job.owner)
         rows = rows_needed(job.params)
         return Plan(job, job.params, job.params.seed or 7, voice, "en", (), 0.0, rows)
+
+    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
+        if "hard" in job.text:
+            assert self.read_on.wait(20), "the test never let this text be read"
+        if "unreadable" in job.text:
+            raise RuntimeError("unreadable on purpose")
+        return Reading("en", (Utterance(job.text, job.text),))
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,13 +12,15 @@ from pydantic_core import from_json, to_json
 
 from app.api.errors import problems_of
 from app.api.gate.limits import check_json_size, media_type
-from app.api.schemas import ModelItem, SpeechOptions, SpeechRequest
+from app.api.schemas import ModelItem, SpeechOptions
 from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
+
+B = TypeVar("B", bound=BaseModel)
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +55,10 @@ def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[
     return raw if len(kept) == len(sent) else to_json(kept, inf_nan_mode="constants")
 
 
-def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[SpeechRequest]]:
-    """Return the FastAPI dependency that reads a speech request."""
+def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
+    """Return the FastAPI dependency that reads a JSON body of a kind."""
 
-    async def read(request: Request) -> SpeechRequest:
+    async def read(request: Request) -> B:
         """Validate the body in strict mode: the string "0.5" is not a number.
 
         Raises:
@@ -78,8 +80,8 @@ def speech_body(kind: type[SpeechRequest]) -> Callable[[Request], Awaitable[Spee
     return read
 
 
-def speech_schema(kind: type[SpeechRequest]) -> dict[str, Any]:
-    """Return the OpenAPI entry of a speech request's body."""
+def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI entry of a JSON body of a kind."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     # Referenced schemas are components already: a speech report has the same knobs.
     schema.pop("$defs", None)

@@ -21,18 +21,21 @@ def error_responses(**reasons: str) -> Responses:
 
 
 NOT_READY = error_responses(_503="Not ready; retry in Retry-After seconds.")
+TEXT_RESPONSES: Responses = error_responses(
+    _404="No such voice or model.",
+    _413="The body is too large.",
+    _415="The body is not JSON.",
+    _422="A field is invalid; `param` names it.",
+    _503="Busy or not ready; retry in Retry-After seconds.",
+)
 SPEECH_RESPONSES: Responses = {
     200: {
         "description": "The audio; a stream is cut off if the speech fails.",
         "content": {media_type: {} for media_type in (*MEDIA_TYPES.values(), EVENT_STREAM)},
     },
+    **TEXT_RESPONSES,
     **error_responses(
-        _404="No such voice or model.",
-        _413="The body is too large.",
-        _415="The body is not JSON.",
-        _422="A field is invalid; `param` names it.",
         _500="The speech could not be generated.",
-        _503="Busy or not ready; retry in Retry-After seconds.",
         _504="The request exceeded the server's time limit.",
     ),
 }

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from app.audio.formats import STREAMED, AudioFormat
-from app.engine.job import SpeechJob
+from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
 
@@ -209,6 +209,68 @@ class Usage(BaseModel):
     def of(cls, phonemes: int, frames: int) -> Self:
         """Return the usage for numbers of phonemes and frames."""
         return cls(input_tokens=phonemes, output_tokens=frames, total_tokens=phonemes + frames)
+
+
+class UtteranceText(BaseModel):
+    """How an utterance was read, and where it is in the audio that was sent."""
+
+    text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
+    phonemes: str = Field(description="What the model spoke; empty if it is only a pause.")
+    start_s: float = Field(
+        description="Where it begins in the audio sent; trims, pauses and `speed` are counted."
+    )
+    duration_s: float = Field(description="How long it sounds, without the pause after it.")
+
+    @classmethod
+    def fields_of(cls, spoken: SpokenUtterance, speed: float) -> dict[str, Any]:
+        """Return the values of these fields.
+
+        Args:
+            spoken: The utterance.
+            speed: Of the playback.
+        """
+        return {
+            "text": spoken.text,
+            "phonemes": spoken.phonemes,
+            "start_s": round(spoken.start_s / speed, 6),
+            "duration_s": round(spoken.duration_s / speed, 6),
+        }
+
+    @classmethod
+    def all_of(cls, result: SpeechResult | None, speed: float) -> list["UtteranceText"]:
+        """Return those of a result, in order."""
+        spoken = result.utterances if result else ()
+        return [UtteranceText(**cls.fields_of(one, speed)) for one in spoken]
+
+
+class PhonemesRequest(BaseModel):
+    """A text that is read and not spoken."""
+
+    model_config = ConfigDict(extra="forbid", title="PhonemesRequest")
+
+    input: str = Field(description="The text, with its markup.")
+    voice: VoiceName = Field(None, description="As for speech; its language is the default.")
+    language: str | None = Field(
+        None, max_length=35, description="Language of the text; default that of the voice."
+    )
+
+
+class ReadUtterance(BaseModel):
+    """How an utterance would be read."""
+
+    text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
+    phonemes: str = Field(description="What the model would speak; empty if it is only a pause.")
+    pause_after_s: float | None = Field(
+        description="Silence after it, where the text asks for one; null is the knob `pause_s`."
+    )
+
+
+class ReadText(BaseModel):
+    """How a text would be read."""
+
+    language: str
+    phonemes: int = Field(description="Number of phonemes in all, which `usage` counts.")
+    utterances: list[ReadUtterance]
 
 
 class ErrorDetail(BaseModel):

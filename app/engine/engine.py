@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Self
 
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, ModelInfo, Plan, Replay
+from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import pauses_s
@@ -24,6 +24,7 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import Scheduler
+from app.engine.serving.shares import Places
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.text_worker import TextWorker
@@ -40,6 +41,9 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads a text or renders audio may keep the interpreter's lock while
 another waits for it. A step of level 0 releases the lock several times, and with Python's default
 of 5 ms each of them could cost that."""
+
+_MOST_READINGS = 10
+"""Texts that may wait to be read without being spoken: each takes up to half a second."""
 
 
 class SpeechEngine:
@@ -97,6 +101,7 @@ class SpeechEngine:
             unload_after_s=unload_after_s,
             check_golden=check_golden,
         )
+        self._readings = Places(_MOST_READINGS)
         self._lifecycle.on_close = self._close
         self.metrics.queued.set_function(lambda: len(self._queue))
         self.metrics.running.set_function(lambda: len(self._queue.running))
@@ -176,6 +181,23 @@ class SpeechEngine:
         ticket = self._admit(job.id, job.asker, played=job.played)
         self._text_worker.read(self._lifecycle.backend, ticket, job)
         return SpeechStream(ticket, self._abandon)
+
+    async def read(self, job: SpeechJob) -> Reading:
+        """Convert the text of a job to phonemes, without speaking it.
+
+        Raises:
+            EngineNotReady: The engine does not accept jobs.
+            EngineBusy: Too many texts wait to be read, or too many of the asker's.
+            SpeechError: The text cannot be spoken.
+        """
+        self.check_ready()
+        if not self._readings.free(job.asker):
+            raise EngineBusy(
+                "too many texts wait to be read, or too many of yours", retry_after_s=1
+            )
+        with self._readings.held(job.asker):
+            backend = self._lifecycle.backend
+            return await asyncio.wrap_future(self._text_worker.preview(backend, job))
 
     def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
         """Make the audio of a speech once more, from its codes; takes no rows and waits for none.

@@ -81,6 +81,14 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How a text is read: its language and its utterances, as phonemes."""
+
+    language: str
+    utterances: tuple[Utterance, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """A request for the audio of a speech that was spoken before."""
 
@@ -189,6 +197,9 @@ class Backend(Protocol):
         ``on_piece`` is called every few milliseconds, between two pieces of the text, and may plan
         other jobs.
         """
+
+    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
+        """Convert the text of a job alone, as `plan` does; raise a SpeechError."""
 
     def batch(self, slots: int) -> Batch[Any]:
         """Return an empty batch of so many rows. Call in the thread that will use it."""

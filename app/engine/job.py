@@ -165,6 +165,10 @@ class SpokenUtterance:
         backtracks: In order.
         phonemes: What was spoken; empty for an utterance that is only a pause.
         takes: All complete hypotheses, if there were several.
+        text: Its words, normalised.
+        start_s: Where it begins in the speech at speed 1, in seconds.
+        duration_s: For how long it sounds, the pause after it not counted.
+        trimmed_s: Seconds of silence that were cut off before its beginning.
     """
 
     codes: NDArray[np.int16]
@@ -174,6 +178,10 @@ class SpokenUtterance:
     backtracks: tuple[Backtrack, ...] = ()
     phonemes: str = ""
     takes: tuple[RankedTake, ...] = ()
+    text: str = ""
+    start_s: float = 0.0
+    duration_s: float = 0.0
+    trimmed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.api.reports.recent import UtteranceReport
-from app.api.schemas import ErrorDetail, SpeechOptions, Usage
+from app.api.schemas import ErrorDetail, SpeechOptions, Usage, UtteranceText
 from app.engine.job import FinishReason, Timings
 
 PROTOCOL: Final = "valle.speech.v1"
@@ -148,6 +148,7 @@ class ResponseDone(BaseModel):
     )
     timings: Timings | None
     usage: Usage
+    utterances: list[UtteranceText] = Field(description="Those of the sentences that completed.")
 
 
 class ErrorMessage(BaseModel):

@@ -23,7 +23,7 @@ from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
 from app.api.requests import output_of
-from app.api.schemas import Usage
+from app.api.schemas import Usage, UtteranceText
 from app.audio.containers import pcm
 from app.audio.rendering import Delivery, split_portions
 from app.engine.continued import GrowingSpeech
@@ -214,7 +214,11 @@ class LiveResponse:
         """Send a `response.trace` for each utterance."""
         for spoken in result.utterances:
             blank = blank_report(
-                spoken, ResponseTrace, response_id=self.id, utterance=self._utterances
+                spoken,
+                ResponseTrace,
+                self._job.speed,
+                response_id=self.id,
+                utterance=self._utterances,
             )
             pieces = self._reports.write(utterance_pieces(blank, spoken))
             self._utterances += 1
@@ -244,6 +248,7 @@ class LiveResponse:
             first_audio_s=self._first_audio_s,
             timings=so_far.timings if so_far else None,
             usage=Usage.of(phonemes, frames),
+            utterances=UtteranceText.all_of(so_far, self._job.speed),
         )
         await self._socket.message(done)
 

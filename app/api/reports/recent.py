@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from app.api.schemas import ErrorDetail
+from app.api.schemas import ErrorDetail, UtteranceText
 from app.engine.errors import ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -37,7 +37,7 @@ class RequestReport(BaseModel):
     params: SamplingParams = Field(description="Every knob as used, with preset and seed.")
 
 
-class UtteranceReport(BaseModel):
+class UtteranceReport(UtteranceText):
     """One utterance of the text; the last three fields are null without `trace`."""
 
     codes: list[list[int]] = Field(description="One list per frame, with its levels in order.")

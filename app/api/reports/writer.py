@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from app.api.errors import speech_error_detail
 from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
+from app.api.schemas import UtteranceText
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
 from samplers.ar.trace import entries
 
@@ -68,7 +69,7 @@ def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[s
         report = _result_report(job, outcome)
     yield _open_object(report, "utterances") + ',"utterances":['
     for number, spoken in enumerate(outcome.utterances):
-        blank = blank_report(spoken, UtteranceReport)
+        blank = blank_report(spoken, UtteranceReport, job.speed)
         yield from chain([","] if number else [], utterance_pieces(blank, spoken))
     yield "]}"
 
@@ -99,15 +100,17 @@ def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterato
     yield "}"
 
 
-def blank_report(spoken: SpokenUtterance, kind: type[R], **more: Any) -> R:
+def blank_report(spoken: SpokenUtterance, kind: type[R], speed: float, **more: Any) -> R:
     """Return an utterance's report with empty lists.
 
     Args:
         spoken: The utterance.
         kind: `UtteranceReport` or a subclass.
+        speed: Of the playback.
         more: Further fields of the subclass.
     """
     return kind(
+        **UtteranceText.fields_of(spoken, speed),
         codes=[],
         finish_reason=spoken.finish_reason,
         backtracks=list(spoken.backtracks),

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from app.api.schemas import ErrorDetail, Usage
+from app.api.schemas import ErrorDetail, Usage, UtteranceText
 from app.engine.job import FinishReason, SpeechResult, Timings
 
 
@@ -27,15 +27,19 @@ class SpeechAudioDone(BaseModel):
     codes_sha256: str
     audio_s: float = Field(description="Seconds of audio sent.")
     timings: Timings
+    utterances: list[UtteranceText]
 
     @classmethod
-    def of(cls, result: SpeechResult, audio_s: float, usage: Usage) -> "SpeechAudioDone":
+    def of(
+        cls, result: SpeechResult, audio_s: float, usage: Usage, speed: float
+    ) -> "SpeechAudioDone":
         """Return the event for a result.
 
         Args:
             result: The engine's result.
             audio_s: Seconds of audio sent.
             usage: Token counts.
+            speed: Of the playback.
         """
         return cls(
             usage=usage,
@@ -45,6 +49,7 @@ class SpeechAudioDone(BaseModel):
             codes_sha256=result.codes_sha256,
             audio_s=audio_s,
             timings=result.timings,
+            utterances=UtteranceText.all_of(result, speed),
         )
 
 

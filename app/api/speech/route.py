@@ -15,15 +15,22 @@ from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces
 from app.api.requests import (
     EngineDep,
+    body_schema,
     check_model,
     ignored_fields,
+    json_body,
     model_names,
     output_of,
-    speech_body,
-    speech_schema,
 )
-from app.api.responses import SPEECH_RESPONSES, error_responses
-from app.api.schemas import SoundQuery, SpeechRequest, TtsRequest
+from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES, error_responses
+from app.api.schemas import (
+    PhonemesRequest,
+    ReadText,
+    ReadUtterance,
+    SoundQuery,
+    SpeechRequest,
+    TtsRequest,
+)
 from app.api.speech.collected import (
     CollectedSpeech,
     collect_all,
@@ -38,6 +45,7 @@ from app.engine.errors import DeadlineExceeded, GenerationFailed
 from app.engine.job import SpeechJob
 from app.engine.serving.ticket import SpeechStream
 from app.settings import Settings
+from samplers.knobs.params import SamplingParams
 
 
 def _recent(request: Request) -> RecentSpeeches:
@@ -47,14 +55,16 @@ def _recent(request: Request) -> RecentSpeeches:
 
 SpeechId = Annotated[str, Path(alias="id", description="`x-request-id` of the response.")]
 RecentDep = Annotated[RecentSpeeches, Depends(_recent)]
-SpeechBody = Annotated[SpeechRequest, Depends(speech_body(SpeechRequest))]
-TtsBody = Annotated[SpeechRequest, Depends(speech_body(TtsRequest))]
+SpeechBody = Annotated[SpeechRequest, Depends(json_body(SpeechRequest))]
+TtsBody = Annotated[SpeechRequest, Depends(json_body(TtsRequest))]
+
+PhonemesBody = Annotated[PhonemesRequest, Depends(json_body(PhonemesRequest))]
 
 speech_router = APIRouter(tags=["speech"])
 
 
 @speech_router.post(
-    "/v1/audio/speech", responses=SPEECH_RESPONSES, openapi_extra=speech_schema(SpeechRequest)
+    "/v1/audio/speech", responses=SPEECH_RESPONSES, openapi_extra=body_schema(SpeechRequest)
 )
 async def create_speech(
     request: Request, wanted: SpeechBody, engine: EngineDep, recent: RecentDep
@@ -63,12 +73,39 @@ async def create_speech(
     return await _speak(request, wanted, engine, recent)
 
 
-@speech_router.post("/tts", responses=SPEECH_RESPONSES, openapi_extra=speech_schema(TtsRequest))
+@speech_router.post("/tts", responses=SPEECH_RESPONSES, openapi_extra=body_schema(TtsRequest))
 async def create_tts(
     request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text: by default a whole WAV."""
     return await _speak(request, wanted, engine, recent)
+
+
+@speech_router.post(
+    "/v1/audio/phonemes",
+    responses=TEXT_RESPONSES,
+    openapi_extra=body_schema(PhonemesRequest),
+)
+async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -> ReadText:
+    """Tell how a text would be read, without speaking it: its utterances, words and phonemes."""
+    job = SpeechJob(
+        request.state.id,
+        wanted.input,
+        SamplingParams(),
+        voice=wanted.voice,
+        language=wanted.language,
+        owner=request.state.owner,
+        asker=client_of(request),
+    )
+    reading = await engine.read(job)
+    return ReadText(
+        language=reading.language,
+        phonemes=sum(len(one.phonemes) for one in reading.utterances),
+        utterances=[
+            ReadUtterance(text=one.text, phonemes=one.phonemes, pause_after_s=one.pause_after_s)
+            for one in reading.utterances
+        ],
+    )
 
 
 async def _speak(

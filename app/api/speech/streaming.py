@@ -123,7 +123,7 @@ class StreamedSpeech(Response):
                 await self._send_body(send, b"", more=False)
             raise
         if self._events:
-            done = SpeechAudioDone.of(result, self._audio_s, usage_of(result))
+            done = SpeechAudioDone.of(result, self._audio_s, usage_of(result), self._job.speed)
             await self._send_body(send, encode_event(done))
         await self._send_body(send, b"", more=False)
         return result

@@ -147,6 +147,10 @@ def _metadata(result: SpeechResult) -> dict[str, Any]:
                 "finish_reason": spoken.finish_reason,
                 "pause_after_s": spoken.pause_after_s,
                 "phonemes": spoken.phonemes,
+                "text": spoken.text,
+                "start_s": spoken.start_s,
+                "duration_s": spoken.duration_s,
+                "trimmed_s": spoken.trimmed_s,
             }
             for spoken in result.utterances
         ],

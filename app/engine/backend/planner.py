@@ -10,7 +10,7 @@ from torch import Tensor
 
 from app.engine.backend.abilities import check_trained, check_windows, choose_level_0, nar_plan
 from app.engine.errors import InvalidRequest
-from app.engine.interface import Plan
+from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
@@ -107,18 +107,9 @@ class Planner:
             UnknownVoice: There is no such voice.
         """
         started_s, config = perf_counter(), self._config
-        if len(job.text) > self._max_text_chars:
-            raise InvalidRequest(
-                f"the text has {len(job.text)} characters, at most {self._max_text_chars} fit",
-                param="input",
-            )
+        self._check_length(job.text)
         voice = self.voices.speaker(job.voice, job.owner)
-        language = job.language or voice.language
-        if language not in config.languages:
-            spoken = ", ".join(config.languages)
-            raise InvalidRequest(
-                f"the model does not speak {language!r}, only {spoken}", param="language"
-            )
+        language = self._language(job, voice)
         try:
             params = resolve(job.params, config.preset, self._presets)
         except UnknownPreset as error:
@@ -146,6 +137,48 @@ class Planner:
             nar=nar_plan(config, params),
             decoder=self._decoder,
         )
+
+    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
+        """Convert the text of a job to phonemes, and nothing else; its knobs are not looked at.
+
+        Args:
+            job: The text, and in which voice and language.
+            on_piece: Called after each piece of the text; it may plan other jobs.
+
+        Raises:
+            InvalidRequest: The text or language is not for this model.
+            UnknownVoice: There is no such voice.
+        """
+        self._check_length(job.text)
+        voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
+        language = self._language(job, voice)
+        return Reading(language, self._read(job.text, language, on_piece))
+
+    def _check_length(self, text: str) -> None:
+        """Do nothing if a text is short enough.
+
+        Raises:
+            InvalidRequest: It is not.
+        """
+        if len(text) > self._max_text_chars:
+            raise InvalidRequest(
+                f"the text has {len(text)} characters, at most {self._max_text_chars} fit",
+                param="input",
+            )
+
+    def _language(self, job: SpeechJob, voice: Voice) -> str:
+        """Return the language of a job.
+
+        Raises:
+            InvalidRequest: The model does not speak it.
+        """
+        language = job.language or voice.language
+        if language not in self._config.languages:
+            spoken = ", ".join(self._config.languages)
+            raise InvalidRequest(
+                f"the model does not speak {language!r}, only {spoken}", param="language"
+            )
+        return language
 
     def _moved(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
         """Return the names of the knobs that the caller set to other values than the preset's.

@@ -19,7 +19,7 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import CostMeter, GoldenResult, Plan, Replay
+from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
@@ -221,6 +221,15 @@ class Synthesizer:
         """
         self._residence.bring()
         return self._planner.plan(job, on_piece)
+
+    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
+        """Convert the text of a job, in the text thread; see `Planner.read`.
+
+        Raises:
+            InvalidRequest: The text or language is not for this model.
+            UnknownVoice: There is no such voice.
+        """
+        return self._planner.read(job, on_piece)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.interface.Backend`."""

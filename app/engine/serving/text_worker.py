@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock
 
 from app.engine.errors import InvalidRequest, SpeechError, broken
-from app.engine.interface import Backend, Plan
+from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import SpeechJob
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
@@ -52,9 +52,27 @@ class TextWorker:
             heappush(self._jobs, (len(job.text), next(self._submitted), backend, ticket, job))
         self._thread.submit(self._plan_shortest)
 
+    def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
+        """Submit the text of a job to be read and not spoken; shorter jobs come first."""
+        return self._thread.submit(self._read_alone, backend, job)
+
     def close(self) -> None:
         """Plan no more jobs."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _read_alone(self, backend: Backend, job: SpeechJob) -> Reading:
+        """Read a text.
+
+        Raises:
+            SpeechError: The text cannot be spoken, or reading it failed.
+        """
+        try:
+            return backend.read(job, partial(self._plan_all, below=len(job.text)))
+        except SpeechError:
+            raise
+        except Exception as error:
+            failure: SpeechError = broken(job.id, error)
+            raise failure from error
 
     def _plan_shortest(self, below: float = math.inf) -> bool:
         """Plan the job with the shortest text.

@@ -43,6 +43,7 @@ class SoundJob:
         self._playback = playback
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
+        self._before_s = before.audio_s if before else 0.0
         self._rate_hz = speech.codec.config.sample_rate_hz
         self._joiner = Joiner(
             self._rate_hz, plan.params.pause_s, pending_s=before.pause_owed_s if before else 0.0
@@ -108,6 +109,8 @@ class SoundJob:
         self._digest.update(codes.tobytes())
         self._frames += len(codes)
         self._ar_s += end.ar_s
+        joiner, rate_hz = self._joiner, self._rate_hz
+        rest = joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
         self._spoken.append(
             SpokenUtterance(
                 codes,
@@ -117,9 +120,13 @@ class SoundJob:
                 backtracks=end.backtracks,
                 phonemes=utterance.phonemes,
                 takes=end.takes,
+                text=utterance.text,
+                start_s=self._before_s + joiner.begin / rate_hz,
+                duration_s=(joiner.end - joiner.begin) / rate_hz,
+                trimmed_s=joiner.trimmed / rate_hz,
             )
         )
-        return self._joiner.finish(pause_after_s, last=end.last and not self._plan.job.more)
+        return rest
 
     def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
         self._playback.add(len(samples) / self._rate_hz)

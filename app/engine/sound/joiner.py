@@ -22,10 +22,14 @@ class Edges:
     its first 120 ms. What is left fades in and out within 5 ms, so that no cut clicks. A sample is
     returned once it is known to lie before the fade-out: silence longer than is kept is held back
     until a louder sample follows.
+
+    Attributes:
+        trimmed: How many samples were cut off at the beginning, as far as that is known.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
         """Begin before the first sample."""
+        self.trimmed = 0
         self._kept = round(EDGE_SILENCE_S * sample_rate_hz)
         self._fade = round(FADE_S * sample_rate_hz)
         self._held = _NO_SAMPLES
@@ -39,7 +43,7 @@ class Edges:
         start = 0
         if loud.size:
             if not self._loud:
-                start = max(0, loud[0] - self._kept)
+                start = self.trimmed = max(0, int(loud[0]) - self._kept)
                 self._loud = True
             self._end = int(loud[-1]) + 1 + self._kept - start
         self._held = held[start:]
@@ -74,6 +78,9 @@ class Joiner:
     Attributes:
         samples: How many samples were returned so far.
         pending_s: Seconds of silence between the last utterance and whatever follows it.
+        begin: The sample at which the newest utterance begins.
+        end: The sample after its last; before its end, as `begin`.
+        trimmed: How many of its samples were cut off before `begin`, as far as that is known.
     """
 
     def __init__(self, sample_rate_hz: int, pause_s: float, *, pending_s: float = 0.0) -> None:
@@ -88,7 +95,7 @@ class Joiner:
         self._usual_pause_s = pause_s
         self.pending_s = pending_s
         self._edges: Edges | None = None
-        self.samples = 0
+        self.samples = self.begin = self.end = self.trimmed = 0
 
     def push(self, samples: Samples) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return those that are now final.
@@ -97,10 +104,13 @@ class Joiner:
         """
         if not len(samples):
             return _NO_SAMPLES
-        if self._edges is not None:
-            return self._count(self._edges.push(samples))
-        self._edges = Edges(self._rate_hz)
-        return self._count(self._silence(self.pending_s), self._edges.push(samples))
+        pause = _NO_SAMPLES
+        if self._edges is None:
+            self._edges, pause = Edges(self._rate_hz), self._silence(self.pending_s)
+            self.begin = self.end = self.samples + len(pause)
+        sound = self._edges.push(samples)
+        self.trimmed = self._edges.trimmed
+        return self._count(pause, sound)
 
     def finish(self, pause_after_s: float | None, *, last: bool = False) -> Samples:
         """End the utterance and return the rest of its sound.
@@ -111,9 +121,13 @@ class Joiner:
             last: Whether nothing follows; if the text asks for a pause, all of `pending_s` is then
                 returned at once.
         """
-        rest = _NO_SAMPLES
-        if self._edges is not None:
+        rest, sounded = _NO_SAMPLES, self._edges is not None
+        if self._edges is None:
+            self.begin, self.trimmed = self.samples, 0
+        else:
             rest, self._edges = self._edges.finish(), None
+        self.end = self.samples + len(rest)
+        if sounded:
             self.pending_s = self._usual_pause_s if pause_after_s is None else pause_after_s
         else:
             self.pending_s += pause_after_s or 0.0

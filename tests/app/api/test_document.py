@@ -92,6 +92,8 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
     }
     named = {
         "post /v1/audio/speech": "create_speech",
+        "get /v1/presets": "list_presets",
+        "post /v1/audio/phonemes": "read_text",
         "post /tts": "create_tts",
         "get /v1/audio/speech/{id}": "get_speech",
         "get /v1/audio/speech/{id}/audio": "get_speech_audio",

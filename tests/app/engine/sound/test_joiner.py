@@ -148,3 +148,22 @@ def test_joiner_adds_the_pause_of_an_utterance_without_sound_to_the_one_before()
     add(joiner, tone(0.5), 0.25)
     assert not len(add(joiner, silence(0), 0.5))
     assert len(add(joiner, tone(0.5), 0.0)) == round(1.25 * RATE_HZ)
+
+
+def test_where_an_utterance_lies_is_known_when_it_ends() -> None:
+    joiner = Joiner(RATE_HZ, 0.25)
+    parts = [np.concatenate([silence(0.5), tone(1.0), silence(0.2)]), silence(0), tone(0.5)]
+    pauses = [None, 0.5, None]
+    sound, places = silence(0), []
+    for part, pause_after_s in zip(parts, pauses, strict=True):
+        sound = np.concatenate([sound, add(joiner, part, pause_after_s)])
+        places.append((joiner.begin, joiner.end, joiner.trimmed))
+    first, nothing, last = places
+    assert first == (0, 26_880, 12_000 - EDGE)
+    assert nothing == (26_880, 26_880, 0)
+    assert last == (26_880 + round(0.75 * RATE_HZ), len(sound), 0)
+    begin, end, trimmed = first
+    shown = slice(begin + FADE, end - FADE)
+    assert np.array_equal(sound[shown], parts[0][trimmed:][shown])
+    assert not sound[first[1] : last[0]].any()
+    assert sound[last[0] + FADE] == np.float32(0.3)

@@ -1,0 +1,113 @@
+"""How a text was read, and where each utterance is in the sound."""
+
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
+
+import json
+from base64 import b64decode
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.app.tools.live_client import live, serving
+from tests.fakes import FakeBackend
+
+RATE_HZ = 24_000
+TEXT = "At 5 p.m. [pause:0.6s] Say [[həlˈoʊ]] to 3."
+SPOKEN = {"input": TEXT, "seed": 3, "nar_levels": 0, "response_format": "pcm"}
+
+
+def read(client: httpx.Client, text: str = TEXT, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/v1/audio/phonemes", json={"input": text, **fields})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_a_text_is_read_as_it_would_be_spoken(toy_server) -> None:
+    told = read(toy_server)
+    first, second = told["utterances"]
+    assert first["text"] == "At five P M."
+    assert (first["pause_after_s"], second["pause_after_s"]) == (0.6, None)
+    assert "[[həlˈoʊ]]" in second["text"]
+    assert "həlˈoʊ" in second["phonemes"]
+    assert told["language"] == "en"
+    assert told["phonemes"] == len(first["phonemes"]) + len(second["phonemes"])
+    assert read(toy_server, voice="toy", language="en") == told
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.5, 1.7])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
+    toy_server, speed, stream
+) -> None:
+    answer = toy_server.post("/tts", json=SPOKEN | {"speed": speed, "stream": stream})
+    sound = np.frombuffer(answer.content, "<i2")
+    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    told, read_alone = report["utterances"], read(toy_server)["utterances"]
+    assert [(one["text"], one["phonemes"]) for one in told] == [
+        (one["text"], one["phonemes"]) for one in read_alone
+    ]
+    first, second = told
+    assert first["start_s"] == 0
+    end_s = first["start_s"] + first["duration_s"]
+    assert second["start_s"] == pytest.approx(end_s + 0.6 / speed, abs=1e-4)
+    assert second["start_s"] + second["duration_s"] == pytest.approx(len(sound) / RATE_HZ, abs=1e-3)
+    middle_s = (end_s + second["start_s"]) / 2  # of the pause
+    assert not sound[round(middle_s * RATE_HZ) - 240 :][:480].any()
+
+
+def test_the_last_event_has_the_same(toy_server) -> None:
+    answer = toy_server.post("/tts", json=SPOKEN | {"stream_format": "sse"})
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
+    sound = b"".join(b64decode(one["audio"]) for one in events[:-1])
+    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    told = events[-1]["utterances"]
+    for one, reported in zip(told, report["utterances"], strict=True):
+        assert one == {name: reported[name] for name in one}
+    end_s = told[-1]["start_s"] + told[-1]["duration_s"]
+    assert end_s == pytest.approx(len(sound) / 2 / RATE_HZ, abs=1e-4)
+
+
+def test_a_session_tells_the_same_of_text_that_comes_in_pieces(toy_server) -> None:
+    wanted = {name: SPOKEN[name] for name in ("seed", "nar_levels")}
+    with live(toy_server) as session:
+        done = session.say(TEXT[:20], TEXT[20:], trace=True, speed=0.5, **wanted)
+        traces = [one for one in session.seen if one["type"] == "response.trace"]
+    whole = toy_server.post("/tts", json=SPOKEN | {"speed": 0.5})
+    report = toy_server.get(f"/v1/audio/speech/{whole.headers['x-request-id']}").json()
+    assert len(traces) == len(done["utterances"]) == len(report["utterances"])
+    for one, trace, reported in zip(done["utterances"], traces, report["utterances"], strict=True):
+        assert one == {name: trace[name] for name in one}
+        assert one["phonemes"] == reported["phonemes"]
+        assert one["start_s"] == pytest.approx(reported["start_s"], abs=1e-4)
+        assert one["duration_s"] == pytest.approx(reported["duration_s"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 422, "input"),
+        ({"input": ""}, 422, "input"),
+        ({"input": "?!"}, 422, "input"),
+        ({"input": "a" * 4097}, 422, "input"),
+        ({"input": "[[ß]]"}, 422, "input"),
+        ({"input": 5}, 422, "input"),
+        ({"input": "Hi.", "seed": 1}, 422, "seed"),
+        ({"input": "Hi.", "voice": "nobody"}, 404, "voice"),
+        ({"input": "Hi.", "language": "tlh"}, 422, "language"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(toy_server, body, status, param) -> None:
+    answer = toy_server.post("/v1/audio/phonemes", json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == param
+
+
+def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone() -> None:
+    with serving(FakeBackend()) as (client, _):
+        answer = client.post("/v1/audio/phonemes", json={"input": "unreadable"})
+        assert answer.status_code == 500
+        assert answer.json()["error"]["type"] == "server_error"
+        assert read(client, "Hi.")["utterances"][0]["phonemes"] == "Hi."
