@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -24,6 +25,7 @@ from app.api.live.route import live_router
 from app.api.metrics import metrics_router
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import RecentSpeeches
+from app.api.reports.request_ids import RequestIds
 from app.api.reports.writer import ReportWriter
 from app.api.routes import list_router
 from app.api.speech.route import speech_router
@@ -36,6 +38,9 @@ from app.preset_files import read_presets
 from app.settings import Settings
 from app.voice_store import VoiceStore
 from samplers.knobs.presets import Presets
+
+if TYPE_CHECKING:
+    from app.shared_state import SharedState
 
 
 def load_synthesizer(
@@ -106,6 +111,8 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     Raises:
         PresetError: A preset file is not valid.
         KeyringError: The API keys cannot be read, or keys are required and there are none.
+        ValueError: The URL of the shared state is not valid.
+        ImportError: The state is in Redis, and the package `redis` is not installed.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
@@ -114,11 +121,15 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # The model loads in the background; until then /ready answers 503.
         engine.start()
+        if shared is not None:
+            await shared.start()
         try:
             yield
         finally:
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
+            if shared is not None:
+                await shared.stop()
             app.state.render_pool.close()
 
     app = Service(
@@ -136,8 +147,9 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.render_pool = RenderPool()
     app.state.voice_store = voice_store(settings)
     app.state.reports = ReportWriter()
-    app.state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
+    app.state.http_metrics = HttpMetrics()
     keyring = Keyring.of(settings)
+    shared = app.state.shared = add_state(app, settings)
     add_middlewares(app, settings, keyring)
     errors.install(app)
     app.include_router(live_router)  # its path looks like the id of a speech
@@ -150,13 +162,46 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     return app
 
 
+def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
+    """Add limits, recent speeches and request ids; return the Redis that they share, if any.
+
+    Raises:
+        ValueError: Its URL is not valid.
+        ImportError: The package `redis` is not installed.
+    """
+    state, url = app.state, settings.state_url
+    limits = settings.rate_per_minute, settings.max_concurrent_per_key
+    if url is None:
+        state.admission = Admission(*limits)
+        state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
+        state.request_ids = RequestIds()
+        shared = None
+    else:
+        from app.api.gate.shared_admission import SharedAdmission
+        from app.api.reports.shared_recent import SharedSpeeches
+        from app.api.reports.shared_request_ids import SharedRequestIds
+        from app.shared_state import SharedState
+
+        closed = settings.state_fail == "closed"
+        shared = SharedState(url, closed_if_away=closed, registry=state.http_metrics.registry)
+        state.admission = SharedAdmission(shared, url, *limits)
+        state.recent = SharedSpeeches(
+            shared,
+            settings.keep,
+            keep_s=settings.keep_s,
+            keep_bytes=settings.keep_bytes,
+            log_text=settings.log_text,
+        )
+        state.request_ids = SharedRequestIds(shared, settings.keep_s)
+    state.recent.when_kept = lambda job, complete: state.request_ids.end(job.id, complete=complete)
+    return shared
+
+
 def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     """Add the middlewares that every request passes; the last one added runs first."""
     state = app.state
-    state.admission = admission = Admission(
-        settings.rate_per_minute, settings.max_concurrent_per_key
-    )
-    state.http_metrics = metrics = HttpMetrics()
+    admission: Admission = state.admission
+    metrics: HttpMetrics = state.http_metrics
     metrics.working.set_function(lambda: admission.working)
     metrics.sessions.set_function(lambda: state.live_sessions.taken)
     origins = Origins(settings.origins)

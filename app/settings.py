@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
@@ -155,6 +155,30 @@ class Settings(BaseSettings):
         ge=0,
         description="Recent responses kept for GET /v1/audio/speech/{id}; 0: none.",
     )
+    state: SecretStr = Field(
+        SecretStr("memory"),
+        description="Where limits, recent responses and request ids are kept: memory, of this"
+        " process alone, or redis://user:password@host:6379/0 for several processes.",
+    )
+    state_fail: Literal["open", "closed"] = Field(
+        "open",
+        description="While Redis is away: open lets each process hold the limits alone, closed"
+        " refuses what is limited with 503.",
+    )
+    keep_s: int = Field(
+        900, ge=1, description="Seconds that Redis keeps a recent response and a request id."
+    )
+    keep_bytes: int = Field(
+        67_108_864,
+        ge=65_536,
+        description="Limit of the recent responses of a key or address in Redis in bytes,"
+        " compressed, with codes and traces; the oldest go first.",
+    )
+    once_per_id: bool = Field(
+        False,
+        description="Whether a speech request with the x-request-id of an earlier one of the same"
+        " key is answered with that one's speech, and not spoken again.",
+    )
     request_timeout_s: float = Field(
         300.0,
         gt=0,
@@ -224,6 +248,12 @@ class Settings(BaseSettings):
     )
 
     @property
+    def state_url(self) -> str | None:
+        """URL of the shared state; None if it is in memory."""
+        where = self.state.get_secret_value()
+        return None if where == "memory" else where
+
+    @property
     def asks_for_keys(self) -> bool:
         """Whether API keys are configured; the key file must then hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
@@ -253,6 +283,19 @@ class Settings(BaseSettings):
         """
         _ = self.names
         return self
+
+    @field_validator("state")
+    @classmethod
+    def _state_is_known(cls, state: SecretStr) -> SecretStr:
+        """Refuse what is no place for the state.
+
+        Raises:
+            ValueError: It is neither memory nor a URL of Redis.
+        """
+        where = state.get_secret_value()
+        if where != "memory" and not where.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must be memory, or begin with redis://, rediss:// or unix://")
+        return state
 
     @model_validator(mode="after")
     def _environment_is_known(self) -> Self:

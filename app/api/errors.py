@@ -37,6 +37,18 @@ class TooManyRequests(Unavailable):
     code: ClassVar[str] = "rate_limit_exceeded"
 
 
+class StateUnavailable(Unavailable):
+    """What all processes share cannot be asked, and the operator lets nothing pass without."""
+
+    code: ClassVar[str] = "state_unavailable"
+
+
+class RequestInProgress(Unavailable):
+    """A request with the same `x-request-id` is in progress."""
+
+    code: ClassVar[str] = "request_in_progress"
+
+
 STATUS: Mapping[type[SpeechError], int] = {
     InvalidRequest: 422,
     UnknownVoice: 404,
@@ -46,6 +58,7 @@ STATUS: Mapping[type[SpeechError], int] = {
     Forbidden: 403,
     Unavailable: 503,
     TooManyRequests: 429,
+    RequestInProgress: 409,
     DeadlineExceeded: 504,
     ReaderStalled: 504,
     GenerationFailed: 500,

@@ -43,6 +43,10 @@ class Health(BaseModel):
         description="How rows of level 0 are computed on a CPU so that their results do not depend"
         " on the batch: in integers, padded to 4 rows, ..., row by row; empty on a GPU."
     )
+    shared_state: str = Field(
+        description="Where limits and recent responses are kept: memory; redis; or redis away,"
+        " limits open (or closed)."
+    )
     heartbeat_age_s: float = Field(description="Seconds since the engine last made progress.")
 
 
@@ -61,9 +65,10 @@ health_router = APIRouter(tags=["health"])
     "/health",
     responses=error_responses(_503="The process must be restarted; the message says why."),
 )
-async def get_health(engine: EngineDep) -> Health:
+async def get_health(request: Request, engine: EngineDep) -> Health:
     """Return the engine's state; 503 if the process must be restarted."""
     engine.check_healthy()
+    shared = request.app.state.shared
     status = engine.status
     info = engine.info if status.state == "ready" else None
     return Health(
@@ -81,6 +86,7 @@ async def get_health(engine: EngineDep) -> Health:
         streams=status.streams,
         first_audio_s=round(engine.first_audio_s(), 3) if info else None,
         golden=_golden_summary(status.golden),
+        shared_state=shared.summary if shared else "memory",
         heartbeat_age_s=round(status.beat_age_s, 3),
     )
 

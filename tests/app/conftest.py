@@ -6,6 +6,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.redis_server import RedisServer, redis_running
 from tests.app.tools.serving import served
 from tests.toy.make_toy import make
 
@@ -27,3 +28,10 @@ def toy_server(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     voices = str(tmp_path_factory.mktemp("voices"))  # and not what the developer uploaded
     with served(create_app(Settings(model=str(toy), device="cpu", voices=voices))) as client:
         yield client
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis of the test's own."""
+    with redis_running() as server:
+        yield server

@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
@@ -77,29 +77,49 @@ class Admission:
         Raises:
             TooManyRequests: The limit is exceeded.
         """
-        if self._rate is None or await self._window.hit(self._rate, client):
+        if self._rate is None or (wait_s := await self._wait_s(client)) is None:
             return
-        window = await self._window.get_window_stats(self._rate, client)
-        wait_s = max(1, math.ceil(window.reset_time - time.time()))
+        wait_s = max(1, math.ceil(wait_s))
         raise TooManyRequests(
             f"the limit is {self._rate.amount} requests a minute; retry in {wait_s} s",
             retry_after_s=wait_s,
         )
 
-    @contextmanager
-    def work(self, client: str) -> Iterator[None]:
-        """Count work in progress until the context ends.
+    async def _wait_s(self, client: str) -> float | None:
+        """Count a request; return None if the rate limit allows it, else the seconds to wait."""
+        assert self._rate is not None
+        if await self._window.hit(self._rate, client):
+            return None
+        return (await self._window.get_window_stats(self._rate, client)).reset_time - time.time()
+
+    async def work(self, client: str) -> AbstractContextManager[None]:
+        """Return a context, to be entered at once, that counts work in progress until it ends.
 
         Raises:
             TooManyRequests: The client's concurrency limit is reached.
             EngineNotReady: The service is shutting down.
         """
         self.check_open()
+        self._check_work(client)
+        return self._counted(client)
+
+    def _check_work(self, client: str) -> None:
+        """Check that a client's work may begin.
+
+        Raises:
+            TooManyRequests: The client's concurrency limit is reached.
+        """
         if self._max_concurrent and self._working[client] >= self._max_concurrent:
-            raise TooManyRequests(
-                f"the limit is {self._max_concurrent} requests at once; wait for one of them",
-                retry_after_s=_WORK_RETRY_S,
-            )
+            raise self._too_much_work()
+
+    def _too_much_work(self) -> TooManyRequests:
+        return TooManyRequests(
+            f"the limit is {self._max_concurrent} requests at once; wait for one of them",
+            retry_after_s=_WORK_RETRY_S,
+        )
+
+    @contextmanager
+    def _counted(self, client: str) -> Iterator[None]:
         self._working[client] += 1
         try:
             yield

@@ -108,7 +108,7 @@ class GateMiddleware:
             client = client_of(connection)
             await self._admission.count(client)
             if _is_work(connection.scope):
-                work.enter_context(self._admission.work(client))
+                work.enter_context(await self._admission.work(client))
         except SpeechError as error:
             return speech_error_response(error)
         return None

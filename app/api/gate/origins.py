@@ -103,6 +103,7 @@ _EXPOSED = (
     "X-TTFA-Ms",
     "X-TTFA-Expected-Ms",
     "X-RTF",
+    "X-Repeats",
     "X-Prompt-Tokens",
     "X-Completion-Tokens",
     "Server-Timing",

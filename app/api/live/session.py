@@ -215,7 +215,7 @@ class LiveSession:
         client = client_of(self._websocket)
         await self._admission.count(client)
         with ExitStack() as work:
-            work.enter_context(self._admission.work(client))
+            work.enter_context(await self._admission.work(client))
             job = wanted.job_of("", response_id, self._websocket.state.owner, client)
             await self._socket.message(ResponseCreated(response_id=job.id, ignored=ignored))
             speech = GrowingSpeech(

@@ -5,6 +5,7 @@ Use it from the event loop only. Texts are not logged unless the operator enable
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
@@ -104,7 +105,11 @@ class Failure:
 
 
 class RecentSpeeches:
-    """Bounded store of outcomes. If full, the client with the most entries loses its oldest."""
+    """Bounded store of outcomes. If full, the client with the most entries loses its oldest.
+
+    Attributes:
+        when_kept: Called with each job, and whether it completed, once its outcome is stored.
+    """
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
         """Initialise an empty store.
@@ -114,10 +119,15 @@ class RecentSpeeches:
             log_text: Whether to log the text of every job.
         """
         self._limit, self._log_text = limit, log_text
+        self.when_kept: Callable[[SpeechJob, bool], None] = lambda _job, _complete: None
         self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # oldest first
 
     def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
         """Store a job's outcome and evict if full."""
+        self._keep(job, outcome)
+        self.when_kept(job, isinstance(outcome, SpeechResult))
+
+    def _keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
         if self._log_text:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
@@ -128,7 +138,7 @@ class RecentSpeeches:
                 next(one for one, (kept, _) in self._kept.items() if counts[kept.asker] == largest)
             ]
 
-    def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
+    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
         """Return an owner's job and its outcome.
 
         Raises:
@@ -142,13 +152,13 @@ class RecentSpeeches:
             )
         return kept
 
-    def result(self, job_id: str, owner: str) -> SpeechResult:
+    async def result(self, job_id: str, owner: str) -> SpeechResult:
         """Return the result of an owner's job.
 
         Raises:
             UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
         """
-        _, outcome = self.find(job_id, owner)
+        _, outcome = await self.find(job_id, owner)
         if isinstance(outcome, Failure):
             raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
         return outcome

@@ -4,7 +4,9 @@ from base64 import b64encode
 from typing import Literal
 
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
+from app.api.responses import EVENT_STREAM, usage_of
 from app.api.schemas import ErrorDetail, Usage, UtteranceText
 from app.engine.job import FinishReason, SpeechResult, Timings
 
@@ -68,3 +70,15 @@ def delta(part: bytes) -> SpeechAudioDelta:
 def encode_event(event: BaseModel) -> bytes:
     """Return an event in the format of server-sent events."""
     return b"data: " + event.model_dump_json().encode() + b"\n\n"
+
+
+def whole_events(content: bytes, result: SpeechResult, speed: float) -> Response:
+    """Return the response with the events of a whole file.
+
+    Args:
+        content: The file.
+        result: The engine's result.
+        speed: Of the playback.
+    """
+    done = SpeechAudioDone.of(result, result.audio_s / speed, usage_of(result), speed)
+    return Response(encode_event(delta(content)) + encode_event(done), media_type=EVENT_STREAM)

@@ -1,7 +1,8 @@
 """Routes that speak a text, and that report or repeat a recent speech. They never block."""
 
+import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
+from app.api.reports.request_ids import RequestIds
 from app.api.reports.writer import ReportWriter, report_pieces
 from app.api.requests import (
     EngineDep,
@@ -38,10 +40,12 @@ from app.api.speech.collected import (
     rendered_response,
     unless_client_leaves,
 )
+from app.api.speech.events import whole_events
 from app.api.speech.streaming import StreamedSpeech
+from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
-from app.engine.errors import DeadlineExceeded, GenerationFailed
+from app.engine.errors import DeadlineExceeded, GenerationFailed, UnknownSpeech
 from app.engine.job import SpeechJob
 from app.engine.serving.ticket import SpeechStream
 from app.settings import Settings
@@ -116,10 +120,49 @@ async def _speak(
     settings: Settings = request.app.state.settings
     check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, request.state.id)
-    answer = await _answer(request, wanted, engine, recent, came_s)
+    if not settings.once_per_id or not request.state.client_id:
+        answer = await _answer(request, wanted, engine, recent, came_s)
+    else:
+        answer = await _answer_once(request, wanted, engine, recent, came_s)
     if ignored:
         answer.headers["X-Ignored"] = ", ".join(ignored)
     return answer
+
+
+async def _answer_once(
+    request: Request,
+    wanted: SpeechRequest,
+    engine: SpeechEngine,
+    recent: RecentSpeeches,
+    came_s: float,
+) -> Response:
+    """Return the response of a request whose id may be that of an earlier one; as `_answer`.
+
+    The speech of the earlier one is sent whole, under the id of this one; its own is in the header
+    `X-Repeats`. One that is not stored any more is spoken again.
+
+    Raises:
+        InvalidRequest: Another request had that id.
+        RequestInProgress: The same request is in progress.
+    """
+    ids: RequestIds = request.app.state.request_ids
+    state = request.state
+    body = f"{request.url.path} {wanted.model_dump_json()}"
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    earlier = await ids.claim(state.owner, state.client_id, digest, state.id)
+    if earlier is not None:
+        with suppress(UnknownSpeech):
+            answer = await _replay(request, earlier, engine, recent, wanted.response_format, came_s)
+            if wanted.stream_format == "sse":
+                result = await recent.result(earlier, state.owner)
+                answer = whole_events(bytes(answer.body), result, wanted.speed)
+            answer.headers["X-Repeats"] = earlier
+            return answer
+    try:
+        return await _answer(request, wanted, engine, recent, came_s)
+    except BaseException:
+        ids.end(state.id, complete=False)
+        raise
 
 
 async def _answer(
@@ -173,7 +216,7 @@ async def _answer(
 )
 async def get_speech(request: Request, speech_id: SpeechId, recent: RecentDep) -> Response:
     """Return the report of a recent speech: knobs, codes, timings and, if requested, its trace."""
-    job, outcome = recent.find(speech_id, request.state.owner)
+    job, outcome = await recent.find(speech_id, request.state.owner)
     writer: ReportWriter = request.app.state.reports
     body = writer.write(report_pieces(job, outcome))
     return StreamingResponse(body, media_type="application/json")
@@ -195,14 +238,37 @@ async def get_speech_audio(
 
     Speed and loudness are those of its request.
     """
-    came_s = monotonic()
-    result = recent.result(speech_id, request.state.owner)
-    job, _ = recent.find(speech_id, request.state.owner)
+    return await _replay(request, speech_id, engine, recent, wanted.response_format, monotonic())
+
+
+async def _replay(
+    request: Request,
+    speech_id: str,
+    engine: SpeechEngine,
+    recent: RecentSpeeches,
+    form: AudioFormat,
+    came_s: float,
+) -> Response:
+    """Return the response with a speech decoded again.
+
+    Args:
+        request: The request.
+        speech_id: Of a speech of the same owner.
+        engine: Decodes it.
+        recent: Store of results.
+        form: The container.
+        came_s: Monotonic time of the request.
+
+    Raises:
+        UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
+    """
+    result = await recent.result(speech_id, request.state.owner)
+    job, _ = await recent.find(speech_id, request.state.owner)
     replayed = collect_all(engine.replay(request.state.id, result, client_of(request)), came_s)
     speech = await unless_client_leaves(request, replayed)
     if speech is None:
         return Response(status_code=CLIENT_CLOSED)
-    return await _whole_response(request, speech, output_of(job, wanted.response_format))
+    return await _whole_response(request, speech, output_of(job, form))
 
 
 async def _whole_response(

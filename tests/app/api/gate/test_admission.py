@@ -13,7 +13,7 @@ async def test_without_limits_everything_may_begin() -> None:
     admission = Admission()
     for _ in range(100):
         await admission.count("alice")
-    with admission.work("alice"), admission.work("alice"):
+    with await admission.work("alice"), await admission.work("alice"):
         assert admission.working == 2
     assert admission.working == 0
 
@@ -30,32 +30,32 @@ async def test_one_request_too_many_is_told_when_to_come_back_and_others_are_not
 
 async def test_only_so_much_is_in_work_at_once() -> None:
     admission = Admission(max_concurrent=2)
-    with admission.work("alice"):
-        with admission.work("alice"):
+    with await admission.work("alice"):
+        with await admission.work("alice"):
             with pytest.raises(TooManyRequests, match="2 requests at once"):
-                admission.work("alice").__enter__()
-            with admission.work("bob"):
+                await admission.work("alice")
+            with await admission.work("bob"):
                 assert admission.working == 3
-        with admission.work("alice"):
+        with await admission.work("alice"):
             pass
 
 
 async def test_work_that_breaks_is_over() -> None:
     admission = Admission(max_concurrent=1)
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), admission.work("alice"):
+        with pytest.raises(ZeroDivisionError), await admission.work("alice"):
             raise ZeroDivisionError
     assert admission.working == 0
 
 
 async def test_closing_waits_for_work_and_lets_none_begin() -> None:
     admission = Admission()
-    with admission.work("alice"):
+    with await admission.work("alice"):
         closing = asyncio.create_task(admission.close(60))
         await asyncio.sleep(0.1)
         assert not closing.done()
         with pytest.raises(EngineNotReady, match="shutting down"):
-            admission.work("bob").__enter__()
+            await admission.work("bob")
         with pytest.raises(EngineNotReady):
             admission.check_open()
     await closing
@@ -63,6 +63,6 @@ async def test_closing_waits_for_work_and_lets_none_begin() -> None:
 
 async def test_closing_does_not_wait_for_ever() -> None:
     admission = Admission()
-    with admission.work("alice"):
+    with await admission.work("alice"):
         await admission.close(0.05)
         assert admission.working == 1

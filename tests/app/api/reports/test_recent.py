@@ -1,5 +1,6 @@
 """What GET /v1/audio/speech/{id} tells about a response."""
 
+import asyncio
 import hashlib
 import math
 from typing import Any
@@ -152,7 +153,7 @@ def outcome(name: str, asker: str, recent: RecentSpeeches) -> None:
 
 def kept(name: str, owner: str, recent: RecentSpeeches) -> bool:
     try:
-        recent.find(name, owner)
+        asyncio.run(recent.find(name, owner))
     except UnknownSpeech:
         return False
     return True

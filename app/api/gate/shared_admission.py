@@ -1,0 +1,170 @@
+"""Admission control over all processes that share a Redis.
+
+Requests are counted in a moving window of the package `limits`. Work in progress holds *leases*,
+which the process renews and which lapse if it dies.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from uuid import uuid4
+
+from limits.aio.storage import RedisStorage
+from limits.aio.strategies import MovingWindowRateLimiter
+
+from app.api.errors import StateUnavailable
+from app.api.gate.admission import Admission
+from app.shared_state import PREFIX, SharedState, StateAway
+
+LEASE_S = 15.0
+"""Seconds after which the work of a process that died is no longer counted."""
+
+_RENEW_S = 1.0  # seldom enough to cost nothing; leases that a restart of Redis lost are back soon
+
+# Redis' own clock, as those of the processes differ.
+_ACQUIRE = """
+local now = redis.call('TIME')
+now = now[1] + now[2] / 1e6
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], math.ceil(2000 * ARGV[3]))
+return 1"""
+_RENEW = """
+local now = redis.call('TIME')
+now = now[1] + now[2] / 1e6
+for place = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[place]) end
+redis.call('PEXPIRE', KEYS[1], math.ceil(2000 * ARGV[1]))"""
+
+
+class SharedAdmission(Admission):
+    """Counts the requests and the work of each client over all processes.
+
+    While Redis is away, either each process counts alone, or what would be counted is refused.
+    """
+
+    def __init__(
+        self,
+        state: SharedState,
+        url: str,
+        rate_per_minute: int = 0,
+        max_concurrent: int = 0,
+        *,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """Initialise the limits.
+
+        Args:
+            state: The connection.
+            url: Of the same Redis.
+            rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
+            max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
+            lease_s: Seconds after which the work of a dead process is no longer counted.
+        """
+        super().__init__(rate_per_minute, max_concurrent)
+        self._state, self._lease_s = state, lease_s
+        storage = RedisStorage(
+            f"async+{url}",
+            implementation="redispy",
+            key_prefix=f"{PREFIX}rate",
+            connection_pool=state.redis.connection_pool,  # type: ignore[arg-type]
+        )
+        self._shared_window = MovingWindowRateLimiter(storage)
+        self._acquire = state.redis.register_script(_ACQUIRE)
+        self._renew = state.redis.register_script(_RENEW)
+        self._leases: dict[str, str] = {}  # token -> key
+        self._renewing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        state.on_return.append(lambda: self._start(self._renew_all()))
+        state.on_stop.append(self._stop)
+
+    async def _wait_s(self, client: str) -> float | None:
+        assert self._rate is not None
+        window = self._shared_window
+        try:
+            if await self._state.run(window.hit, self._rate, client):
+                return None
+            stats = await self._state.run(window.get_window_stats, self._rate, client)
+            return stats.reset_time - time.time()
+        except StateAway:
+            self._check_open_without_state()
+            return await super()._wait_s(client)
+
+    async def work(self, client: str) -> AbstractContextManager[None]:
+        """Return a context that counts work in progress, by all processes.
+
+        Raises:
+            TooManyRequests: The client's concurrency limit is reached.
+            EngineNotReady: The service is shutting down.
+            StateUnavailable: Redis is away, and limits are closed then.
+        """
+        if not self._max_concurrent:
+            return await super().work(client)
+        self.check_open()
+        token, key = uuid4().hex, f"{PREFIX}work:{client}"
+        arguments = [token, self._max_concurrent, self._lease_s]
+        try:
+            if not await self._state.run(self._acquire, keys=[key], args=arguments):
+                raise self._too_much_work()
+        except StateAway:
+            self._check_open_without_state()
+            self._check_work(client)
+        return self._leased(client, token, key)
+
+    @contextmanager
+    def _leased(self, client: str, token: str, key: str) -> Iterator[None]:
+        self._leases[token] = key
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew_while_any())
+        try:
+            with self._counted(client):
+                yield
+        finally:
+            del self._leases[token]
+            self._start(self._release(token, key))
+
+    def _check_open_without_state(self) -> None:
+        """Check that limits may be held by this process alone.
+
+        Raises:
+            StateUnavailable: They may not.
+        """
+        if self._state.closed_if_away:
+            raise StateUnavailable(
+                "limits cannot be checked now, and this service speaks only within them",
+                retry_after_s=1,
+            )
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _release(self, token: str, key: str) -> None:
+        with suppress(StateAway):  # it lapses
+            await self._state.run(self._state.redis.zrem, key, token)
+
+    async def _renew_while_any(self) -> None:
+        while self._leases:
+            await asyncio.sleep(min(_RENEW_S, self._lease_s / 3))
+            await self._renew_all()
+
+    async def _renew_all(self) -> None:
+        """Renew all leases; those that a restart of Redis lost are there again."""
+        tokens: dict[str, list[str]] = {}
+        for token, key in self._leases.items():
+            tokens.setdefault(key, []).append(token)
+        for key, held in tokens.items():
+            try:
+                await self._state.run(self._renew, keys=[key], args=[self._lease_s, *held])
+            except StateAway:
+                return
+            for token in held:
+                if token not in self._leases:  # released meanwhile, and perhaps renewed after that
+                    await self._release(token, key)
+
+    async def _stop(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        await asyncio.gather(*self._tasks)

@@ -1,0 +1,145 @@
+"""State that several processes share, in Redis: its connection, and whether Redis answers.
+
+Used only where `TTS_STATE` names a Redis; nothing else imports `redis`. A process keeps working
+while Redis is away: each user of the state decides what then holds.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+T = TypeVar("T")
+
+PREFIX = "valle:1:"
+"""Of every key. The number changes with the meaning of what is stored, so that processes of two
+versions can share a Redis."""
+
+_TIMEOUT_S = 1.0
+_CONNECTIONS = 16
+_CHECK_S = 0.5
+_STOP_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class StateAway(Exception):
+    """Redis does not answer."""
+
+
+class SharedState:
+    """A connection to Redis. Use it from one event loop.
+
+    Once a command has failed, further ones are not tried until Redis answers a ping again, so that
+    a Redis that hangs delays one request and not all.
+
+    Attributes:
+        redis: The client.
+        closed_if_away: Whether requests are refused that need the state while Redis is away.
+        available: Whether Redis answered last.
+        on_return: Called when Redis answers again.
+        on_stop: Awaited before the connection is closed.
+    """
+
+    def __init__(self, url: str, *, closed_if_away: bool, registry: CollectorRegistry) -> None:
+        """Make a client without connecting.
+
+        Args:
+            url: As in ``redis://user:password@host:6379/0``; ``rediss://`` with TLS, or
+                ``unix://``.
+            closed_if_away: Whether requests are refused that need the state while Redis is away.
+            registry: Where the metrics of the state are kept.
+
+        Raises:
+            ValueError: The URL is not valid.
+        """
+        self.redis: Redis = Redis.from_url(
+            url,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 1),  # a connection may have died while it was idle
+        )
+        self.closed_if_away = closed_if_away
+        self.available = True
+        self.on_return: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        self._places = asyncio.Semaphore(_CONNECTIONS)
+        self._checking: asyncio.Task[None] | None = None
+        up = Gauge("tts_state_up", "Whether Redis answers.", registry=registry)
+        up.set_function(lambda: float(self.available))
+        self._failures = Counter(
+            "tts_state_failures", "Commands that Redis did not answer.", registry=registry
+        )
+
+    @property
+    def summary(self) -> str:
+        """What `/health` says of the state."""
+        if self.available:
+            return "redis"
+        return f"redis away, limits {'closed' if self.closed_if_away else 'open'}"
+
+    async def start(self) -> None:
+        """Ask whether Redis answers, and go on asking."""
+        await self._ping()
+        self._checking = asyncio.create_task(self._check())
+
+    async def stop(self) -> None:
+        """Let users of the state finish, for a few seconds, and close the connection."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                for finish in self.on_stop:
+                    await finish()
+        if self._checking is not None:
+            self._checking.cancel()
+        await self.redis.aclose()
+
+    async def run(self, command: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Return the result of a command.
+
+        Args:
+            command: A method of `redis`, or anything else that uses its connections.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+
+        Raises:
+            StateAway: Redis does not answer.
+        """
+        try:
+            async with self._places:
+                if not self.available:
+                    raise StateAway
+                return await command(*args, **kwargs)
+        except (RedisError, OSError, TimeoutError) as error:
+            self._failures.inc()
+            self._lost(error)
+            raise StateAway from error
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            await self._ping()
+
+    async def _ping(self) -> None:
+        try:
+            await self.redis.ping()  # type: ignore[misc]  # the stub is of both kinds of client
+        except (RedisError, OSError, TimeoutError) as error:
+            self._lost(error)
+            return
+        if not self.available:
+            self.available = True
+            log.warning("Redis answers again: state is shared")
+            for tell in self.on_return:
+                tell()
+
+    def _lost(self, error: Exception) -> None:
+        if self.available:
+            self.available = False
+            held = "requests are refused" if self.closed_if_away else "each process counts alone"
+            log.error("Redis does not answer (%s): %s until it does", type(error).__name__, held)

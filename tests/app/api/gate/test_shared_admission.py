@@ -1,0 +1,143 @@
+import asyncio
+import time
+from collections import Counter
+from contextlib import ExitStack
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.api.errors import StateUnavailable, TooManyRequests
+from app.api.gate.shared_admission import SharedAdmission
+from app.shared_state import SharedState
+
+pytestmark = pytest.mark.anyio
+
+
+class Replicas:
+    """Several admissions over one Redis, as several processes have them."""
+
+    def __init__(self, server, number: int, *, closed: bool = False, **limits) -> None:
+        self.states = [
+            SharedState(server.url, closed_if_away=closed, registry=CollectorRegistry())
+            for _ in range(number)
+        ]
+        self.admissions = [SharedAdmission(one, server.url, **limits) for one in self.states]
+
+    async def __aenter__(self) -> list[SharedAdmission]:
+        for state in self.states:
+            await state.start()
+        return self.admissions
+
+    async def __aexit__(self, *_) -> None:
+        for state in self.states:
+            await state.stop()
+
+
+async def test_sixty_a_minute_hold_exactly_over_four_replicas(redis_server) -> None:
+    async def ask(admission: SharedAdmission) -> str:
+        try:
+            await admission.count("alice")
+        except TooManyRequests as refused:
+            return "refused" if 1 <= refused.retry_after_s <= 61 else "refused for long"
+        return "admitted"
+
+    async with Replicas(redis_server, 4, rate_per_minute=60) as replicas:
+        asked = [ask(replicas[number % 4]) for number in range(1000)]
+        assert Counter(await asyncio.gather(*asked)) == {"admitted": 60, "refused": 940}
+        await replicas[0].count("bob")
+
+
+async def test_three_at_once_hold_exactly_over_four_replicas(redis_server) -> None:
+    at_work, most = 0, 0
+
+    async def ask(admission: SharedAdmission) -> str:
+        nonlocal at_work, most
+        try:
+            with await admission.work("alice"):
+                at_work += 1
+                most = max(most, at_work)
+                await asyncio.sleep(0.02)
+                at_work -= 1
+        except TooManyRequests:
+            return "refused"
+        return "admitted"
+
+    async with Replicas(redis_server, 4, max_concurrent=3) as replicas:
+        asked = [ask(replicas[number % 4]) for number in range(1000)]
+        ended = Counter(await asyncio.gather(*asked))
+        assert most == 3
+        assert ended["refused"] > 0
+        assert ended["admitted"] >= 3
+        with ExitStack() as work:  # all leases were given back
+            for number in range(3):
+                work.enter_context(await replicas[number].work("alice"))
+            with pytest.raises(TooManyRequests):
+                await replicas[3].work("alice")
+
+
+async def test_work_is_counted_as_long_as_it_lasts(redis_server) -> None:
+    async with Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (here, there):
+        with await here.work("alice"):
+            for _ in range(10):
+                with pytest.raises(TooManyRequests):
+                    await there.work("alice")
+                await asyncio.sleep(0.1)
+        while redis_server.client.zcard("valle:1:work:alice"):
+            await asyncio.sleep(0.01)
+        with await there.work("alice"):
+            pass
+
+
+async def test_the_work_of_a_replica_that_died_lapses(redis_server) -> None:
+    async with Replicas(redis_server, 2, max_concurrent=1, lease_s=0.3) as (dead, living):
+        with ExitStack() as never_released:
+            never_released.enter_context(await dead.work("alice"))
+            assert dead._renewing is not None
+            dead._renewing.cancel()
+            with pytest.raises(TooManyRequests):
+                await living.work("alice")
+            await asyncio.sleep(0.5)
+            with await living.work("alice"):
+                pass
+
+
+async def test_leases_that_a_restart_of_redis_lost_are_there_again(redis_server) -> None:
+    replicas = Replicas(redis_server, 2, max_concurrent=1)
+    async with replicas as (here, there):
+        with await here.work("alice"):
+            redis_server.kill()
+            with await there.work("alice"):
+                pass  # open: each counts alone
+            redis_server.start()
+            began_s = time.monotonic()
+            while redis_server.client.zcard("valle:1:work:alice") != 1:
+                await asyncio.sleep(0.01)
+            assert time.monotonic() - began_s < 2
+            with pytest.raises(TooManyRequests):
+                await there.work("alice")
+
+
+async def test_without_redis_each_replica_counts_alone_if_limits_are_open(redis_server) -> None:
+    async with Replicas(redis_server, 2, rate_per_minute=2, max_concurrent=1) as replicas:
+        redis_server.kill()
+        for one in replicas:
+            await one.count("alice")
+            await one.count("alice")
+            with pytest.raises(TooManyRequests):
+                await one.count("alice")
+            with await one.work("alice"), pytest.raises(TooManyRequests):
+                await one.work("alice")
+
+
+async def test_without_redis_what_is_limited_is_refused_if_limits_are_closed(redis_server) -> None:
+    limits = {"rate_per_minute": 2, "max_concurrent": 1}
+    async with Replicas(redis_server, 1, closed=True, **limits) as (one,):
+        redis_server.kill()
+        with pytest.raises(StateUnavailable):
+            await one.count("alice")
+        with pytest.raises(StateUnavailable):
+            await one.work("alice")
+    async with Replicas(redis_server, 1, closed=True) as (unlimited,):
+        await unlimited.count("alice")
+        with await unlimited.work("alice"):
+            pass

@@ -1,0 +1,119 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.api.reports.packing import pack, unpack
+from app.api.reports.recent import Failure
+from app.api.reports.writer import report_json
+from app.api.requests import output_of
+from app.api.schemas import SpeechRequest
+from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled
+from app.engine.interface import Plan
+from app.engine.job import (
+    Backtrack,
+    RankedTake,
+    SpeechJob,
+    SpeechResult,
+    SpokenUtterance,
+    Timings,
+)
+from models.voices.voice import Voice
+from samplers.knobs.params import SamplingParams
+
+TRACE: dict[str, np.ndarray[Any, Any]] = {
+    "frame": np.arange(3, dtype=np.int32),
+    "code": np.array([5, 6, 7], np.int16),
+    "score": np.array([0.0, -math.inf, math.nan], np.float32),
+    "logprob": np.array([-1.0, -2.0, -3.0], np.float32),
+}
+NO_CODES = np.zeros(0, np.int16)
+SPOKEN = (
+    SpokenUtterance(
+        np.arange(24, dtype=np.int16).reshape(3, 8),
+        "stuck",
+        0.25,
+        TRACE,
+        (Backtrack("loop", 9, 3, 7),),
+        "həloʊ",
+        (RankedTake(-0.5, 3, "stop", kept=True), RankedTake(-0.75, 4, "length", kept=False)),
+    ),
+    SpokenUtterance(np.zeros((0, 8), np.int16), "stop"),
+)
+
+
+def job(**fields) -> SpeechJob:
+    wanted = SpeechRequest(input="Hello.", speed=1.5, loudness_lufs=-16, temperature=0.5, **fields)
+    return wanted.job("an-id", "alice", "alice")
+
+
+def result(one: SpeechJob) -> SpeechResult:
+    params = SamplingParams(seed=3, temperature=0.5)
+    times = Timings(*(number / 7 for number in range(9)))
+    return SpeechResult(
+        *("an-id", "stuck", 3, params, "anna", "en", "f" * 64, 3, 1 / 3, times, SPOKEN),
+        nar="windows",
+        decoder="vocos",
+        pause_owed_s=0.5,
+    )
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_result_comes_back_as_it_was(trace) -> None:
+    one = job(trace=trace)
+    made = result(one)
+    if not trace:
+        made = replace(made, utterances=tuple(replace(u, trace=None) for u in SPOKEN))
+    read, outcome = unpack(pack(one, made))
+    assert isinstance(outcome, SpeechResult)
+    assert report_json(read, outcome) == report_json(one, made)
+    assert output_of(read, "mp3") == output_of(one, "mp3")
+    for old, new in zip(made.utterances, outcome.utterances, strict=True):
+        np.testing.assert_array_equal(old.codes, new.codes)
+        assert (old.codes.dtype, old.codes.shape) == (new.codes.dtype, new.codes.shape)
+        assert (old.trace is None) == (new.trace is None)
+        for name, column in (old.trace or {}).items():
+            np.testing.assert_array_equal(column, (new.trace or {})[name])
+    plain = tuple(replace(u, codes=NO_CODES, trace=None) for u in made.utterances)
+    again = tuple(replace(u, codes=NO_CODES, trace=None) for u in outcome.utterances)
+    assert replace(made, utterances=()) == replace(outcome, utterances=())
+    assert repr(plain) == repr(again)
+
+
+def test_a_trace_can_be_left_out() -> None:
+    one = job(trace=True)
+    _, outcome = unpack(pack(one, result(one), traces=False))
+    assert [spoken.trace for spoken in outcome.utterances] == [None, None]
+    assert outcome.utterances[0].codes.shape == (3, 8)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        ReaderStalled("it did not read"),
+        GenerationFailed("broken"),
+        EngineBusy("full", retry_after_s=3),
+    ],
+)
+def test_a_failure_comes_back_with_its_report(error) -> None:
+    one = job()
+    plan = Plan(one, SamplingParams(seed=9), 9, Voice(name="anna"), "en", (), 0.0, nar="whole")
+    for known in (plan, None):
+        made = Failure(error, known, 7, 0.5, SPOKEN)
+        read, outcome = unpack(pack(one, made))
+        assert outcome.finish_reason == made.finish_reason
+        assert report_json(read, outcome) == report_json(one, made)
+
+
+def test_only_knobs_that_were_sent_count_as_sent() -> None:
+    read, _ = unpack(pack(job(), result(job())))
+    assert read.params.model_fields_set == {"speed", "loudness_lufs", "temperature"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"nothing", pack(job(), result(job()))[:200]])
+def test_what_is_damaged_is_refused(damage) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        unpack(damage)

@@ -1,0 +1,146 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.api.reports.recent import Failure
+from app.api.reports.shared_recent import SharedSpeeches
+from app.engine.errors import UnknownSpeech
+from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
+from app.shared_state import SharedState
+from samplers.knobs.params import SamplingParams
+
+pytestmark = pytest.mark.anyio
+
+NOISE = np.random.default_rng(1)
+
+
+@asynccontextmanager
+async def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000):
+    states = [
+        SharedState(server.url, closed_if_away=False, registry=CollectorRegistry())
+        for _ in range(number)
+    ]
+    for state in states:
+        await state.start()
+    try:
+        bounds = {"keep_s": keep_s, "keep_bytes": keep_bytes}
+        yield [SharedSpeeches(state, limit, **bounds) for state in states]
+    finally:
+        for state in states:
+            await state.stop()
+
+
+def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
+    job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, asker=owner or "127.0.0.1")
+    codes = NOISE.integers(0, 1024, (frames, 8)).astype(np.int16)
+    times = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.1)
+    spoken = (SpokenUtterance(codes, "stop"),)
+    params = SamplingParams(seed=1)
+    return job, SpeechResult(name, "stop", 1, params, "v", "en", "0" * 64, frames, 1, times, spoken)
+
+
+async def found(recent: SharedSpeeches, name: str, owner: str = "") -> bool:
+    try:
+        await recent.find(name, owner)
+    except UnknownSpeech:
+        return False
+    return True
+
+
+async def written(recent: SharedSpeeches) -> None:
+    while recent._unwritten:
+        await asyncio.sleep(0.005)
+
+
+async def test_a_speech_of_one_replica_is_found_at_the_other(redis_server) -> None:
+    async with replicas(redis_server) as (here, there):
+        job, result = speech("one")
+        here.keep(job, result)
+        assert await found(here, "one")
+        await written(here)
+        read, outcome = await there.find("one", "")
+        assert (read.id, outcome.frames) == ("one", 10)
+        codes = (await there.result("one", "")).utterances[0].codes
+        np.testing.assert_array_equal(codes, result.utterances[0].codes)
+
+
+async def test_owners_are_kept_apart(redis_server) -> None:
+    async with replicas(redis_server) as (here, there):
+        here.keep(*speech("one", "alice"))
+        await written(here)
+        assert await found(there, "one", "alice")
+        for other in ("bob", "", "alice:one", "*"):
+            assert not await found(there, "one", other)
+
+
+async def test_one_that_failed_is_no_result(redis_server) -> None:
+    async with replicas(redis_server) as (here, there):
+        here.keep(speech("one")[0], Failure(None, None, 0, 0.0))
+        await written(here)
+        with pytest.raises(UnknownSpeech, match="cancelled"):
+            await there.result("one", "")
+
+
+async def test_it_goes_after_its_time(redis_server) -> None:
+    async with replicas(redis_server, keep_s=1) as (here, there):
+        here.keep(*speech("one"))
+        await written(here)
+        assert await found(there, "one")
+        await asyncio.sleep(1.2)
+        assert not await found(there, "one")
+
+
+async def test_of_too_many_the_oldest_of_the_same_client_go(redis_server) -> None:
+    async with replicas(redis_server, limit=3) as (here, there):
+        here.keep(*speech("hers", "alice"))
+        for number in range(5):
+            (here if number % 2 else there).keep(*speech(f"his-{number}", "bob"))
+            await written(here)
+            await written(there)
+        assert await found(there, "hers", "alice")
+        async with replicas(redis_server, 1) as (third,):
+            assert [await found(third, f"his-{n}", "bob") for n in range(5)] == [0, 0, 1, 1, 1]
+            assert await found(third, "hers", "alice")
+
+
+async def test_a_client_has_so_many_bytes(redis_server, caplog) -> None:
+    async with replicas(redis_server, 3, keep_bytes=65_536) as (here, there, _):
+        for number in range(4):  # of 20 kB each
+            here.keep(*speech(str(number), frames=1500))
+        await written(here)
+        assert [await found(there, str(number)) for number in range(4)] == [0, 1, 1, 1]
+        stored = sum(
+            redis_server.client.memory_usage(key) for key in redis_server.client.scan_iter()
+        )
+        assert stored < 2 * 65_536
+        here.keep(*speech("large", frames=10_000))
+        await written(here)
+        assert await found(here, "large")  # in its own memory
+        assert not await found(there, "large")
+        assert "it is not" in caplog.text
+
+
+async def test_what_was_kept_while_redis_was_away_is_there_when_it_is_back(redis_server) -> None:
+    async with replicas(redis_server) as (here, there):
+        redis_server.kill()
+        here.keep(*speech("one"))
+        await asyncio.sleep(0.1)
+        assert await found(here, "one")
+        assert not await found(there, "one")
+        redis_server.start()
+        await written(here)
+        while not await found(there, "one"):
+            await asyncio.sleep(0.01)
+
+
+async def test_what_another_version_stored_is_not_found(redis_server) -> None:
+    async with replicas(redis_server) as (here, there):
+        here.keep(*speech("one"))
+        await written(here)
+        (key,) = redis_server.client.keys("*speech:*")
+        redis_server.client.set(key, b"other")
+        with pytest.raises(UnknownSpeech, match="another version"):
+            await there.find("one", "")

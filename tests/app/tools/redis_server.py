@@ -1,0 +1,61 @@
+"""A real Redis on a free port, which can be killed and started again."""
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from tests.app.tools.serving import until
+
+
+class RedisServer:
+    """A `redis-server` that stores nothing on disk."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self.client = redis.Redis.from_url(self.url)
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ["redis-server", "--port", str(self._port), "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        until(self._answers)
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def hang(self) -> None:
+        """Let it take connections and answer nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.ConnectionError:
+            return False
+
+
+@contextmanager
+def redis_running() -> Iterator[RedisServer]:
+    """Run a Redis until the end of the block; skip the test where there is none to run."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    server = RedisServer(port)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+        server.client.close()
