@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 
 import torch
 from torch import Tensor
@@ -100,18 +99,6 @@ class History:
                 table.index_copy_(0, index, table.index_select(0, source))
         for row, place in zip(rows, sources, strict=True):
             self._begun[row] = self._steps - bounds[place]
-
-    def row(self, row: int) -> "History":
-        """Return a view of one row that shares memory; read only, and valid until the next step.
-
-        Args:
-            row: Which row.
-        """
-        only, alone = slice(row, row + 1), copy(self)
-        alone._table, alone.codes = self._table[only], self.codes[only]
-        alone.lengths, alone._begun = self.lengths[only], self._begun[only]
-        alone._runs = None if self._runs is None else self._runs[only]
-        return alone
 
     @property
     def runs(self) -> Tensor:

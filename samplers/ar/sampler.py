@@ -130,7 +130,7 @@ class ArSampler:
 
     @property
     def history(self) -> History:
-        """The codes drawn, with runs where a row has `backtrack`; read only."""
+        """The codes drawn; read only."""
         return self._state.history
 
     @property

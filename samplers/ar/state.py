@@ -53,8 +53,8 @@ class RowParams:
 
     @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a processor or the backtracking reads runs, see `repeats.count_runs`."""
-        return self.params.backtrack or reads_runs(self.params)
+        """Whether a processor reads runs, see `repeats.count_runs`."""
+        return reads_runs(self.params)
 
 
 @dataclass(eq=False)

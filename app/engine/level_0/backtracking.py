@@ -5,7 +5,8 @@ complete. This holds for streams and for speech sent whole alike, so streaming c
 loop that begins in final frames is therefore cut behind them, and one that lies deeper than the
 window ends the utterance.
 
-The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler.
+The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler. All of it runs on the
+host, from the codes alone, so that no frame waits for a device.
 """
 
 from collections import Counter
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, BacktrackCause
-from samplers.ar.history import History
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import Hit, discourage, find_loop, find_silence
 
@@ -52,8 +52,8 @@ class Backtracker:
             silent: ``(V,)`` bool, the codes of silence.
             first_block: Frames of the first block, final as soon as it is complete.
         """
-        self._params, self._silent, self._first_block = params, silent, first_block
-        self._silent_codes: set[int] = set(torch.nonzero(silent)[:, 0].tolist())
+        self._params, self._silent, self._first_block = params, silent.cpu(), first_block
+        self._silent_codes: set[int] = set(torch.nonzero(self._silent)[:, 0].tolist())
         self._reached = 0
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
@@ -84,13 +84,11 @@ class Backtracker:
         logits = discourage(logits, codes, params.backtrack_factor**times, strength)
         return logits.index_fill(1, codes[times >= FAILURES_TO_BAN], -torch.inf)
 
-    def check(self, codes: Sequence[int], history: History, row: int) -> Verdict | None:
+    def check(self, codes: Sequence[int]) -> Verdict | None:
         """Look for a loop, a silence or a banned sequence at the end; call after every frame.
 
         Args:
             codes: The frames so far.
-            history: Has the same codes in a row.
-            row: Which.
 
         Returns:
             What to do; None if nothing is found, or nothing can be done about it.
@@ -98,11 +96,11 @@ class Backtracker:
         length = len(codes)
         self._reached = max(self._reached, length)
         found = self._sequence(codes)
-        # Most codes rule out a loop or a silence by themselves: no detector runs on the device.
+        # Most codes rule out a loop or a silence by themselves.
         if not found and codes[-1] in codes[-1 - self._params.backtrack_max_period : -1]:
-            found = self._loop(history.row(row))
+            found = self._loop(codes)
         if not found and codes[-1] in self._silent_codes:
-            found = self._silence(history.row(row))
+            found = self._silence(codes)
         if found is None:
             return None
         cause, keep = found
@@ -128,29 +126,30 @@ class Backtracker:
         failed = self._silent_codes if all_silence else {backtrack.code}
         self._failures.setdefault(kept, Counter()).update(failed)
 
-    def _loop(self, history: History) -> tuple[BacktrackCause, int] | None:
+    def _loop(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         params = self._params
         hit = find_loop(
-            history.runs,
-            history.lengths,
+            runs_at_end(codes, params.backtrack_max_period),
+            torch.tensor([len(codes)]),
             max_period=params.backtrack_max_period,
             min_repeats=params.backtrack_min_repeats,
             min_tokens=params.backtrack_min_frames,
         )
         keep = _frames_to_keep(hit)
         # Silence repeats itself by nature; `_silence` limits its length.
-        if keep is None or self._silent[history.newest_first(int(hit.period[0]))[0]].all():
+        if keep is None or self._silent_codes.issuperset(codes[-int(hit.period[0]) :]):
             return None
         return "loop", keep
 
-    def _silence(self, history: History) -> tuple[BacktrackCause, int] | None:
+    def _silence(self, codes: Sequence[int]) -> tuple[BacktrackCause, int] | None:
         longest = self._params.backtrack_max_silence
         if not longest:
             return None
         # Any frame of a silence is as good a place to resume: choose one that is not final.
         keep = min(longest, max(KEPT_SILENCE, longest + 1 - self._params.backtrack_window))
-        recent = history.newest_first(longest + 1)
-        hit = find_silence(recent, history.lengths, self._silent, longest=longest, keep=keep)
+        recent = torch.tensor([codes[: -longest - 2 : -1]])
+        lengths = torch.tensor([len(codes)])
+        hit = find_silence(recent, lengths, self._silent, longest=longest, keep=keep)
         kept = _frames_to_keep(hit)
         return None if kept is None else ("silence", kept)
 
@@ -165,3 +164,27 @@ class Backtracker:
 
 def _frames_to_keep(hit: Hit) -> int | None:
     return int(hit.rewind_to[0]) if bool(hit.found[0]) else None
+
+
+def runs_at_end(codes: Sequence[int], periods: int) -> Tensor:
+    """Count, for every period, the newest codes that equal those one period before.
+
+    Args:
+        codes: Oldest first, at least one.
+        periods: The longest.
+
+    Returns:
+        ``[1, n]`` int64, the first columns of `samplers.ops.repeats.count_runs`; n is at most
+        ``periods``.
+    """
+    last, newest = len(codes) - 1, codes[-1]
+    runs = [0] * min(periods, last)
+    for column in range(len(runs)):
+        before = last - column - 1
+        if codes[before] != newest:
+            continue
+        end = last
+        while before >= 0 and codes[before] == codes[end]:
+            before, end = before - 1, end - 1
+        runs[column] = last - end
+    return torch.tensor([runs], dtype=torch.int64)

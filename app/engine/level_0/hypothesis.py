@@ -10,7 +10,6 @@ from torch import Tensor
 from app.engine.job import FinishReason
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.utterance import UtteranceInput
-from samplers.ar.history import History
 from samplers.ar.trace import Record
 from samplers.knobs.features import is_on
 from samplers.ops.entropix import AttentionStatistics
@@ -127,13 +126,11 @@ class Hypothesis:
         """Rows of the KV cache, one a condition."""
         return [condition.slot for condition in self.conditions]
 
-    def append(self, code: int, history: History, row: int) -> int | None:
+    def append(self, code: int) -> int | None:
         """Append the code that was drawn, and backtrack if that completes a loop or a silence.
 
         Args:
             code: The stop token or a frame.
-            history: Codes of all rows of the sampler, this one included.
-            row: The hypothesis's row in it.
 
         Returns:
             How many frames are kept, if it backtracks; else None.
@@ -142,7 +139,7 @@ class Hypothesis:
             self.finish_reason = "stop"
             return None
         self.codes.append(code)
-        verdict = self.backtracker.check(self.codes, history, row) if self.backtracker else None
+        verdict = self.backtracker.check(self.codes) if self.backtracker else None
         if verdict is not None:
             del self.codes[verdict.keep :], self.logprobs[verdict.keep :]
             if verdict.stuck:

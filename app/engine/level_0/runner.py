@@ -145,7 +145,7 @@ class ArRunner:
         trace = Trace() if any(group.inputs.trace for group in groups) else None
         result = batch.sampler.advance(_penalised(hypotheses, logits), trace, own, attention)
         self._reorder_beams(hypotheses, result)
-        logprobs, history = _logprobs(groups, own, result.codes), batch.sampler.history
+        logprobs = _logprobs(groups, own, result.codes)
         codes = result.codes.tolist()
         for row, (hypothesis, code) in enumerate(zip(hypotheses, codes, strict=True)):
             if hypothesis.idle or hypothesis in invalid:
@@ -154,7 +154,7 @@ class ArRunner:
                 hypothesis.records.append((trace.records[0], row))
             if logprobs and group_of[hypothesis].keeps_logprobs:
                 hypothesis.logprobs.append(logprobs[row])
-            kept = hypothesis.append(code, history, row)
+            kept = hypothesis.append(code)
             if kept is not None and hypothesis.finish_reason is None:
                 batch.rewind(row, kept)
         _set_alternatives(hypotheses, result, own)
@@ -217,7 +217,7 @@ class ArRunner:
 def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
     silent = inputs.silent
     if silent is None:
-        silent = torch.zeros(model.config.codes, dtype=torch.bool, device=model.separator.device)
+        silent = torch.zeros(model.config.codes, dtype=torch.bool)
     return Backtracker(inputs.params, silent, first_block=model.config.block_frames)
 
 

@@ -35,7 +35,6 @@ GROWS = [
     SamplingParams(repetition_penalty=1.3),
     SamplingParams(dry_multiplier=1.0),
     SamplingParams(no_repeat_ngram_size=2),
-    SamplingParams(backtrack=True),
     SamplingParams(entropix=True),
     SamplingParams(beam_width=2, temperature=0.0),
 ]

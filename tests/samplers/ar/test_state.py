@@ -205,7 +205,7 @@ def tensors(memory: SamplerState) -> dict[str, Tensor]:
         {"dry_multiplier": 1.0, "dry_allowed_length": 1},
         {"dry_multiplier": 1.0, "dry_allowed_length": 1, "penalty_includes_prompt": True},
         {"repetition_penalty": 1.5, "penalty_includes_prompt": True},
-        {"frequency_penalty": 1.0, "backtrack": True},
+        {"frequency_penalty": 1.0, "no_repeat_ngram_size": 9},
     ],
 )
 def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any])
         for sampler in (forked, straight):
             sampler.step(only(7).expand(len(sampler), VOCAB))
             sampler.rewind(len(sampler) - 1, 5)
-    if knobs.get("backtrack"):
+    if knobs.get("no_repeat_ngram_size"):
         assert torch.equal(forked.history.runs[1, :5], straight.history.runs[0, :5])
 
 

@@ -6,9 +6,12 @@ from typing import Any, cast
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from app.engine.job import Backtrack
+from app.engine.level_0.backtracking import runs_at_end
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.prefix import Prefix
@@ -16,6 +19,7 @@ from models.prefix_cache import PrefixCache
 from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
+from samplers.ops.repeats import count_runs
 from tests.app.engine.decoding import Decoded, LevelZero, decode_utterance
 from tests.toy.make_toy import MODEL
 
@@ -289,3 +293,10 @@ def test_a_redraw_has_other_noise(toy_speech) -> None:
     attempts = decoded.trace["attempt"]
     assert attempts.max() >= len(decoded.backtracks) - 1
     assert sorted(attempts.tolist()) == attempts.tolist()
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.integers(1, 45))
+def test_runs_counted_at_the_end_are_those_of_the_table(codes: list[int], periods: int) -> None:
+    expected = count_runs(torch.tensor([codes[::-1]]))[:, : min(periods, len(codes) - 1)]
+
+    assert torch.equal(runs_at_end(codes, periods), expected)
