@@ -11,16 +11,20 @@ def prepare_for(device: torch.device, model: Valle, dtype: torch.dtype | None = 
     Args:
         device: The target device.
         model: In float32, as it was loaded.
-        dtype: Of the weights; None is bfloat16 on a GPU, where a step is bound by reading them, and
-            float32 elsewhere. Rotations and logits stay float32.
+        dtype: Of the weights but for the output heads; None is bfloat16 on a GPU that computes in
+            it, where a step is bound by reading them, and float32 elsewhere. Heads, rotations and
+            logits stay float32: of logits in bfloat16 a thirtieth have a tied maximum.
 
     Returns:
         The same model.
     """
     if dtype is None:
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        narrow = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        dtype = torch.bfloat16 if narrow else torch.float32
+    heads = {id(parameter) for head in model.output_heads for parameter in head.parameters()}
     for parameter in model.parameters():
-        placed = parameter.data.to(device, dtype)
+        own = torch.float32 if id(parameter) in heads else dtype
+        placed = parameter.data.to(device, own)
         # The column-major order of `Valle.lay_out_for_steps` is good for a CPU only.
         parameter.data = placed.contiguous() if device.type == "cuda" else placed
     return model.to(device)  # buffers keep their dtype

@@ -54,6 +54,12 @@ class Valle(nn.Module):
             self.length_digits = nn.Embedding(LENGTH_TOKENS, width)
             self.length_head = nn.Linear(width, LENGTH_TOKENS)
 
+    @property
+    def output_heads(self) -> Sequence[nn.Module]:
+        """The layers that give logits."""
+        masked = [self.masked_head, self.length_head] if self.config.masked_level_0 else []
+        return [*self.heads, *masked]
+
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
         """Return an empty KV cache; see `Transformer.new_cache`.
 
@@ -176,7 +182,7 @@ class Valle(nn.Module):
 
         Level 0 has the stop token as its last entry.
         """
-        head = self.heads[level]
+        head, hidden = self.heads[level], _widened(hidden)
         if hidden.ndim == 2:
             return self._head_batching(level).run(head, hidden).float()
         return head(hidden).float()
@@ -186,9 +192,8 @@ class Valle(nn.Module):
         if level or not self.transformer.depends_on_batch:
             return UNPADDED
         if self._level_0_batching is None:
-            self._level_0_batching = measure(
-                [(self.heads[0], self.config.width)], self.separator.dtype
-            )
+            widened = _widened(self.separator[None]).dtype
+            self._level_0_batching = measure([(self.heads[0], self.config.width)], widened)
         return self._level_0_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
@@ -233,7 +238,7 @@ class Valle(nn.Module):
         """
         blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
         hidden = self._run(prefix, self.masked_response(codes), self._nar_ranks(blocks))
-        return self.masked_head(hidden[len(prefix) :]).float()
+        return self.masked_head(_widened(hidden[len(prefix) :])).float()
 
     def length_logits(self, prefix: Prefix, digits: Tensor) -> Tensor:
         """Predict the next digit of the number of frames.
@@ -246,7 +251,7 @@ class Valle(nn.Module):
             ``[LENGTH_TOKENS]``: ten digits and the stop token.
         """
         hidden = self._run(prefix, self.length_digits(digits), None)
-        return self.length_head(hidden[-1:])[0].float()
+        return self.length_head(_widened(hidden[-1:]))[0].float()
 
     def lay_out_for_steps(self) -> None:
         """Store every matrix in column-major order; shapes and state dict do not change.
@@ -289,3 +294,8 @@ class Valle(nn.Module):
         end = max(1, level - (sums == "exclusive"))
         levels = range(end - 1 if sums == "none" else 0, end)
         return torch.stack([tables[k](codes[:, k]) for k in levels]).sum(0)
+
+
+def _widened(hidden: Tensor) -> Tensor:
+    """Return hidden states as the heads take them: bfloat16 as float32."""
+    return hidden.float() if hidden.dtype == torch.bfloat16 else hidden

@@ -156,6 +156,14 @@ class WorkerLost(Exception):
     """A process that a worker needs is gone and must be started again; no job is at fault."""
 
 
+def is_device_lost(error: BaseException) -> bool:
+    """Return whether every later call of a GPU fails, too, until the process is restarted.
+
+    By the name that torch gives such errors, as most of the engine is read without torch.
+    """
+    return type(error).__name__ == "AcceleratorError"
+
+
 def broken(job_id: str, error: BaseException) -> GenerationFailed:
     """Log an unexpected exception of a job, and return the error for its reader."""
     log.error("job %s failed", job_id, exc_info=error)

@@ -21,7 +21,7 @@ class ContextUtterance:
 
     Attributes:
         phoneme_ids: With the begin and end marks.
-        codes: ``[T]`` int64 of level 0, on the model's device.
+        codes: ``[T]`` int64 of level 0, on the host.
     """
 
     phoneme_ids: Sequence[int]
@@ -82,7 +82,7 @@ class UtteranceInput:
         Context and utterance form one utterance, without the marks between them. With
         `prompt_as_prefix` the prompt's level 0 begins the response (e-c-k-e-r/vall-e).
         """
-        begun = [earlier.codes for earlier in self.context]
+        begun = [earlier.codes.to(model.separator.device) for earlier in self.context]
         prompt = self.prompt
         if self.params.prompt_as_prefix and prompt is not None:
             begun, prompt = [prompt[:, 0], *begun], None

@@ -1,39 +1,31 @@
-"""Level-0 decoding of many streams on any device without the engine: the cost of the bare loop.
+"""Level-0 decoding of many streams on any device without jobs: the cost of the bare loop.
 
-The host runs ahead of the device: codes stay there to be fed back and are copied to the host in the
-background, so nothing in the loop synchronises.
+Eager: a loop that launches every operator, as the service draws what is not recorded. Recorded:
+the rows and the step of the service, `app.engine.level_0.recorded`, with the host's work on them.
 """
+
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
 
+from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput
+from app.engine.level_0.recorded.decode_graph import DecodeGraph
+from app.engine.level_0.recorded.runner import RecordedRows
+from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Recorder
+from models.stack.slot_cache import SlotCache
 from models.valle import Valle
-from samplers.ar.graphs import GraphSampler
 from samplers.ar.sampler import ArSampler
 from samplers.knobs.params import SamplingParams
 
-STEPS_PER_COPY = 8
 
-
-class BatchDecoder:
+class Decoder(ABC):
     """Decodes a fixed number of streams, which share one cache."""
 
-    def __init__(self, model: Valle, streams: int, capacity: int, *, graphs: bool) -> None:
-        """Allocate the cache, and capture the step's CUDA graphs if wanted.
-
-        Args:
-            model: On the device and of the dtype to use.
-            streams: Batch size.
-            capacity: Positions reserved for each stream.
-            graphs: Whether steps of the stack and the sampler are replayed from CUDA graphs.
-        """
-        self._model, self._device = model, model.separator.device
-        self._slots, self._recorder = range(streams), Recorder(self._device)
-        self._graphs = graphs
-        self._cache = model.new_cache(streams, capacity)
-        if graphs:
-            model.transformer.record(self._cache)
+    def __init__(self, model: Valle, cache: SlotCache) -> None:
+        """Use a model and an empty cache, on the same device."""
+        self._model, self._cache = model, cache
 
     @torch.inference_mode()
     def run(self, prefixes: Tensor, frames: int, *, greedy: bool) -> Tensor:
@@ -48,64 +40,80 @@ class BatchDecoder:
         Returns:
             ``[B, frames]`` int64 on the host.
         """
-        model, stack, length = self._model, self._model.transformer, prefixes.shape[1]
-        streams = len(self._slots)
-        sampler = self._sampler(frames, greedy=greedy)
-        positions = torch.arange(length + frames, device=self._device)
-        causal = positions[:length]
-        for slot in self._slots:
+        stack, at = self._model.transformer, torch.arange(prefixes.shape[1], device=prefixes.device)
+        for slot in range(len(prefixes)):
             self._cache.rewind(slot, 0)
         hidden = torch.cat([
-            stack.extend(prefixes[slot], causal, self._cache, slot, causal)[-1:]
-            for slot in self._slots
+            stack.extend(prefix, at, self._cache, slot, at)[-1:]
+            for slot, prefix in enumerate(prefixes)
         ])
-        codes = torch.empty(streams, frames, dtype=torch.int64, device=self._device)
-        copies = []
-        for frame in range(frames):
-            drawn = sampler.step(model.logits(hidden, 0))
-            codes[:, frame] = drawn
-            if (frame + 1) % STEPS_PER_COPY == 0 or frame + 1 == frames:
-                start = frame // STEPS_PER_COPY * STEPS_PER_COPY
-                copies.append(HostCopy(codes[:, start : frame + 1]))
-            embeddings = model.embed_response(drawn[:, None], 0)
-            at = positions[length + frame].expand(streams)
-            hidden = stack.step(embeddings, at, self._cache, self._slots)
-        return torch.cat([copy.wait() for copy in copies], 1)
-
-    def _sampler(self, frames: int, *, greedy: bool) -> ArSampler:
-        """Return a sampler with one row a stream that never stops."""
-        stop, device = self._model.config.stop_token, self._device
-        sampler = ArSampler(stop_token=stop, vocab_size=stop + 1, device=device)
-        if self._graphs:
-            sampler = GraphSampler(
-                self._recorder.record, stop_token=stop, vocab_size=stop + 1, device=device
-            )
+        stop = self._model.config.stop_token
         params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
-        for seed in self._slots:
+        return self._draw(hidden, len(at), frames, params)
+
+    @abstractmethod
+    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
+        """Draw all codes, given the stack's output ``[B, D]`` at the end of the prefixes."""
+
+
+class EagerDecoder(Decoder):
+    """Launches every operator; codes stay on the device until the end."""
+
+    def __init__(self, model: Valle, streams: int, capacity: int) -> None:
+        """Allocate the cache: ``capacity`` positions for each stream."""
+        super().__init__(model, model.new_cache(streams, capacity))
+
+    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
+        model, device, streams = self._model, hidden.device, range(len(hidden))
+        stop = model.config.stop_token
+        sampler = ArSampler(stop_token=stop, vocab_size=stop + 1, device=device)
+        for seed in streams:
             sampler.join(params, seed, max_frames=frames)
-        return sampler
+        codes = torch.empty(len(hidden), frames, dtype=torch.int64, device=device)
+        positions = torch.arange(length + frames, device=device)
+        for frame in range(frames):
+            codes[:, frame] = drawn = sampler.step(model.logits(hidden, 0))
+            embeddings = model.embed_response(drawn[:, None], 0)
+            at = positions[length + frame].expand(len(hidden))
+            hidden = model.transformer.step(embeddings, at, self._cache, streams)
+        return codes.cpu()
 
 
-class HostCopy:
-    """An asynchronous copy of a tensor's values to the host."""
+class RecordedDecoder(Decoder):
+    """Plays the recorded step, and reads the one before meanwhile."""
 
-    def __init__(self, values: Tensor) -> None:
-        """Queue the copy; ``values`` may change afterwards.
+    def __init__(self, model: Valle, streams: int, capacity: int) -> None:
+        """Record the steps for ``capacity`` positions of each stream."""
+        recorder = Recorder(model.separator.device)
+        self._graph = DecodeGraph(model, streams, capacity, record=recorder.record)
+        super().__init__(model, self._graph.cache)
 
-        Args:
-            values: Of any shape.
-        """
-        self._event: torch.cuda.Event | None = None
-        if not values.is_cuda:
-            self._values = values.clone()
-            return
-        self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        self._values.copy_(values, non_blocking=True)
-        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record()
+    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
+        rows, stop = RecordedRows(self._graph), self._model.config.stop_token
+        for seed, row in enumerate(hidden):
+            inputs = UtteranceInput([], params, seed, 0, frames)
+            condition = Condition(seed, length, length, StackOutput.without_attention(row[None]))
+            rows.add([Hypothesis(inputs, [condition], None, stop_token=stop)], inputs)
+        drawn = tuple(rows.hypotheses)
+        flying = rows.launch()
+        while flying is not None:
+            ended = len(drawn[0].codes) + 1 == frames
+            ahead = None if ended else rows.launch()
+            results = self._graph.results(flying.ticket)[:, 0].astype(int).tolist()
+            for hypothesis, code in zip(drawn, results, strict=False):
+                hypothesis.append(code)
+            flying = ahead
+        rows.remove(drawn)
+        return torch.tensor([hypothesis.codes for hypothesis in drawn])
 
-    def wait(self) -> Tensor:
-        """Return the values on the host, once they have arrived."""
-        if self._event is not None:
-            self._event.synchronize()
-        return self._values
+
+def decoder(model: Valle, streams: int, capacity: int, *, graphs: bool) -> Decoder:
+    """Return a decoder.
+
+    Args:
+        model: On the device and of the dtype to use.
+        streams: Batch size.
+        capacity: Positions reserved for each stream.
+        graphs: Whether whole steps are played from CUDA graphs.
+    """
+    return (RecordedDecoder if graphs else EagerDecoder)(model, streams, capacity)

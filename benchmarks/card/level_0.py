@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.card.decoder import BatchDecoder
+from benchmarks.card.decoder import Decoder, decoder
 from benchmarks.card.environment import synchronize
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config, random_model
@@ -76,8 +76,8 @@ def same_greedy_codes(scale: Scale, device: torch.device) -> int:
     prefixes, found = random_prefixes(scale, 1), []
     for place, graphs in ((torch.device("cpu"), False), (device, True)):
         model = prepare_for(place, float_model(scale), torch.float32)
-        decoder = BatchDecoder(model, 1, PREFIX + scale.exact, graphs=graphs)
-        found.append(decoder.run(prefixes.to(place), scale.exact, greedy=True)[0])
+        own = decoder(model, 1, PREFIX + scale.exact, graphs=graphs)
+        found.append(own.run(prefixes.to(place), scale.exact, greedy=True)[0])
     differs = (found[0] != found[1]).nonzero()
     return int(differs[0]) if len(differs) else scale.exact
 
@@ -110,12 +110,11 @@ def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple
 
         yield name, theirs
     for name, graphs in OURS.items():
-        # A model captures the steps of one cache, so each variant has a model of its own.
         model = prepare_for(device, float_model(scale), dtype)
-        decoder = BatchDecoder(model, streams, PREFIX + scale.frames, graphs=graphs)
+        own = decoder(model, streams, PREFIX + scale.frames, graphs=graphs)
 
-        def ours(prefixes: Tensor, frames: int, decoder: BatchDecoder = decoder) -> Tensor:
-            return decoder.run(prefixes, frames, greedy=False)
+        def ours(prefixes: Tensor, frames: int, own: Decoder = own) -> Tensor:
+            return own.run(prefixes, frames, greedy=False)
 
         yield name, ours
 

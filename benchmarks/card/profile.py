@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.card.decoder import BatchDecoder
+from benchmarks.card.decoder import Decoder, decoder
 from benchmarks.card.environment import synchronize
 from benchmarks.card.level_0 import PREFIX, float_model, random_prefixes, scale_of
 from benchmarks.harness.report import TableRow, Target
@@ -55,11 +55,11 @@ def step(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Targ
     rows: list[TableRow] = []
     for streams in (scale.batches[0], scale.batches[-1]):
         model = prepare_for(device, float_model(scale), torch.bfloat16)
-        decoder = BatchDecoder(model, streams, PREFIX + FRAMES, graphs=True)
+        own = decoder(model, streams, PREFIX + FRAMES, graphs=True)
         prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
 
-        def run(decoder: BatchDecoder = decoder, prefixes: torch.Tensor = prefixes) -> None:
-            decoder.run(prefixes, FRAMES, greedy=False)
+        def run(own: Decoder = own, prefixes: torch.Tensor = prefixes) -> None:
+            own.run(prefixes, FRAMES, greedy=False)
 
         rows += [
             {"part": f"step, batch {streams}"} | dict(row) for row in profiled(device, run, FRAMES)

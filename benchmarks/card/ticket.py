@@ -52,7 +52,7 @@ class TicketPart(NamedTuple):
 
 PYTEST = (
     "-m", "pytest", "-q", "-m", "gpu", "tests/models/stack/test_gpu.py",
-    "tests/samplers/ar/test_gpu.py", "-o", "addopts=", "-o", "filterwarnings=default",
+    "-o", "addopts=", "-o", "filterwarnings=default",
     "-p", "no:cacheprovider",
 )  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")

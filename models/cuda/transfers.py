@@ -1,18 +1,69 @@
-"""Uploads from host to device that neither side waits for."""
+"""Transfers between host and device that neither side waits for, through pinned memory."""
 
-from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+DEPTH = 64
+"""Transfers of one kind that may be on their way."""
 
-def upload(rows: Sequence[Sequence[int]], target: Tensor) -> None:
-    """Copy integers into a tensor, after the work already queued on its device.
 
-    Args:
-        rows: Rows of equal length.
-        target: ``[len(rows), n]`` int64.
-    """
-    # Pinned memory is copied in the background; torch does not reuse it before that is done.
-    numbers = torch.tensor(rows, dtype=torch.int64, pin_memory=target.is_cuda)
-    target.copy_(numbers, non_blocking=True)
+class Upload:
+    """Copies of the host's numbers to one tensor, each as they were when it was queued."""
+
+    def __init__(self, target: Tensor) -> None:
+        """Allocate pinned memory.
+
+        Args:
+            target: Where they go.
+        """
+        self._target = target
+        self._pinned = _pinned(target)
+        self._numbers = self._pinned.numpy()
+        self._next = 0
+
+    def send(self, numbers: NDArray[Any]) -> None:
+        """Queue a copy; ``numbers``, in the target's shape, may change afterwards."""
+        place = self._next = (self._next + 1) % DEPTH
+        self._numbers[place] = numbers
+        self._target.copy_(self._pinned[place], non_blocking=True)
+
+
+class Download:
+    """Copies of one tensor to the host, each of what it held when the copy was queued."""
+
+    def __init__(self, source: Tensor) -> None:
+        """Allocate pinned memory.
+
+        Args:
+            source: What is copied.
+        """
+        self._source = source
+        self._pinned = _pinned(source)
+        self._numbers = self._pinned.numpy()
+        self._arrived = [
+            torch.cuda.Event() if source.is_cuda else None  # type: ignore[no-untyped-call]
+            for _ in range(DEPTH)
+        ]
+        self._next = 0
+
+    def fetch(self) -> int:
+        """Queue a copy; returns its ticket for `wait`, valid for the next `DEPTH` copies."""
+        place = self._next = (self._next + 1) % DEPTH
+        self._pinned[place].copy_(self._source, non_blocking=True)
+        if (arrived := self._arrived[place]) is not None:
+            arrived.record()
+        return place
+
+    def wait(self, ticket: int) -> NDArray[Any]:
+        """Return what a copy brought, once it has arrived."""
+        if (arrived := self._arrived[ticket]) is not None:
+            arrived.synchronize()
+        return np.array(self._numbers[ticket])
+
+
+def _pinned(like: Tensor) -> Tensor:
+    return torch.zeros((DEPTH, *like.shape), dtype=like.dtype, pin_memory=like.is_cuda)

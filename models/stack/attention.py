@@ -56,3 +56,30 @@ def _scores(query: Tensor, keys: Tensor) -> Tensor:
     """Return the scores ``[heads, T]`` float32 of a query against ``[kv_heads, T, head_dim]``."""
     grouped = query.float().view(keys.shape[0], -1, query.shape[-1])
     return (grouped @ keys.float().transpose(-1, -2)).flatten(0, 1) * query.shape[-1] ** -0.5
+
+
+def masked_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> AttentionStatistics:
+    """As `attention_statistics`, of rows padded to one length, in operators of fixed shapes.
+
+    Args:
+        queries: ``[B, heads, head_dim]``, rotated.
+        keys: ``[B, kv_heads, T, head_dim]``, rotated and finite.
+        lengths: ``[B]`` int64, how many of the T positions each row attends to.
+
+    Returns:
+        ``[B]`` of each statistic.
+    """
+    kv_heads, count = keys.shape[1:3]
+    grouped = queries.float().view(len(queries), kv_heads, -1, queries.shape[-1])
+    scores = (grouped @ keys.float().transpose(-1, -2)).flatten(1, 2) * queries.shape[-1] ** -0.5
+    seen = torch.arange(count, device=keys.device) < lengths[:, None, None]
+    log_weights = scores.masked_fill(~seen, -torch.inf).log_softmax(-1)
+    weights = log_weights.exp()
+    entropies = -(weights * log_weights.clamp(min=-1e3)).sum(-1) / math.log(2)
+    entries = lengths * scores.shape[1]
+    return AttentionStatistics(
+        entropies.mean(-1),
+        entropies.var(-1, correction=0),
+        (weights - weights.mean(1, keepdim=True)).abs().sum((1, 2)) / entries,
+        scores.abs().masked_fill(~seen, 0.0).sum((1, 2)) / entries,
+    )

@@ -16,6 +16,8 @@ class KVCache(SlotCache):
     Attributes:
         keys: A tensor a layer, already rotated.
         values: A tensor a layer.
+        read_whole: Whether positions past a slot's length are read, weighted 0: only finite keys
+            and values may then be stored.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class KVCache(SlotCache):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(slots, max_length)
+        self.read_whole = False
         shape = (slots, config.kv_heads, max_length, config.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]

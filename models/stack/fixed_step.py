@@ -1,21 +1,34 @@
-"""A step of the stack in fixed shapes, as a CUDA graph needs it.
+"""A step of the stack in fixed shapes, as a recording needs it.
 
 The rows are the first slots of a cache in their order, whether or not a position is appended to
-them, and all attend over the same number of columns, with positions past a slot's length masked.
-Lengths and positions are read on the device. The output of idle slots is ignored; they write where
-their next position would go, so nothing that a slot holds is overwritten.
+them, and all attend over the same number of columns, with positions past a slot's own masked. All
+that differs from step to step is read on the device. The output of idle slots is ignored; they
+write where their next position would go, so nothing that a slot holds is overwritten.
 
 Positions past a length are read although masked, and a masked NaN is still a NaN. So only finite
 keys and values are stored: see `replace_nonfinite`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from models.stack.attention import masked_statistics
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
+from samplers.ops.entropix import AttentionStatistics
+
+MIN_COLUMNS = 256
+
+
+def buckets(smallest: int, largest: int) -> Iterator[int]:
+    """Yield ``smallest`` and its doubles while they are below ``largest``, then ``largest``."""
+    size = smallest
+    while size < largest:
+        yield size
+        size *= 2
+    yield largest
 
 
 def replace_nonfinite(x: Tensor) -> Tensor:
@@ -27,22 +40,17 @@ def replace_nonfinite(x: Tensor) -> Tensor:
 
 
 class FixedStep:
-    """The step, with the tensors that it reads and writes.
+    """The step over the first slots of one cache.
 
     Attributes:
-        inputs: ``[slots, D]``, the vectors to append, by slot.
-        positions: ``[slots]`` int64, their positions.
-        numbers: ``[2, slots]`` int64, uploaded by the host: ``lengths`` and ``order``.
-        lengths: ``[slots]`` int64, the first row of ``numbers``: the length of each slot.
-        order: ``[slots]`` int64, the second row: the slot of each row of the caller's batch.
-        hidden: ``[slots, D]``, output after the final norm.
-        queries: ``[slots, heads, head_dim]``, output: the last layer's queries.
+        rows: The numbers of slots to choose from, ascending.
+        columns: The numbers of positions to choose from, ascending.
     """
 
     def __init__(
         self, blocks: Sequence[Block], norm: RmsNorm, rotations: Tensor, cache: KVCache
     ) -> None:
-        """Allocate the tensors; call in inference mode.
+        """Allocate what is constant; call in inference mode.
 
         Args:
             blocks: The layers.
@@ -52,37 +60,46 @@ class FixedStep:
         """
         self._blocks, self._norm, self._rotations = blocks, norm, rotations
         self._cache = cache
-        slots, kv_heads, max_length, head_dim = cache.keys[0].shape
-        width, heads = len(norm.weight), blocks[0].attention.heads
+        slots, kv_heads, max_length, _ = cache.keys[0].shape
+        self.rows = tuple(buckets(1, slots))
+        self.columns = tuple(buckets(MIN_COLUMNS, max_length))
         like = cache.keys[0]
-        self.inputs = like.new_zeros(slots, width)
-        self.hidden = like.new_zeros(slots, width)
-        self.queries = like.new_zeros(slots, heads, head_dim)
-        self.positions = like.new_zeros(slots, dtype=torch.int64)
-        self.numbers = like.new_zeros(2, slots, dtype=torch.int64)
-        self.lengths, self.order = self.numbers
         starts = torch.arange(0, slots * kv_heads * max_length, max_length, device=like.device)
         self._starts = starts.view(slots, kv_heads)
         self._columns = torch.arange(max_length, device=like.device)
-        self._visible, self._masked = like.new_tensor(0.0), like.new_tensor(-torch.inf)
+        self._visible = torch.zeros((), dtype=like.dtype, device=like.device)
+        self._masked = torch.full_like(self._visible, -torch.inf)
 
-    def run(self, rows: int, columns: int) -> None:
-        """Step some slots; writes the first rows of ``hidden`` and ``queries``.
+    def size(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the least of `rows` and `columns` that hold so many."""
+        return (
+            next(size for size in self.rows if size >= rows),
+            next(size for size in self.columns if size >= columns),
+        )
+
+    def run(
+        self, x: Tensor, positions: Tensor, places: Tensor, columns: int
+    ) -> tuple[Tensor, Tensor]:
+        """Write one position to each of the first slots.
 
         Args:
-            rows: Number of slots, counted from the first.
-            columns: Number of positions attended over; more than the longest stepped slot holds.
+            x: ``[n, D]``, of the first n slots.
+            positions: ``[n]`` int64, position ids.
+            places: ``[n]`` int64, where each is written: it attends to all up to there.
+            columns: Number of positions attended over; more than the greatest place that matters.
+
+        Returns:
+            ``[n, D]`` after the final norm, and the last layer's queries ``[n, heads, head_dim]``.
         """
-        cache, lengths = self._cache, self.lengths[:rows, None]
-        places = (self._starts[:rows] + lengths).flatten()
-        visible = self._columns[:columns] <= lengths
+        cache, rows = self._cache, len(x)
+        flat = (self._starts[:rows] + places[:, None]).flatten()
+        visible = self._columns[:columns] <= places[:, None]
         bias = torch.where(visible, self._visible, self._masked)[:, None, None]
-        rotations = self._rotations[self.positions[:rows]]
-        x = queries = self.inputs[:rows]
+        rotations, queries = self._rotations[positions], x
         for number, block in enumerate(self._blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
-            cache.put(number, places, replace_nonfinite(keys), replace_nonfinite(values))
+            cache.put(number, flat, replace_nonfinite(keys), replace_nonfinite(values))
             attended = attention.attend_padded(
                 queries,
                 cache.keys[number][:rows, :, :columns],
@@ -91,5 +108,15 @@ class FixedStep:
             )
             x = x + attention.out(attended)
             x = x + block.feed_forward(block.feed_forward_norm(x))
-        self.hidden[:rows].copy_(self._norm(x))
-        self.queries[:rows].copy_(queries)
+        return self._norm(x), queries
+
+    def attention(self, queries: Tensor, places: Tensor, columns: int) -> AttentionStatistics:
+        """Return the attention statistics of each row in the last layer.
+
+        Args:
+            queries: ``[n, heads, head_dim]`` of `run`.
+            places: As given to it.
+            columns: As given to it.
+        """
+        keys = self._cache.keys[-1][: len(queries), :, :columns]
+        return masked_statistics(queries, keys, places + 1)

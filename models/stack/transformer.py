@@ -26,7 +26,6 @@ from models.stack.cache import KVCache
 from models.stack.fixed_step import FixedStep, replace_nonfinite
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
-from models.stack.step_graphs import StepGraphs
 from samplers.ops.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
@@ -46,7 +45,6 @@ class Transformer(nn.Module):
         blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.blocks = cast("Sequence[Block]", blocks)
         self.norm = RmsNorm(config.width, config.norm_eps)
-        self._graphs: StepGraphs | None = None
         self._passes: CachedPasses | None = None
         self._batching: Batching | None = None
         half = config.head_dim // 2
@@ -94,12 +92,10 @@ class Transformer(nn.Module):
         dtype, device = self.norm.weight.dtype, self.norm.weight.device
         return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
 
-    @torch.inference_mode()
-    def record(self, cache: SlotCache) -> None:
-        """Capture the steps of a cache as CUDA graphs and replay them from now on.
+    def fixed_step(self, cache: SlotCache) -> FixedStep:
+        """Return the step over a cache in fixed shapes, for a recording.
 
-        Only one cache is captured at a time; recording another replaces it. On a CPU, for tests,
-        the step of the graphs' fixed shapes is run instead, which costs more than an ordinary one.
+        What is appended to the cache otherwise has its NaN and infinities replaced from now on.
 
         Args:
             cache: Empty, on the device and of the dtype of the weights.
@@ -108,8 +104,10 @@ class Transformer(nn.Module):
             ValueError: The cache is not empty, or is not a `KVCache`.
         """
         cache = _as_kv_cache(cache)
-        step = FixedStep(self.blocks, self.norm, self.rotations, cache)
-        self._graphs = StepGraphs(step, cache)
+        if any(cache.lengths):
+            raise ValueError("a cache that holds something cannot be recorded")
+        cache.read_whole = True
+        return FixedStep(self.blocks, self.norm, self.rotations, cache)
 
     @property
     def depends_on_batch(self) -> bool:
@@ -227,11 +225,10 @@ class Transformer(nn.Module):
             return self._passes.extend(x, positions, cache, slot, mask)
         cache = _as_kv_cache(cache)
         rotations, queries = self.rotations[positions], x
-        recorded = self._graphs is not None and self._graphs.cache is cache
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
-            if recorded:
+            if cache.read_whole:
                 keys, values = replace_nonfinite(keys), replace_nonfinite(values)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
@@ -246,11 +243,6 @@ class Transformer(nn.Module):
         if self._passes is not None:
             return self._passes.step(x, positions, cache, slots)
         cache = _as_kv_cache(cache)
-        graphs = self._graphs
-        if graphs is not None and graphs.cache is cache:
-            stepped = graphs.step(x, positions, slots)
-            if stepped is not None:
-                return stepped
         parts = [
             self._step_block(x[part], positions[part], cache, slots[part])
             for part in self.batching.blocks(len(x))

@@ -1,7 +1,6 @@
 """The codes that each row has drawn so far, on the device, read newest first."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -145,24 +144,11 @@ class History:
         """
         self._table.scatter_(1, self.lengths[:, None], codes[:, None])
         self.lengths += rows
-        self.count()
+        self._steps += 1
+        self.longest = min(self.longest + 1, self.codes.shape[1])
         if self._runs is not None:
             following = next_runs(self.runs, self.newest_first(self.longest))
             self._runs[:, : self.longest] = torch.where(rows[:, None], following, self.runs)
-
-    def count(self) -> None:
-        """Update the bounds on the host for one appended code; part of `append`."""
-        self._steps += 1
-        self.longest = min(self.longest + 1, self.codes.shape[1])
-
-    @contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Leave `count` of codes appended within the context to the caller."""
-        before = self._steps, self.longest
-        try:
-            yield
-        finally:
-            self._steps, self.longest = before
 
     def rewind(self, row: int, length: int) -> None:
         """Shorten a row to its first ``length`` codes.

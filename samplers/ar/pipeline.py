@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +16,16 @@ from samplers.processors.entropix import Entropix
 from samplers.processors.processor import LogitsProcessor
 from samplers.processors.registry import BY_STEP, FIXED, lookback
 from samplers.processors.scores import Scores
+
+
+class RowsState(Protocol):
+    """What a pipeline reads of the state of some rows; see `SamplerState`."""
+
+    mu: Tensor
+    last_act: Tensor
+
+    def scores(self, logits: Tensor, lookback: int) -> Scores:
+        """Return the scores of a step before any processor."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +52,33 @@ class Pipeline:
     """
 
     def __init__(
-        self, state: SamplerState, vocab_size: int, stop_token: int, device: torch.device
+        self,
+        batch: BatchParams,
+        *,
+        lookback: int,
+        acts: bool,
+        searches: Sequence[Sequence[int]] = (),
     ) -> None:
         """Build the processors.
+
+        Args:
+            batch: The params of the rows.
+            lookback: How many of the newest codes they read.
+            acts: Whether entropix may pause or branch in any row.
+            searches: The rows of each beam search.
+        """
+        orders = [
+            arrange(p.sampler_order, temperature_last=p.temperature_last) for p in batch.params
+        ]
+        self._groups = [_group(batch, orders, order) for order in dict.fromkeys(orders)]
+        self.drawer = Drawer(batch)
+        self.searches, self._lookback, self._acts = searches, lookback, acts
+
+    @classmethod
+    def of(
+        cls, state: SamplerState, vocab_size: int, stop_token: int, device: torch.device
+    ) -> "Pipeline":
+        """Return what the rows of a state need.
 
         Args:
             state: State of the rows.
@@ -52,31 +87,19 @@ class Pipeline:
             device: Where the logits will be.
         """
         params = [row.params for row in state.rows]
-        batch = BatchParams(
-            params, vocab_size, stop_token, device, [row.silent for row in state.rows]
-        )
-        orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in params]
-        self._groups = [_group(batch, orders, order) for order in dict.fromkeys(orders)]
-        self.drawer = Drawer(batch)
+        silent = [row.silent for row in state.rows]
         beams: dict[RowParams, list[int]] = {}
         for place, row in enumerate(state.rows):
             if row.params.beam_width:
                 beams.setdefault(row, []).append(place)
-        self.searches = list(beams.values())
-        self._lookback = min(max(lookback(p) for p in params), state.longest_counted)
-        self._acts = any(row.acts for row in state.rows)
-        grows = any(row.wants_attention or row.tracks_runs for row in state.rows)
-        self._stays = not self.searches and not grows
+        return cls(
+            BatchParams(params, vocab_size, stop_token, device, silent),
+            lookback=min(max(lookback(p) for p in params), state.longest_counted),
+            acts=any(row.acts for row in state.rows),
+            searches=list(beams.values()),
+        )
 
-    def steady(self, state: SamplerState) -> bool:
-        """Return whether a step has the tensor shapes of the step before, and no host transfer.
-
-        Args:
-            state: State of the rows.
-        """
-        return self._stays and all(history.longest >= self._lookback for history in state.histories)
-
-    def scores(self, logits: Tensor, state: SamplerState) -> Scores:
+    def scores(self, logits: Tensor, state: "RowsState") -> Scores:
         """Return the scores of a step before any processor.
 
         Args:

@@ -189,8 +189,7 @@ class ArSampler:
         if pipeline.searches:
             tensors, sources = self._search(pipeline.searches, tensors)
         drawn = tensors.drawn
-        # Only a row from which nothing may be drawn gives an excluded code: it ends here.
-        empty = drawn.logits.gather(-1, drawn.codes[:, None])[:, 0] == -torch.inf
+        empty = drawn.empty
         ended = empty | (drawn.codes == self._stop_token)
         stopped = state.stopped | ended | (state.history.lengths >= state.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
@@ -241,5 +240,5 @@ class ArSampler:
     @property
     def _pipeline(self) -> Pipeline:
         if self._built is None:
-            self._built = Pipeline(self._state, self._vocab_size, self._stop_token, self._device)
+            self._built = Pipeline.of(self._state, self._vocab_size, self._stop_token, self._device)
         return self._built

@@ -45,7 +45,9 @@ class SequenceBan(LogitsProcessor):
         """Read the params of the rows; a sequence with an id outside the vocabulary is left out."""
         legal = _legal(batch)
         count = max(len(sequences) for sequences in legal)
-        width = max(len(s.codes) for sequences in legal for s in sequences) - 1
+        width = max((len(s.codes) for sequences in legal for s in sequences), default=1) - 1
+        if batch.room is not None:
+            count, width = max(count, batch.room.sequences), max(width, batch.room.codes - 1)
         prefixes = torch.full((len(legal), count, width), -2, dtype=torch.int64)
         last = torch.zeros(len(legal), count, dtype=torch.int64)
         strength = torch.zeros(len(legal), count)
@@ -68,7 +70,7 @@ class SequenceBan(LogitsProcessor):
     @classmethod
     def build(cls, batch: BatchParams) -> Self | None:
         """Return the processor; None if no row bans a sequence of the vocabulary's codes."""
-        return cls(batch) if any(_legal(batch)) else None
+        return cls(batch) if batch.some([bool(row) for row in _legal(batch)]) else None
 
 
 class MinFrames(LogitsProcessor):

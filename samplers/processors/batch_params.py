@@ -12,6 +12,21 @@ from samplers.ops.bounds import within
 
 
 @dataclass(frozen=True)
+class Room:
+    """Sizes that else follow from the rows: of tables that are made before the rows are known.
+
+    Attributes:
+        sequences: Of `ban_sequences`, a row.
+        codes: Of each of these, the last one included.
+        candidates: `entropix_adaptive_candidates`.
+    """
+
+    sequences: int
+    codes: int
+    candidates: int
+
+
+@dataclass(frozen=True)
 class BatchParams:
     """The rows that a processor is built for; B is their number.
 
@@ -21,6 +36,7 @@ class BatchParams:
         stop_token: The id that ends an utterance.
         device: Where the tensors are made.
         silent: The codes of silence of each row, ``(<= V,)`` bool, or None.
+        room: The least sizes of tables; None: as the rows need them.
     """
 
     params: Sequence[SamplingParams]
@@ -28,6 +44,7 @@ class BatchParams:
     stop_token: int
     device: torch.device
     silent: Sequence[Tensor | None]
+    room: Room | None = None
 
     def take(self, rows: Sequence[int]) -> "BatchParams":
         """Return the params of some rows."""
@@ -37,11 +54,20 @@ class BatchParams:
             self.stop_token,
             self.device,
             [self.silent[row] for row in rows],
+            self.room,
         )
 
     def any(self, *features: str) -> bool:
         """Return whether any row has any of these features on."""
         return any(is_on(feature, params) for feature in features for params in self.params)
+
+    def some(self, values: Sequence[bool]) -> bool:
+        """Return whether a form is needed that some rows need."""
+        return any(values)
+
+    def every(self, values: Sequence[bool]) -> bool:
+        """Return whether a form suffices that all rows must allow."""
+        return all(values)
 
     def is_on(self, feature: str) -> list[bool]:
         """Return for each row whether it has a feature on."""
@@ -69,12 +95,12 @@ class BatchParams:
 
     def flags(self, values: Sequence[bool]) -> Tensor | None:
         """Return one truth value a row as ``(B, 1)`` bool; None if all are false."""
-        return self.column(values) if any(values) else None
+        return self.column(values) if self.some(values) else None
 
     @property
     def protected(self) -> Tensor | None:
         """The codes that filters must keep, ``(B, V)`` bool: the stop, under `protect_stop`."""
-        if not any(params.protect_stop for params in self.params):
+        if not self.some([params.protect_stop for params in self.params]):
             return None
         table = torch.zeros(len(self.params), self.vocab_size, dtype=torch.bool)
         table[:, self.stop_token] = torch.tensor([params.protect_stop for params in self.params])

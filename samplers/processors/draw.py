@@ -41,6 +41,11 @@ class DrawResult:
     mirostat: Tensor | None = None
     alternatives: Tensor | None = None
 
+    @property
+    def empty(self) -> Tensor:
+        """``(B,)`` bool, rows from which nothing may be drawn: they alone give an excluded code."""
+        return self.logits.gather(-1, self.codes[:, None])[:, 0] == -torch.inf
+
     def take(self, rows: Tensor) -> "DrawResult":
         """Return the result of some rows.
 
@@ -62,7 +67,7 @@ class Drawer:
         """Read the params of the rows."""
         params = batch.params
         self._greedy = batch.flags([p.temperature <= 0 for p in params])
-        self._all_greedy = all(p.temperature <= 0 for p in params)
+        self._all_greedy = batch.every([p.temperature <= 0 for p in params])
         self._mirostat = Mirostat(batch) if batch.any("mirostat_mode") else None
         self._ras = RepetitionAware(batch) if batch.any("ras") else None
         self._redraw = Redraw(batch) if batch.any("entropix") else None
@@ -203,8 +208,10 @@ class Redraw:
         """Read the params of the rows."""
         rows = zip(batch.params, batch.is_on("entropix"), strict=True)
         active = [params for params, on in rows if on]
-        self._resamples = any(p.entropix_action == "resample" for p in active)
+        self._resamples = batch.some([p.entropix_action == "resample" for p in active])
         self._most = max((p.entropix_adaptive_candidates for p in active), default=1)
+        if batch.room is not None:
+            self._most = max(self._most, batch.room.candidates)
 
     def __call__(self, scores: Scores, codes: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Draw again where entropix decided so.

@@ -88,7 +88,8 @@ class Dry(LogitsProcessor):
         for row, one in enumerate(params):
             codes = one.dry_sequence_breakers
             table[row, [code for code in codes if 0 <= code < batch.vocab_size]] = True
-        self._breakers = table.to(batch.device) if table.any() else None
+        breaks = [bool(one.dry_sequence_breakers) for one in params]
+        self._breakers = table.to(batch.device) if batch.some(breaks) else None
 
     def __call__(self, scores: Scores) -> None:
         """Apply the penalty."""

@@ -18,13 +18,15 @@ class Temperature(LogitsProcessor):
         """Read the params of the rows."""
         params = batch.params
         greedy = [p.temperature <= 0 for p in params]
-        self._all_greedy = all(greedy) and not batch.any("entropix")
+        self._all_greedy = batch.every(greedy) and not batch.any("entropix")
         self._zero = batch.column([0.0] * len(params))
         self._greedy = batch.flags(greedy)
         self._fixed = batch.column([p.temperature if p.temperature > 0 else 1.0 for p in params])
         modes = [p.dynatemp_mode if is_on("min_temperature", p) else "fixed" for p in params]
-        self._by_best = batch.flags([mode == "sigmoid" for mode in modes])
-        self._by_entropy = batch.flags([mode == "entropy" for mode in modes])
+        moves = batch.any("min_temperature")
+        by_best, by_entropy = ([mode == one for mode in modes] for one in ("sigmoid", "entropy"))
+        self._by_best = batch.flags(by_best) if moves else None
+        self._by_entropy = batch.flags(by_entropy) if moves else None
         self._low = batch.column([p.min_temperature for p in params])
         self._slope = batch.column([p.dynatemp_slope for p in params])
         self._center = batch.column([p.dynatemp_center for p in params])

@@ -62,7 +62,7 @@ class MinP(LogitsProcessor):
         """Read the params of the rows."""
         self._p = batch.knob("min_p", 0.0)
         self._keep = batch.column([p.min_tokens_to_keep for p in batch.params])
-        self._keeps_several = any(params.min_tokens_to_keep > 1 for params in batch.params)
+        self._keeps_several = batch.some([p.min_tokens_to_keep > 1 for p in batch.params])
 
     def __call__(self, scores: Scores) -> None:
         """Filter the scores."""

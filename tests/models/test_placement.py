@@ -75,7 +75,9 @@ def test_every_pass_in_bfloat16_is_that_of_float32_up_to_its_rounding(
 
 
 def test_weights_are_in_the_numbers_asked_for_and_rotations_in_their_own(narrow: Valle) -> None:
-    assert {parameter.dtype for parameter in narrow.parameters()} == {torch.bfloat16}
+    heads = {one for head in narrow.output_heads for one in head.parameters()}
+    assert {one.dtype for one in heads} == {torch.float32}
+    assert {one.dtype for one in {*narrow.parameters()} - heads} == {torch.bfloat16}
     stack = narrow.transformer
     assert (stack.cos.dtype, stack.rotations.dtype) == (torch.float32, torch.complex64)
 
@@ -89,3 +91,9 @@ def test_on_a_cpu_nothing_changes_unless_it_is_asked_for(model: Valle) -> None:
         assert torch.equal(old, new)
         assert old.stride() == new.stride()
         assert old.dtype == new.dtype
+
+
+@torch.inference_mode()
+def test_logits_of_a_model_in_bfloat16_are_not_rounded_to_it(narrow: Valle) -> None:
+    logits = narrow.logits(torch.randn(3, narrow.config.width, dtype=torch.bfloat16), 0)
+    assert (logits != logits.bfloat16().float()).any(-1).all()

@@ -11,6 +11,7 @@ import torch
 from app.engine.interface import ModelInfo
 from models.checkpoints import DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.download import Unreachable
+from models.cuda import library
 from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
@@ -58,6 +59,7 @@ def load_speech(
             log.warning("%s; the next attempt is in %d s", error, wait_s)
             sleep(wait_s)
     if device.type == "cuda":
+        library.set_up()
         prepare_for(device, speech.model)
     elif weights == "int8":
         first_start.watch()

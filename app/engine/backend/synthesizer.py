@@ -22,6 +22,7 @@ from app.engine.backend.self_check import is_deterministic, measure
 from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob
 from app.engine.level_0.job_batch import JobBatch
+from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.playback import Playback
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
@@ -34,6 +35,7 @@ from models.checkpoints import DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
+from models.cuda.graphs import Recorder
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
 from samplers.knobs.params import SamplingParams
@@ -185,13 +187,18 @@ class Synthesizer:
             raise
 
     def prepare_sound(self) -> None:
-        """Wait for the sound process, if there is one; start it again if it is gone.
+        """Make ready what makes the sound, in its thread.
+
+        The sound process, if there is one, is waited for, and started again if it is gone. On a
+        GPU what its libraries prepare for each thread is prepared.
 
         Raises:
             GenerationFailed: The process cannot load the model.
         """
         if isinstance(self._sound_decoder, SoundProcess):
             self._sound_decoder.ready()
+        elif self._device.type == "cuda":
+            self._sound_decoder.warm_up()
 
     def sound_context(self) -> AbstractContextManager[None]:
         """Return the context of a CUDA stream for the sound, so that it never delays a step."""
@@ -232,13 +239,22 @@ class Synthesizer:
         return self._planner.read(job, on_piece)
 
     def batch(self, slots: int) -> JobBatch:
-        """Return a batch without jobs; see `app.engine.interface.Backend`."""
+        """Return a batch without jobs; see `app.engine.interface.Backend`.
+
+        The weights are brought back first: a recorded step reads them where they lie now.
+        """
+        self._residence.bring()
+        on_gpu = self._device.type == "cuda"
+        return self._batch(slots, Recorder(self._device).record if on_gpu else None)
+
+    def _batch(self, slots: int, record: Record | None) -> JobBatch:
         return JobBatch(
             self._speech,
             front_end=self._planner.front_end,
             silent=self._silent,
             prefixes=self._prefixes,
             slots=slots,
+            record=record,
         )
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
@@ -262,7 +278,7 @@ class Synthesizer:
         """
         playback = Playback(monotonic() - queue_s - plan.text_s)
         with (
-            closing(self.batch(plan.rows)) as batch,
+            closing(self._batch(plan.rows, None)) as batch,
             closing(self.sound_stream(plan, playback)) as sound,
         ):
             chunks: deque[Level0Chunk] = deque()

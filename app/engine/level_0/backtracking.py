@@ -5,8 +5,8 @@ complete. This holds for streams and for speech sent whole alike, so streaming c
 loop that begins in final frames is therefore cut behind them, and one that lies deeper than the
 window ends the utterance.
 
-The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler. All of it runs on the
-host, from the codes alone, so that no frame waits for a device.
+The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler. All of it runs on
+the host, from the codes alone, so that no frame waits for a device.
 """
 
 from collections import Counter

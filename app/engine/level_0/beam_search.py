@@ -8,7 +8,7 @@ from torch import Tensor
 from app.engine.level_0.best_of import report
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.input_batch import Rows
 from app.engine.utterance import UtteranceInput
 from samplers.ops.beam import final_score
 
@@ -35,7 +35,7 @@ class BeamSearch(HypothesisGroup):
         """How many of the first frames cannot change any more: none before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def update(self, batch: Rows) -> None:
         """End the search once no active beam can score higher than the best finished one."""
         beams = [one for one in self.hypotheses if one.score > -torch.inf]
         ended = [one for one in beams if one.finish_reason is not None]

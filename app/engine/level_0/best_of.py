@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.engine.job import RankedTake
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.input_batch import Rows
 from samplers.ranking import oddity, rank
 
 
@@ -22,7 +22,7 @@ class BestOf(HypothesisGroup):
         """How many of the first frames cannot change any more: none before one is chosen."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def update(self, batch: Rows) -> None:
         """Free the rows of hypotheses that have ended; choose one when all have."""
         going = [one for one in self.hypotheses if one.finish_reason is None]
         if len(going) == len(self.hypotheses):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.input_batch import InputBatch, Rows
 from app.engine.utterance import UtteranceInput
 from samplers.ranking import rank
 
@@ -31,8 +31,9 @@ class Branching(HypothesisGroup):
         forked = len(self.hypotheses) > 1 and self.finish_reason is None
         return self._fork if forked else len(self)
 
-    def update(self, batch: InputBatch) -> None:
+    def update(self, batch: Rows) -> None:
         """Fork if there are alternatives; choose once all branches are long enough or ended."""
+        assert isinstance(batch, InputBatch)  # recorded rows cannot be forked
         if alternatives := self.hypotheses[0].alternatives:
             self._branch(batch, alternatives)
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])

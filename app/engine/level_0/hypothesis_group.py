@@ -12,7 +12,7 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.input_batch import Rows
 from app.engine.utterance import UtteranceInput
 from samplers.ar.trace import columns
 
@@ -46,7 +46,6 @@ class HypothesisGroup:
         self.finish_reason: FinishReason | None = None
         self.error: GenerationFailed | None = None
         self.ranked: tuple[RankedTake, ...] = ()
-        self._device = hypotheses[0].conditions[0].first.hidden.device
 
     def __len__(self) -> int:
         """Count the frames so far, those included that may still be rewound or replaced."""
@@ -72,11 +71,10 @@ class HypothesisGroup:
         return columns(self.hypotheses[0].records) if self.inputs.trace else None
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: the frames so far, or a slice of them, on the model's device."""
-        codes = self.hypotheses[0].codes[start:end]
-        return torch.tensor(codes, dtype=torch.int64, device=self._device)
+        """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
+        return torch.tensor(self.hypotheses[0].codes[start:end], dtype=torch.int64)
 
-    def update(self, batch: InputBatch) -> None:  # noqa: ARG002  # the other kinds need it
+    def update(self, batch: Rows) -> None:  # noqa: ARG002  # the other kinds need it
         """Set `finish_reason`, and fork or drop hypotheses, after a step.
 
         Args:

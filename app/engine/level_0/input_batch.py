@@ -1,5 +1,6 @@
 """The rows of a batch: each hypothesis's slots of the KV cache, and its row of the sampler."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,51 +8,25 @@ import torch
 
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.utterance import UtteranceInput
-from models.cuda.graphs import Recorder
+from models.stack.slot_cache import SlotCache
 from models.valle import Valle
-from samplers.ar.graphs import GraphSampler
 from samplers.ar.sampler import ArSampler
 from samplers.ar.state import SamplerState
 
 
-class InputBatch:
-    """The KV cache and the sampler of a batch, kept consistent with each other.
+class Rows(ABC):
+    """The slots of a KV cache, and the hypotheses that are drawn in them.
 
     Attributes:
         cache: With a slot for each condition of a hypothesis.
-        sampler: With a row for each hypothesis.
-        hypotheses: In the order of the sampler's rows.
+        hypotheses: Those that have rows.
     """
 
-    def __init__(
-        self, model: Valle, slots: int, max_length: int, *, recorded: bool = False
-    ) -> None:
-        """Begin without rows.
-
-        Args:
-            model: On the device to use.
-            slots: Of the cache.
-            max_length: Positions of a slot.
-            recorded: Whether steps are replayed as CUDA graphs; for one batch at a time.
-        """
-        config, device = model.config, model.separator.device
-        vocab_size = config.codes + 1
-        self.cache = model.new_cache(slots, max_length)
-        self.sampler: ArSampler
-        if recorded and device.type == "cuda":
-            model.transformer.record(self.cache)
-            self.sampler = GraphSampler(
-                Recorder(device).record,
-                stop_token=config.stop_token,
-                vocab_size=vocab_size,
-                device=device,
-            )
-        else:
-            self.sampler = ArSampler(
-                stop_token=config.stop_token, vocab_size=vocab_size, device=device
-            )
+    def __init__(self, cache: SlotCache) -> None:
+        """Begin without rows."""
+        self.cache = cache
         self.hypotheses: list[Hypothesis] = []
-        self._free = list(range(slots))
+        self._free = list(range(len(cache.lengths)))
 
     @property
     def free(self) -> int:
@@ -59,7 +34,7 @@ class InputBatch:
         return len(self._free)
 
     def reserve(self, count: int) -> list[int]:
-        """Reserve slots; at least ``count`` must be free."""
+        """Reserve slots, the lowest; at least ``count`` must be free."""
         reserved, self._free = self._free[:count], self._free[count:]
         return reserved
 
@@ -70,6 +45,7 @@ class InputBatch:
             self.cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
+    @abstractmethod
     def add(
         self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
     ) -> None:
@@ -80,6 +56,37 @@ class InputBatch:
             inputs: The utterance.
             candidate: Number of the hypothesis in `best_of`; its noise depends on it.
         """
+
+    @abstractmethod
+    def remove(self, hypotheses: Sequence[Hypothesis]) -> object:
+        """Remove hypotheses; their slots stay reserved. Those that have no row are skipped."""
+
+
+class InputBatch(Rows):
+    """The KV cache and the sampler of a batch, kept consistent with each other.
+
+    Attributes:
+        sampler: With a row for each hypothesis, in the order of `hypotheses`.
+    """
+
+    def __init__(self, model: Valle, slots: int, max_length: int) -> None:
+        """Begin without rows.
+
+        Args:
+            model: On the device to use.
+            slots: Of the cache.
+            max_length: Positions of a slot.
+        """
+        super().__init__(model.new_cache(slots, max_length))
+        config, device = model.config, model.separator.device
+        self.sampler = ArSampler(
+            stop_token=config.stop_token, vocab_size=config.codes + 1, device=device
+        )
+
+    def add(
+        self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
+    ) -> None:
+        """Add a hypothesis, or all beams of a search; see `Rows.add`."""
         self.sampler.join(
             inputs.params,
             inputs.seed,

@@ -69,7 +69,6 @@ class Level0Job:
         self.frames = 0
         self._on_chunk, self._pending = on_chunk, list[Level0Chunk]()
         self._front_end, self._silent = front_end, silent
-        self._device = speech.model.separator.device
         self._block_frames = speech.model.config.block_frames
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         language = speech.model.config.languages.index(plan.language)
@@ -192,8 +191,7 @@ class Level0Job:
     ) -> Level0Chunk:
         if codes is None:
             codes = torch.zeros(0, dtype=torch.int64)
-        # On the host: the sound stage has a CUDA stream of its own.
-        return Level0Chunk(number, self._inputs, codes.cpu(), end)
+        return Level0Chunk(number, self._inputs, codes, end)
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
@@ -216,7 +214,7 @@ class Level0Job:
         if before is None or not (wanted := self.plan.params.context_utterances):
             return
         for spoken in [one for one in before.utterances if one.phonemes][-wanted:]:
-            codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64)).to(self._device)
+            codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64))
             yield ContextUtterance(self._front_end.encode(spoken.phonemes), codes)
 
 

@@ -7,11 +7,14 @@ from time import perf_counter
 
 from torch import Tensor
 
-from app.engine.errors import SpeechError, broken
+from app.engine.errors import SpeechError, broken, is_device_lost
 from app.engine.interface import Plan
+from app.engine.level_0.admission import Runner
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job, longest
 from app.engine.level_0.masked import MaskedUtterance
+from app.engine.level_0.recorded.decode_graph import Record
+from app.engine.level_0.recorded.runner import RecordedRunner
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import Level0Chunk, UtteranceInput
 from models.checkpoints import SpeechModel
@@ -37,6 +40,7 @@ class JobBatch:
         silent: Tensor,
         prefixes: PrefixCache,
         slots: int,
+        record: Record | None = None,
     ) -> None:
         """Begin without jobs.
 
@@ -46,14 +50,19 @@ class JobBatch:
             silent: ``(V,)`` bool, the codes of silence.
             prefixes: Keys and values of what prefixes have in common.
             slots: The most rows of a step.
+            record: Records functions, on a GPU: whole steps are then played; None: nothing is.
         """
         self._speech, self._front_end, self._silent = speech, front_end, silent
         self._prefixes = prefixes
         self._max_length = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
-        self._shared = ArRunner(
-            speech.model, prefixes, slots=slots, max_length=self._max_length, recorded=True
+        size = {"slots": slots, "max_length": self._max_length}
+        self._shared: Runner = (
+            ArRunner(speech.model, prefixes, **size)
+            if record is None
+            else RecordedRunner(speech.model, prefixes, **size, record=record)
         )
-        self._own: dict[Level0Job, ArRunner] = {}  # of jobs whose utterance needs longer slots
+        # Of jobs whose utterance needs longer slots, or what is not recorded.
+        self._own: dict[Level0Job, ArRunner] = {}
         self._pins: dict[Level0Job, ExitStack] = {}  # of all jobs, in the prefix cache
 
     def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> Level0Job:
@@ -80,10 +89,13 @@ class JobBatch:
             pins.close()
 
     def close(self) -> None:
-        """Remove all jobs."""
+        """Remove all jobs, and free the KV cache; the batch is of no more use."""
         for pins in self._pins.values():
             pins.close()
         self._pins.clear()
+        self._own.clear()
+        # Whoever holds the batch still, as the traceback of a crash does, must not hold its memory.
+        del self._shared
 
     def step(self, jobs: Collection[Level0Job]) -> None:
         """Draw a frame of each of some jobs; the others are paused.
@@ -109,7 +121,7 @@ class JobBatch:
         for job in jobs:
             job.emit_finished_blocks(step_s)
 
-    def _runner_of(self, job: Level0Job) -> ArRunner:
+    def _runner_of(self, job: Level0Job) -> Runner:
         return self._own.get(job, self._shared)
 
     def _prefill(self, job: Level0Job) -> None:
@@ -123,6 +135,8 @@ class JobBatch:
         except SpeechError as error:
             job.fail(error)
         except Exception as error:
+            if is_device_lost(error):
+                raise
             job.fail(broken(job.plan.job.id, error))
 
     def _utterance(
@@ -131,11 +145,12 @@ class JobBatch:
         model = self._speech.model
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)
-        runner = self._shared
-        if max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames > self._max_length:
-            # Few utterances are so long: the shared slots need not have room for them.
-            runner = self._own[job] = ArRunner.alone(model, self._prefixes, inputs)
-        return runner.admit(inputs)
+        # Few utterances are so long: the shared slots need not have room for them.
+        fits = max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames <= self._max_length
+        if fits and self._shared.draws(inputs):
+            return self._shared.admit(inputs)
+        own = self._own[job] = ArRunner.alone(model, self._prefixes, inputs)
+        return own.admit(inputs)
 
 
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:

@@ -76,8 +76,8 @@ class MaskedUtterance:
         return {} if self.inputs.trace else None
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Return ``[n]`` int64: all frames, or a slice of them, on the model's device."""
-        return self._codes[start:end]
+        """Return ``[n]`` int64: all frames, or a slice of them, on the host."""
+        return self._codes[start:end].cpu()
 
     @torch.inference_mode()
     def step(self) -> Tensor:

@@ -6,44 +6,30 @@ of the sampler and its noise are its own, and the stack computes row by row.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.level_0.backtracking import Backtracker
-from app.engine.level_0.beam_search import BeamSearch
-from app.engine.level_0.best_of import BestOf
-from app.engine.level_0.branching import Branching
-from app.engine.level_0.forward import ForwardPass
-from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis
+from app.engine.level_0.admission import Runner
+from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
-from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.ar.state import SamplerState
 from samplers.ar.step import StepResult
 from samplers.ar.trace import Trace, log_prob_of
-from samplers.knobs.features import is_on, rows_needed
+from samplers.knobs.features import rows_needed
 from samplers.ops.filters import sanitise
 
 
-class ArRunner:
-    """Draws utterances together, in the slots of one KV cache. One thread only."""
+class ArRunner(Runner):
+    """Draws utterances with any knobs, row by row, launching every operator. One thread only."""
 
-    def __init__(
-        self,
-        model: Valle,
-        prefixes: PrefixCache,
-        *,
-        slots: int,
-        max_length: int,
-        recorded: bool = False,
-    ) -> None:
+    def __init__(self, model: Valle, prefixes: PrefixCache, *, slots: int, max_length: int) -> None:
         """Begin without utterances.
 
         Args:
@@ -51,12 +37,9 @@ class ArRunner:
             prefixes: Keys and values of what prefixes have in common.
             slots: Of the cache: the most rows of a step.
             max_length: Positions of a slot: a prefix and the frames after it.
-            recorded: Whether steps are replayed as CUDA graphs; for one runner at a time.
         """
-        self._model, self._device = model, model.separator.device
-        self._batch = InputBatch(model, slots, max_length, recorded=recorded)
-        self._forward = ForwardPass(model, prefixes, self._batch.cache)
-        self._running: list[HypothesisGroup] = []
+        self._batch = InputBatch(model, slots, max_length)
+        super().__init__(model, prefixes, self._batch)
         self._paused: dict[HypothesisGroup, tuple[list[Hypothesis], SamplerState]] = {}
 
     @classmethod
@@ -66,49 +49,8 @@ class ArRunner:
         slots = rows_needed(inputs.params)
         return cls(model, prefixes, slots=slots, max_length=longest + inputs.max_frames)
 
-    @property
-    def free_rows(self) -> int:
-        """How many slots are free.
-
-        An utterance takes `rows_needed(params)` until it ends; with `best_of`, each hypothesis
-        gives its own back when it ends.
-        """
-        return self._batch.free
-
-    @property
-    def running(self) -> Sequence[HypothesisGroup]:
-        """The utterances that the next step draws for."""
-        return tuple(self._running)
-
-    @torch.inference_mode()
-    def admit(self, inputs: UtteranceInput) -> HypothesisGroup:
-        """Add an utterance and run its prefixes; steps then draw it.
-
-        Args:
-            inputs: The utterance.
-
-        Raises:
-            ValueError: There are not enough free slots, or a slot is too short.
-        """
-        prefixes = inputs.ar_prefixes(self._model)
-        longest, count = max(map(len, prefixes)) + inputs.max_frames, rows_needed(inputs.params)
-        max_length = self._batch.cache.max_length
-        if count > self.free_rows or longest > max_length:
-            raise ValueError(
-                f"{count} slots of {longest} positions asked for, {self.free_rows} of {max_length} "
-                "are free"
-            )
-        slots = self._batch.reserve(count)
-        try:
-            group = self._prefill(inputs, prefixes, slots)
-        except BaseException:
-            self._batch.release(slots)
-            raise
-        self._running.append(group)
-        return group
-
     def pause(self, group: HypothesisGroup) -> None:
-        """Leave an utterance out of steps until it is resumed; it keeps its slots."""
+        """Take the rows of an utterance out of the batch; see `Runner.pause`."""
         if group in self._running:
             hypotheses = [one for one in self._batch.hypotheses if one in group.hypotheses]
             if (state := self._batch.remove(hypotheses)) is not None:
@@ -117,17 +59,11 @@ class ArRunner:
             self._running.remove(group)
 
     def resume(self, group: HypothesisGroup) -> None:
-        """Draw a paused utterance again; its codes are as if it had not been paused."""
+        """Put them back; see `Runner.resume`."""
         if (paused := self._paused.pop(group, None)) is not None:
             self._batch.restore(*paused)
             self._running.append(group)
             group.paused = False
-
-    def cancel(self, group: HypothesisGroup) -> None:
-        """End an utterance, if it has not ended, and free its rows."""
-        if group.finish_reason is None:
-            group.finish_reason = "cancelled"
-            self._free(group)
 
     @torch.inference_mode()
     def step(self) -> Sequence[HypothesisGroup]:
@@ -167,35 +103,6 @@ class ArRunner:
                 self._free(group)
         return groups
 
-    def _prefill(
-        self, inputs: UtteranceInput, prefixes: Sequence[Prefix], slots: Sequence[int]
-    ) -> HypothesisGroup:
-        """Run the prefixes once, copy them for further hypotheses, and add rows to the batch."""
-        model, params, cache = self._model, inputs.params, self._batch.cache
-        stop_token, conditioned = model.config.stop_token, len(prefixes)
-        hypotheses: list[Hypothesis] = []
-        for start in range(0, len(slots), conditioned):
-            backtracker = _backtracker(model, inputs) if params.backtrack else None
-            own = slots[start : start + conditioned]
-            conditions: list[Condition] = []
-            for place, (prefix, slot) in enumerate(zip(prefixes, own, strict=True)):
-                if not hypotheses:
-                    conditions.append(self._forward.prefill(inputs, place, prefix, slot))
-                    continue
-                first = hypotheses[0].conditions[place]
-                cache.fork(first.slot, slot)
-                conditions.append(replace(first, slot=slot))
-            hypotheses.append(Hypothesis(inputs, conditions, backtracker, stop_token=stop_token))
-        if params.best_of > 1:
-            for candidate, hypothesis in enumerate(hypotheses):
-                self._batch.add([hypothesis], inputs, candidate)
-            return BestOf(inputs, hypotheses)
-        if params.beam_width:
-            self._batch.add(hypotheses, inputs)
-            return BeamSearch(inputs, hypotheses)
-        self._batch.add(hypotheses[:1], inputs)
-        return (Branching if is_on("branch", params) else HypothesisGroup)(inputs, hypotheses)
-
     def _reorder_beams(self, hypotheses: Sequence[Hypothesis], result: StepResult) -> None:
         """Copy beams that were continued into the rows that continue them, and set scores."""
         for row, source in enumerate(result.sources):
@@ -212,13 +119,6 @@ class ArRunner:
         self._paused.pop(group, None)
         self._batch.release(group.slots)
         group.slots = []
-
-
-def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
-    silent = inputs.silent
-    if silent is None:
-        silent = torch.zeros(model.config.codes, dtype=torch.bool)
-    return Backtracker(inputs.params, silent, first_block=model.config.block_frames)
 
 
 def _logprobs(groups: Sequence[HypothesisGroup], own: Tensor, codes: Tensor) -> list[float]:

@@ -76,6 +76,8 @@ class Lifecycle:
         self.on_close: Callable[[], None] = lambda: None
         self.on_failed: Callable[[], None] = lambda: None
         self._changing = threading.Lock()  # held while the state changes
+        self._warming, self._cold = threading.Lock(), {"level 0", "sound"}
+        self._began_s = monotonic()
         self.thread = threading.Thread(target=self._work, name="speech-level-0", daemon=True)
 
     @property
@@ -153,15 +155,16 @@ class Lifecycle:
             log.error("the model cannot be used: %s", why, exc_info=not expected)
             self._fail(why)
             return
-        if backend is None:
+        if self.state == "stopped":
             return
 
         def run_level_0() -> None:
             self._run_level_0(backend)
 
         def run_sound() -> None:
-            backend.prepare_sound()
             with backend.sound_context():
+                backend.prepare_sound()
+                self._warmed("sound", backend)
                 self._sound_worker.run(backend)
 
         def supervise_sound() -> None:
@@ -177,17 +180,17 @@ class Lifecycle:
         """Run the scheduler; while it is idle for long, the model is off its device."""
         while not self._queue.closed:
             with closing(backend.batch(self._slots)) as batch:
+                self._warmed("level 0", backend)
                 self._scheduler.run(batch, backend.info.frame_rate_hz, self._idle_after_s)
             if not self._queue.closed:
                 log.info("no job for %g s: the model leaves its device", self._idle_after_s)
                 backend.unload(lambda: self._queue.empty)
                 self._scheduler.sleep()
 
-    def _load_and_warm_up(self) -> Backend | None:
-        """Return the model once it has spoken, or None if the engine was stopped meanwhile."""
+    def _load_and_warm_up(self) -> Backend:
+        """Return the model once it has spoken."""
         self._enter("loading")
         log.info("loading the model")
-        started_s = monotonic()
         backend = self._load()
         self._enter("warming")
         backend.prepare_sound()
@@ -203,11 +206,17 @@ class Lifecycle:
                     self.golden.different,
                     self.golden.spoken,
                 )
-        self._backend = backend
-        self._queue.free_rows = self._slots
-        self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
-        if not self._enter("ready"):
-            return None
-        info = backend.info
-        log.info("ready: %s on %s in %.1f s", info.name, info.device, monotonic() - started_s)
         return backend
+
+    def _warmed(self, worker: str, backend: Backend) -> None:
+        """Note that a worker has all that it needs; when both have, jobs are accepted."""
+        with self._warming:
+            self._cold.discard(worker)
+            if self._cold or self.state != "warming":
+                return
+            self._backend = backend
+            self._queue.free_rows = self._slots
+            self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
+            if self._enter("ready"):
+                info, took_s = backend.info, monotonic() - self._began_s
+                log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
+from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken, is_device_lost
 from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
 from app.engine.serving.capacity import Capacity
@@ -246,6 +246,8 @@ class SoundWorker:
         except WorkerLost:
             raise
         except Exception as error:
+            if is_device_lost(error):
+                raise
             self._end(job, "error", broken(ticket.job_id, error))
             return
         if job.stream is not None:  # a replay costs next to nothing

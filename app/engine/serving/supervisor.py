@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from app.engine.errors import GenerationFailed, SpeechError
+from app.engine.errors import GenerationFailed, SpeechError, is_device_lost
 from app.engine.serving.metrics import EngineMetrics
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,10 @@ class Supervisor:
             except BaseException as error:
                 log.critical("the %s worker crashed and is started again", name, exc_info=error)
                 fail_jobs(GenerationFailed("a worker of the engine crashed; try again"))
-                if not self._may_restart():
-                    why = f"the {name} worker crashes again and again: {error!r}"
+                lost = is_device_lost(error)
+                if lost or not self._may_restart():
+                    how = "has lost its device" if lost else "crashes again and again"
+                    why = f"the {name} worker {how}: {error!r}"
                     log.critical("%s", why)
                     self._on_give_up(why)
                     return

@@ -6,6 +6,7 @@ computed in the same chunks: matrix products of other shapes round differently, 
 change a code.
 """
 
+from collections.abc import Iterator
 from itertools import chain, repeat
 
 import torch
@@ -13,6 +14,11 @@ from torch import Tensor
 
 _BLOCKS = (1, 1, 2, 3)  # of the first chunks; 0.2, 0.2, 0.4 and 0.6 s of the usual 15 frames
 _LATER_BLOCKS = 4
+
+
+def chunk_blocks() -> Iterator[int]:
+    """Yield the blocks of each chunk, without end."""
+    return chain(_BLOCKS, repeat(_LATER_BLOCKS))
 
 
 class Chunks:
@@ -24,7 +30,7 @@ class Chunks:
         Args:
             block_frames: Frames of a block; every chunk but the last is a number of whole blocks.
         """
-        self._lengths = (count * block_frames for count in chain(_BLOCKS, repeat(_LATER_BLOCKS)))
+        self._lengths = (count * block_frames for count in chunk_blocks())
         self._length = next(self._lengths)
         self._pending: list[Tensor] = []
         self._pending_frames = 0

@@ -1,18 +1,21 @@
 """Decodes utterances to samples: the interface, and the implementation in the calling thread."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from app.engine.job import Samples
-from app.engine.sound.chunks import Chunks
+from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
+from models.config import BOS_ID, EOS_ID
 from models.prefix_cache import PrefixCache
+from samplers.knobs.params import SamplingParams
 
 
 class UtteranceStream(Protocol):
@@ -79,6 +82,14 @@ class LocalSoundDecoder:
         yield from map(decoder.push, chunks.push(codes.to(model.separator.device)))
         yield decoder.push(chunks.rest())
         yield decoder.finish()
+
+    def warm_up(self) -> None:
+        """Decode chunks of every length once, in the thread that will decode."""
+        frames = sum(islice(chunk_blocks(), 5)) * self._speech.model.config.block_frames + 1
+        inputs = UtteranceInput([BOS_ID, EOS_ID], SamplingParams(), 0, 0, frames)
+        codes = torch.zeros(frames, dtype=torch.int64)
+        for _ in UtteranceDecoder(self._speech, inputs, self._prefixes).push(codes, ended=True):
+            pass
 
     def clear_cache(self) -> None:
         """Free the keys and values that utterances share."""

@@ -5,6 +5,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 import pytest
+import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import (
@@ -18,7 +19,7 @@ from app.engine.job import SpeechJob
 from app.engine.serving.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
-from tests.fakes import FakeBackend, fake_engine
+from tests.fakes import FakeBackend, FakeBatch, fake_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -398,6 +399,39 @@ async def test_a_worker_that_breaks_again_and_again_is_given_up():
             engine.submit(job("more"))
         with pytest.raises(EngineNotReady, match="again and again"):
             engine.check_healthy()
+
+
+async def test_a_device_that_is_lost_is_given_up_at_once(monkeypatch):
+    def lost(batch, jobs):
+        raise torch.AcceleratorError("CUDA error, on purpose")
+
+    monkeypatch.setattr(FakeBatch, "step", lost)
+    async with running(FakeBackend()) as engine:
+        with pytest.raises(GenerationFailed):
+            await result(engine, "hello")
+        await until(lambda: engine.status.state == "failed")
+        with pytest.raises(EngineNotReady, match="lost its device"):
+            engine.check_healthy()
+
+
+async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
+    class Cold(FakeBackend):
+        warm = threading.Event()
+        asked = 0
+
+        def prepare_sound(self):
+            self.asked += 1
+            if threading.current_thread().name == "speech-sound":
+                assert self.warm.wait(20)
+
+    backend = Cold()
+    engine = SpeechEngine(lambda: backend, max_queue=4, request_timeout_s=20)
+    engine.start()
+    await until(lambda: backend.asked == 2)
+    assert engine.status.state == "warming"
+    backend.warm.set()
+    await engine.wait_ready()
+    await engine.stop()
 
 
 async def test_sound_that_cannot_be_made_fails_alone_and_frees_its_rows():

@@ -1,5 +1,7 @@
 """Level 0 of several jobs together."""
 
+import gc
+import weakref
 from contextlib import closing
 from dataclasses import replace
 
@@ -162,3 +164,30 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
     spoken = [bool(utterance.phonemes) for utterance in wanted.utterances]
     assert spoken.count(False) == 2
     assert [end.ar_s > 0 for end in ends] == spoken
+
+
+def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
+    batch = synthesizer.batch(2)
+    cache = weakref.ref(batch._shared._rows.cache)
+    batch.close()
+    gc.collect()
+    assert cache() is None
+
+
+def test_a_batch_that_is_begun_while_the_weights_are_away_brings_them_back(synthesizer):
+    synthesizer.unload(lambda: True)
+    assert not synthesizer._residence.at_home
+    with closing(synthesizer.batch(2)):
+        assert synthesizer._residence.at_home
+
+
+def test_a_lost_device_is_no_fault_of_the_job(synthesizer, monkeypatch):
+    def admit(runner, inputs):
+        raise torch.AcceleratorError("CUDA error, on purpose")
+
+    monkeypatch.setattr(ArRunner, "admit", admit)
+    with closing(synthesizer.batch(2)) as batch:
+        job, _ = begin(batch, plan(synthesizer, 0))
+        with pytest.raises(torch.AcceleratorError):
+            batch.step([job])
+        assert job.error is None

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
+from app.engine.sound.decoding import ChunkDecoder
+from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
@@ -184,3 +186,21 @@ def test_samples_that_are_no_numbers_are_a_failure(speech, monkeypatch) -> None:
     monkeypatch.setattr(Encodec, "_decode", lambda *_: torch.full((4800,), torch.nan))
     with pytest.raises(GenerationFailed, match="no numbers"):
         voice(speech, inputs({"nar_levels": 0}), some_codes(15))
+
+
+def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
+    speech: SpeechModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met, right = set[int](), ChunkDecoder.push
+
+    def push(decoder: ChunkDecoder, codes: Tensor) -> Samples:
+        met.add(len(codes))
+        return right(decoder, codes)
+
+    monkeypatch.setattr(ChunkDecoder, "push", push)
+    decoder = LocalSoundDecoder(speech)
+    decoder.warm_up()
+
+    block = MODEL.block_frames
+    assert met == {block, 2 * block, 3 * block, 4 * block, 1}
+    assert decoder._prefixes.parts == 0

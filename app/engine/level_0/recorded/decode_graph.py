@@ -1,0 +1,176 @@
+"""A step of level 0 in one recorded function: embedding, stack, head, guidance, chain and draw.
+
+The host only plays it. What it decides about rows goes to the device as one table of numbers
+before a step; what a step drew comes back as one table after it, and is read while the next one
+runs. Everything is recorded when the graph is made, one function for each number of rows, of
+columns, and each kind of chain.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.cuda.graphs import WARM_UPS, Play
+from models.cuda.transfers import Download, Upload
+from models.valle import Valle
+from samplers.ar.chain import FULL, LIGHT, Chain, ChainKind
+from samplers.ar.row_state import Host, RowState
+from samplers.ar.trace import log_prob_of
+from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.filters import sanitise
+from samplers.ops.guidance import guide
+
+KINDS = (LIGHT, FULL)
+RESULTS = 3
+"""Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
+
+Record = Callable[..., Play]
+"""`models.cuda.graphs.Recorder.record`."""
+
+
+class DecodeGraph:
+    """The recorded steps over one KV cache, and the state that they read and write.
+
+    Attributes:
+        cache: The KV cache; a slot a row.
+        state: The state of each row.
+        host: ``[slots, len(Host)]`` int64, the host's side of `RowState.numbers`; see `launch`.
+        first_hidden: ``[slots, D]``, the stack's output at the end of each prefix, which predicts
+            the first frame.
+        first_attention: ``[4, slots]`` float32, the attention statistics there.
+        guidance: ``[slots, 2]`` float32: strength and rescale of rows that are guided.
+        tables: The records of all rows' knobs, by kind of chain.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self, model: Valle, slots: int, max_length: int, *, record: Record, warm_ups: int = WARM_UPS
+    ) -> None:
+        """Allocate everything, and record all steps.
+
+        Args:
+            model: On the device and in the dtype to use.
+            slots: Rows.
+            max_length: Positions of a slot.
+            record: Records functions.
+            warm_ups: How often each is called first.
+        """
+        config, device = model.config, model.separator.device
+        self._model, self._stop_token = model, config.stop_token
+        vocab_size = config.codes + 1
+        self.cache = model.new_cache(slots, max_length)
+        self._step = model.transformer.fixed_step(self.cache)
+        self.state = RowState.empty(
+            slots, frames=max_length, prompted=config.max_prompt_frames, vocab_size=vocab_size,
+            device=device,
+        )  # fmt: skip
+        self.host = np.zeros((slots, len(Host)), np.int64)
+        self.host[:, Host.OWNER] = self.host[:, Host.PARTNER] = range(slots)
+        self.first_hidden = torch.zeros(
+            slots, config.width, dtype=model.separator.dtype, device=device
+        )
+        self.first_attention = torch.zeros(4, slots, device=device)
+        self.guidance = torch.ones(slots, 2, device=device)
+        self._own = torch.arange(slots, device=device)
+        self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
+        self._upload, self._download = Upload(self.state.numbers), Download(self._results)
+        self._upload.send(self.host)
+        self._sent = self.host.copy()
+        self._makers = {
+            kind: Chain(kind, 1, vocab_size=vocab_size, stop_token=config.stop_token, device=device)
+            for kind in KINDS
+        }
+        self.tables: dict[ChainKind, Tensor] = {
+            kind: maker.table().repeat(slots, 1) for kind, maker in self._makers.items()
+        }
+        model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
+        self._plays: dict[tuple[int, int, ChainKind], Play] = {}
+        # Largest first: the others then find all the memory that they need in the shared pool.
+        sizes = product(reversed(self._step.rows), reversed(self._step.columns), KINDS)
+        for rows, columns, kind in sizes:
+            run = self._function(rows, columns, kind)
+            self._plays[rows, columns, kind] = record(run, warm_ups=warm_ups)
+
+    def record_of(self, kind: ChainKind, *row: Any) -> Tensor:
+        """Return the record of a row's knobs for `tables`; see `Chain.record`."""
+        return self._makers[kind].record(*row)
+
+    def launch(self, rows: int, columns: int, kind: ChainKind) -> int:
+        """Queue a step of the rows as `host` describes them; waits for nothing.
+
+        Args:
+            rows: One more than the highest slot in use.
+            columns: Positions that the longest row in use holds after the step.
+            kind: The kind of chain that all active rows can be drawn with.
+
+        Returns:
+            The ticket of the step for `results`.
+        """
+        if not np.array_equal(self.host, self._sent):
+            self._upload.send(self.host)
+            self._sent[:] = self.host
+        self._plays[*self._step.size(rows, columns), kind]()
+        return self._download.fetch()
+
+    def results(self, ticket: int) -> NDArray[np.float64]:
+        """Return what a step drew, ``[slots, RESULTS]``; waits for no later one."""
+        return self._download.wait(ticket)
+
+    def _function(self, rows: int, columns: int, kind: ChainKind) -> Callable[[], None]:
+        """Return the step of the first rows, to be recorded."""
+        model, stop_token, state = self._model, self._stop_token, self.state.first(rows)
+        chain = Chain(
+            kind, rows, vocab_size=model.config.codes + 1, stop_token=stop_token,
+            device=self.first_hidden.device,
+        )  # fmt: skip
+        chain.lie_in(self.tables[kind])
+        results, own = self._results[:rows], self._own[:rows]
+        first_hidden, first_attention = self.first_hidden[:rows], self.first_attention[:, :rows]
+        strength, rescale = self.guidance[:rows].unbind(1)
+
+        def step() -> None:
+            state.begin_step()
+            owner, partner = state.number(Host.OWNER), state.number(Host.PARTNER)
+            frames = state.lengths.index_select(0, owner)
+            code = state.newest().index_select(0, owner)
+            # A row without frames is not fed: what it writes is overwritten by its first frame.
+            last = (frames - 1).clamp(min=0)
+            places = state.number(Host.PREFIX) + last
+            hidden, queries = self._step.run(
+                model.embed_response(code[:, None], 0),
+                state.number(Host.START) + last,
+                places,
+                columns,
+            )
+            begins = frames == 0
+            hidden = torch.where(begins[:, None], first_hidden, hidden)
+            logits = model.logits(hidden, 0)
+            null = logits.index_select(0, partner)
+            moved = guide(logits[:, None], null[:, None], strength, rescale)[:, 0]
+            guided = torch.where((partner != own)[:, None], moved, logits)
+            attention = None
+            if kind.reads_attention:
+                found = self._step.attention(queries, places, columns)
+                attention = _first_or(first_attention, begins, found)
+            drawn = state.draw(chain, state.penalised(guided), attention, stop_token)
+            results[:, 0].copy_(drawn.codes)
+            results[:, 1].copy_(log_prob_of(sanitise(logits), drawn.codes))
+            results[:, 2].copy_(logits.isnan().any(-1) | null.isnan().any(-1))
+
+        return step
+
+
+def _first_or(first: Tensor, begins: Tensor, found: AttentionStatistics) -> AttentionStatistics:
+    """Return the statistics ``first`` ``[4, B]`` in rows that begin, else those found."""
+    names: Sequence[str] = ("entropy", "varentropy", "agreement", "strength")
+    return AttentionStatistics(
+        *(
+            torch.where(begins, column, getattr(found, name))
+            for column, name in zip(first, names, strict=True)
+        )
+    )

@@ -1,0 +1,24 @@
+"""The libraries are set up for kernels that plan nothing, and for whole float32."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from models.cuda.library import set_up
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    flags = torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cudnn.allow_tf32
+    matmul = torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(flags[0])
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = flags[1], matmul
+
+
+def test_attention_plans_nothing_and_convolutions_keep_all_bits() -> None:
+    set_up()
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
