@@ -36,6 +36,7 @@ from app.engine.serving.shares import Places
 from app.engine.sound.process.start import SoundStart
 from app.preset_files import read_presets
 from app.settings import Settings
+from app.studio.route import studio_router
 from app.voice_store import VoiceStore
 from samplers.knobs.presets import Presets
 
@@ -138,6 +139,8 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         description="Text to speech, with every sampling knob in the request.",
         lifespan=lifespan,
         generate_unique_id_function=operation_id,
+        docs_url=None,  # ours needs no other host: app.studio
+        redoc_url=None,
         redirect_slashes=False,  # the redirect would go to the host that the client sent
     )
     app.state.engine = engine
@@ -157,6 +160,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     for router in (speech_router, list_router, voices_router):
         app.include_router(router, responses=GATE_RESPONSES, dependencies=security)
     app.include_router(health_router)
+    app.include_router(studio_router)
     if settings.metrics != "off":
         app.include_router(metrics_router)
     return app

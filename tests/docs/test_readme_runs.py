@@ -113,7 +113,7 @@ def test_endpoints_are_those_of_the_application() -> None:
     told = set(re.findall(r"^\| `(GET|POST|DELETE) (/[\w/{}]+)` \|", README, flags=re.MULTILINE))
     paths = create_app(Settings()).openapi()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
-    assert told == routes | {("GET", "/docs")}
+    assert told == routes | {("GET", "/docs"), ("GET", "/studio")}
 
 
 def test_voice_is_one_that_the_built_in_model_has() -> None:

@@ -19,11 +19,12 @@ from app.api.gate.limits import head_refusal
 from app.api.gate.origins import Hosts, Origins, foreign_origin, unknown_host
 from app.api.responses import error_responses
 from app.engine.errors import SpeechError
+from app.studio.route import OPEN_PATHS
 
 PROBES = frozenset({"/health", "/ready"})
 """Paths that need no key and count towards no limit."""
 
-_DOCUMENTS = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+_DOCUMENTS = OPEN_PATHS | {"/openapi.json"}
 _METRICS = "/metrics"
 
 GATE_RESPONSES = error_responses(

@@ -1,0 +1,64 @@
+"""The files of the studio and of `/docs`: where they are served, and what they are made of.
+
+There is no build step. Style sheets and libraries of other authors are joined as they are, so that
+the page loads few files.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_HERE: Final = Path(__file__).resolve().parent
+_PAGE: Final = _HERE / "page"
+VENDOR: Final = _HERE / "vendor"
+"""Folder of the files of other authors; its README names them, `SHA256SUMS` their content."""
+
+PREFIX: Final = "/studio/"
+"""Prefix of the paths of all files."""
+
+INDEX: Final = _PAGE / "index.html"
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+}
+
+_JOINED: Final[Mapping[str, tuple[Path, ...]]] = {
+    "style.css": (VENDOR / "pico.css", VENDOR / "uplot.css", _PAGE / "studio.css"),
+    "libraries.js": tuple(
+        VENDOR / name for name in ("preact.js", "preact-hooks.js", "htm.js", "uplot.js")
+    ),
+    "docs.js": (VENDOR / "swagger-ui-bundle.js",),
+    "docs.css": (VENDOR / "swagger-ui.css",),
+}
+
+PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
+    **{PREFIX + path.name: (path,) for path in sorted(_PAGE.glob("*.js"))},
+    **{PREFIX + name: parts for name, parts in _JOINED.items()},
+}
+"""Path of a file -> the files that it is joined from."""
+
+
+class PageFile(NamedTuple):
+    """A file as it is sent.
+
+    Args:
+        content: Its bytes.
+        media_type: Value of `content-type`.
+        etag: Value of `etag`, quoted; changes with the content.
+    """
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+@cache
+def page_file(*parts: Path) -> PageFile:
+    """Return the content of files of one type, joined by line breaks; read once."""
+    content = b"\n".join(path.read_bytes() for path in parts)
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return PageFile(content, _TYPES[parts[0].suffix], etag)

@@ -1,0 +1,135 @@
+/** What a report says, by the time of the sound: utterances, words, tokens that were kept, markers. */
+
+/** What can be seen to have fired in a token's record: name, and whether it did. */
+const FIRED = [
+  ["penalty", (token) => token.changed > 0],
+  ["ban", (token) => token.banned > 0],
+  ["drawn again (RAS)", (token) => token.repeated],
+  ...["LELV", "HELV", "LEHV", "HEHV", "adaptive"].map((name, state) => [
+    `entropix ${name}`,
+    (token) => token.entropix_state === state,
+  ]),
+  ["pause put in", (token) => token.paused],
+  ["branched", (token) => token.branched],
+  ["nothing left", (token) => token.all_masked],
+  ["NaN or infinity", (token) => token.saw_nan || token.saw_inf],
+];
+
+const known = new WeakMap();
+
+/**
+ * Return the utterances of a take, or null without a report. Each has `start` and `seconds` in the
+ * sound, `codes`, `tokens` (one of each frame, and the stop), `words` and `markers`.
+ */
+export function utterancesOf({ report, sound }) {
+  if (!report) return null;
+  if (!known.has(report)) known.set(report, report.utterances.map(analysed(report, sound)));
+  return known.get(report);
+}
+
+function analysed(report, sound) {
+  const frames = report.utterances.reduce((sum, { codes }) => sum + codes.length, 0);
+  let before = 0;
+  return (one, number) => {
+    // A report of an older service does not tell where an utterance lies: then by its share.
+    const share = sound.seconds / Math.max(1, frames);
+    const start = one.start_s ?? before * share;
+    const seconds = one.duration_s ?? one.codes.length * share;
+    before += one.codes.length;
+    const tokens = keptTokens(one.tokens ?? []);
+    return {
+      number,
+      start,
+      seconds,
+      codes: one.codes,
+      phonemes: one.phonemes ?? "",
+      tokens,
+      words: one.words ?? [],
+      markers: markersOf(one, tokens),
+      logprobs: one.logprobs ?? [],
+      takes: one.takes ?? [],
+      backtracks: one.backtracks ?? [],
+    };
+  };
+}
+
+/** Return the last token that was drawn for each frame: those before a rewind are gone. */
+function keptTokens(tokens) {
+  const kept = [];
+  for (const token of tokens) {
+    kept.length = Math.min(kept.length, token.frame);
+    kept.push(token);
+  }
+  return kept;
+}
+
+/** Return the frames at which each thing fired: a list of `{ name, frame, told }`. */
+function markersOf({ backtracks = [], takes = [] }, tokens) {
+  const markers = [];
+  for (const token of tokens) {
+    for (const [name, fired] of FIRED) if (fired(token)) markers.push({ name, frame: token.frame });
+  }
+  for (const { cause, frames, kept, code } of backtracks) {
+    markers.push({ name: `taken back (${cause})`, frame: kept, told: `from frame ${frames} to ${kept}, without code ${code}` });
+  }
+  const best = takes.findIndex(({ kept }) => kept);
+  if (best >= 0) markers.push({ name: "candidate kept", frame: 0, told: `number ${best + 1} of ${takes.length}` });
+  return markers;
+}
+
+/** Seconds of the sound at which a frame of an utterance begins. */
+export function timeOf(utterance, frame) {
+  return utterance.start + (utterance.seconds * frame) / Math.max(1, utterance.codes.length);
+}
+
+/** Return the utterance that is heard at a time, and its frame; the nearest in a pause. */
+export function placeOf(utterances, seconds) {
+  const utterance = utterances.findLast(({ start }) => start <= seconds) ?? utterances[0];
+  if (!utterance) return null;
+  const share = (seconds - utterance.start) / Math.max(1e-9, utterance.seconds);
+  const last = Math.max(0, utterance.codes.length - 1);
+  return { utterance, frame: Math.min(last, Math.max(0, Math.floor(share * utterance.codes.length + 1e-6))) };
+}
+
+/** Return the words of a take with their times, in order. */
+export function wordsOf(take) {
+  return (utterancesOf(take) ?? []).flatMap(({ words }) => words.filter(({ missing }) => !missing));
+}
+
+/** Return the time in another take at which the same word is as far spoken as here. */
+export function sameWord(from, seconds, to) {
+  const [here, there] = [wordsOf(from), wordsOf(to)];
+  const index = here.findLastIndex(({ start_s: start }) => start <= seconds);
+  if (index >= 0 && there.length === here.length) return moved(seconds, span(here[index]), span(there[index]));
+  const [one, other] = [utterancesOf(from), utterancesOf(to)];
+  const place = one && other?.length === one.length && placeOf(one, seconds);
+  if (place) return moved(seconds, area(place.utterance), area(other[place.utterance.number]));
+  return moved(seconds, [0, from.sound.seconds], [0, to.sound.seconds]);
+}
+
+const span = ({ start_s: start, end_s: end }) => [start, end];
+const area = ({ start, seconds }) => [start, start + seconds];
+
+function moved(seconds, [from, to], [otherFrom, otherTo]) {
+  const share = Math.min(1, Math.max(0, (seconds - from) / Math.max(1e-9, to - from)));
+  return otherFrom + share * (otherTo - otherFrom);
+}
+
+/** Return how much of a sound is silence, and how many pauses of 0.3 s or more it has. */
+export function silencesOf({ samples, rate }) {
+  const [hop, quiet] = [Math.round(0.02 * rate), 0.005 * 32768];
+  let [pauses, silentS, run] = [0, 0, 0];
+  const end = () => {
+    const seconds = (run * hop) / rate;
+    if (seconds >= 0.3) [pauses, silentS] = [pauses + 1, silentS + seconds];
+    run = 0;
+  };
+  for (let from = 0; from + hop <= samples.length; from += hop) {
+    let power = 0;
+    for (let n = from; n < from + hop; n++) power += samples[n] ** 2;
+    if (Math.sqrt(power / hop) < quiet) run += 1;
+    else end();
+  }
+  end();
+  return { pauses, silentS };
+}

@@ -1,0 +1,97 @@
+/** Two takes side by side: equally loud, switched at the same word, and told apart blindly. */
+
+import { sameWord } from "./analysis.js";
+import { TakeView } from "./lanes.js";
+import { Sound } from "./sound.js";
+
+const html = htm.bind(preact.h);
+const { useEffect, useState } = preactHooks;
+
+const TRIALS = 10;
+
+export function Compare({ app }) {
+  const [a, b] = [app.state.a, app.state.b].map(app.take);
+  const [blind, setBlind] = useState(false);
+  const heard = [a, b].find(({ sound }) => app.player.sound === sound);
+  const change = () => {
+    const from = heard ?? b;
+    const to = from === a ? b : a;
+    app.play(to, { at: heard ? sameWord(from, app.player.position, to) : 0 });
+    app.tell(`Now ${to === a ? "A" : "B"}`);
+  };
+  useEffect(() => {
+    app.switch = change;
+    return () => { app.switch = null; };
+  });
+  return html`
+    <section class="compare" aria-label="A and B">
+      <div class="bar">
+        <h2>A and B</h2>
+        <span>
+          <button onClick=${change} disabled=${blind}>${heard ? `Switch to ${heard === a ? "B" : "A"}` : "Play A"}</button>
+          ${" "}<button class="secondary" aria-pressed=${blind} onClick=${() => { app.player.stop(); setBlind(!blind); }}>
+            ${blind ? "End the test" : "Blind test"}</button>
+          ${" "}<button class="secondary" onClick=${() => app.set({ a: null, b: null })}>Close</button>
+        </span>
+      </div>
+      ${blind
+        ? html`<${Blind} app=${app} a=${a} b=${b} />`
+        : html`<div class="two">${[[a, "a"], [b, "b"]].map(([take, side]) => html`
+            <div data-side=${side}>
+              <div class="bar">
+                <span><span class="side ${side} on">${side.toUpperCase()}</span> take ${take.number}</span>
+                <small class="gain">${app.gainOf(take).toFixed(1)} dB</small>
+                <button class="play" aria-label="${heard === take ? "Pause" : "Play"} ${side.toUpperCase()}"
+                  onClick=${() => app.toggle(take)}>${heard === take ? "❚❚" : "▶"}</button>
+              </div>
+              <${TakeView} app=${app} take=${take} />
+            </div>`)}</div>`}
+    </section>`;
+}
+
+/** Ten times: X is A or B by chance, and the listener says which. */
+function Blind({ app, a, b }) {
+  const draw = () => Math.random() < 0.5;
+  const [{ right, done, isA, copies }, set] = useState(() => ({
+    right: 0, done: 0, isA: draw(),
+    // Sounds of their own, so that no other part of the page shows which of the two is heard.
+    copies: [a, b].map(({ sound }) => Sound.of(sound.samples, sound.rate)),
+  }));
+  const play = (side) => app.player.play(copies[side], { decibels: app.gainOf([a, b][side]) });
+  const answer = (said) => {
+    app.player.stop();
+    set({ right: right + (said === isA), done: done + 1, isA: draw(), copies });
+  };
+  if (done === TRIALS) {
+    return html`
+      <p role="status" class="result"><b>${right} of ${TRIALS} right.</b> ${verdict(right)}</p>
+      <button onClick=${() => set({ right: 0, done: 0, isA: draw(), copies })}>Once more</button>`;
+  }
+  return html`
+    <p role="status">Number ${done + 1} of ${TRIALS}: is X the same as A or as B?</p>
+    <p class="actions">
+      <button onClick=${() => play(isA ? 0 : 1)}>Play X</button>
+      <button class="secondary" onClick=${() => play(0)}>Play A</button>
+      <button class="secondary" onClick=${() => play(1)}>Play B</button>
+    </p>
+    <p class="actions">
+      <button onClick=${() => answer(true)}>X is A</button>
+      <button onClick=${() => answer(false)}>X is B</button>
+    </p>`;
+}
+
+function verdict(right) {
+  const chance = chanceOf(right);
+  const told = `Who only guesses gets as many in ${(100 * chance).toFixed(chance < 0.1 ? 1 : 0)} % of tests`;
+  return `${told}: ${chance <= 0.055 ? "you do hear a difference." : "no difference was shown."}`;
+}
+
+/** Return the chance that a guess gets at least so many of the trials right. */
+function chanceOf(right) {
+  let [ways, sum] = [1, 0]; // of n out of TRIALS, n from TRIALS down
+  for (let n = TRIALS; n >= right; n--) {
+    sum += ways;
+    ways = (ways * n) / (TRIALS - n + 1);
+  }
+  return sum / 2 ** TRIALS;
+}

@@ -1,0 +1,352 @@
+/** A take to look at: waveform, words, codes, markers and the sampler's curves over one time axis. */
+
+import { placeOf, timeOf, utterancesOf } from "./analysis.js";
+
+const html = htm.bind(preact.h);
+const { useEffect, useLayoutEffect, useRef, useState } = preactHooks;
+
+const LEFT = 52; // pixels beside the lanes, for their names and scales
+const DRAGGED = 6; // pixels
+
+/** The curves: a title, and of each line its field in the record, its unit and its scale. */
+const CURVES = [
+  ["entropy", [["entropy_bits", "bits"], ["varentropy_bits2", "bits²"]]],
+  ["temperature", [["temperature", ""], ["mirostat_mu", "bits"]]],
+  ["stop", [["stop_probability", "", "log"], ["stop_rank", "", "log"]]],
+  ["kept codes", [["kept", "", "log"]]],
+];
+const LINES = ["--line-1", "--line-2"];
+
+const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export function TakeView({ app, take }) {
+  const box = useRef();
+  const { sound, report } = take;
+  const whole = [0, Math.max(0.05, sound.seconds)];
+  const [zoom, setZoom] = useState(null);
+  const [hover, setHover] = useState(null);
+  const [width, setWidth] = useState(0);
+  const [drag, setDrag] = useState(null);
+  const view = zoom ?? whole;
+  const utterances = utterancesOf(take);
+  const scale = { view, width: Math.max(1, width - LEFT) };
+
+  useLayoutEffect(() => {
+    const seen = new ResizeObserver(([{ contentRect }]) => setWidth(Math.floor(contentRect.width)));
+    seen.observe(box.current);
+    return () => seen.disconnect();
+  }, []);
+
+  const secondsAt = (event) => {
+    const x = event.clientX - box.current.getBoundingClientRect().left - LEFT;
+    return Math.min(whole[1], Math.max(0, view[0] + ((view[1] - view[0]) * x) / scale.width));
+  };
+  const seek = (seconds) => {
+    take.point = seconds;
+    app.play(take, { at: seconds });
+  };
+  const pin = (seconds) => {
+    take.point = Math.min(whole[1], Math.max(0, seconds));
+    app.onChange();
+  };
+  const pressed = (event) => {
+    if (event.button !== 0) return;
+    setDrag({ x: event.clientX, from: secondsAt(event), to: null });
+  };
+  const moving = (event) => {
+    const seconds = secondsAt(event);
+    setHover(event.pointerType === "mouse" ? seconds : null);
+    if (drag && Math.abs(event.clientX - drag.x) > DRAGGED) setDrag({ ...drag, to: seconds });
+  };
+  const released = (event) => {
+    if (!drag) return;
+    setDrag(null);
+    if (drag.to === null) seek(secondsAt(event));
+    else setZoom([drag.from, drag.to].sort((one, other) => one - other));
+  };
+  const point = take.point ?? 0;
+  const shown = hover ?? point;
+  const place = utterances?.length ? placeOf(utterances, shown) : null;
+  const pinned = utterances?.length ? placeOf(utterances, point) : null;
+  const onKey = (event) => keyed(event, { app, take, pinned, point, pin, seek });
+
+  return html`
+    <div class="lanes" ref=${box} role="slider" tabindex="0" aria-label="Place in take ${take.number}"
+      aria-valuemin="0" aria-valuemax=${sound.seconds.toFixed(2)} aria-valuenow=${point.toFixed(2)}
+      aria-valuetext=${told(point, pinned)} onKeyDown=${onKey} onPointerDown=${pressed} onPointerMove=${moving}
+      onPointerUp=${released} onPointerCancel=${() => setDrag(null)}
+      onPointerLeave=${() => { setHover(null); setDrag(null); }} onDblClick=${() => setZoom(null)}>
+      ${width > 0 && html`
+        <${Wave} ...${scale} sound=${sound} length=${sound.length} />
+        ${utterances && html`
+          <${Words} ...${scale} utterances=${utterances} />
+          <${Codes} ...${scale} utterances=${utterances} />
+          <${Markers} ...${scale} utterances=${utterances} />
+          ${CURVES.map(([title, lines], n) => html`
+            <${Curve} key=${title} ...${scale} title=${title} lines=${lines} utterances=${utterances} last=${n === CURVES.length - 1} />`)}`}
+        <${Cursor} ...${scale} app=${app} take=${take} />
+        ${hover !== null && html`<i class="hover" style=${{ left: `${xOf(hover, scale)}px` }}></i>`}
+        ${drag?.to != null && html`<i class="chosen" style=${{
+          left: `${xOf(Math.min(drag.from, drag.to), scale)}px`,
+          width: `${Math.abs(xOf(drag.to, scale) - xOf(drag.from, scale))}px`,
+        }}></i>`}`}
+    </div>
+    <div class="bar">
+      <span>
+        <button class="secondary" onClick=${() => setZoom(zoomed(view, whole, point, 0.5))}>Zoom in</button>
+        ${zoom && html`<button class="secondary" onClick=${() => setZoom(null)}>Whole</button>`}
+      </span>
+      ${pinned && app.state.service.goesOn && html`<button class="go-on" disabled=${take.outcome !== "done"}
+        onClick=${() => app.goOnFrom(take, pinned.utterance.number, pinned.frame, point)}>
+        Go on from ${point.toFixed(2)} s with other knobs</button>`}
+    </div>
+    ${take.reportError && html`<p class="refusal">${take.reportError}</p>`}
+    ${!report && !take.reportError && html`<p class="note">${take.outcome === "speaking" ? "speaking …" : ""}</p>`}
+    ${place && html`<${Token} place=${place} seconds=${shown} />`}`;
+}
+
+function xOf(seconds, { view, width }) {
+  return LEFT + ((seconds - view[0]) / (view[1] - view[0])) * width;
+}
+
+function zoomed([from, to], whole, around, factor) {
+  const seconds = Math.max(0.1, (to - from) * factor);
+  const middle = Math.min(to, Math.max(from, around));
+  const begin = Math.max(whole[0], middle - seconds / 2);
+  return [begin, Math.min(whole[1], begin + seconds)];
+}
+
+function keyed(event, { app, take, pinned, point, pin, seek }) {
+  const frameS = pinned ? pinned.utterance.seconds / Math.max(1, pinned.utterance.codes.length) : 1 / 75;
+  const steps = event.shiftKey ? 10 : 1;
+  const moves = {
+    ArrowLeft: () => pin(point - steps * frameS),
+    ArrowRight: () => pin(point + steps * frameS),
+    Home: () => pin(0),
+    End: () => pin(take.sound.seconds),
+    Enter: () => seek(point),
+    " ": () => app.toggle(take),
+    g: () => pinned && app.state.service.goesOn && app.goOnFrom(take, pinned.utterance.number, pinned.frame, point),
+  };
+  if (!(event.key in moves) || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  moves[event.key]();
+}
+
+function told(seconds, place) {
+  if (!place) return `${seconds.toFixed(2)} seconds`;
+  const { utterance, frame } = place;
+  const token = utterance.tokens[frame];
+  const word = utterance.words.find(({ start_s: from, end_s: to }) => from <= seconds && seconds < to);
+  const fired = utterance.markers.filter((marker) => marker.frame === frame).map(({ name }) => name);
+  return [
+    `${seconds.toFixed(2)} seconds, utterance ${utterance.number + 1}, frame ${frame}`,
+    word && `in ${word.text ?? word.word}`,
+    token && `code ${token.code}, entropy ${token.entropy_bits.toFixed(1)} bits`,
+    ...fired,
+  ].filter(Boolean).join(", ");
+}
+
+/** A canvas that is as sharp as the screen, drawn anew when what it shows changes. */
+function Canvas({ width, height, draw, seen, label }) {
+  const canvas = useRef();
+  const theme = `${document.documentElement.dataset.theme}${matchMedia("(prefers-color-scheme: dark)").matches}`;
+  useEffect(() => {
+    const ratio = devicePixelRatio || 1;
+    Object.assign(canvas.current, { width: width * ratio, height: height * ratio });
+    const pen = canvas.current.getContext("2d");
+    pen.scale(ratio, ratio);
+    draw(pen);
+  }, [width, height, theme, ...seen]);
+  return html`<canvas ref=${canvas} role="img" aria-label=${label} style=${{ width: `${width}px`, height: `${height}px` }}></canvas>`;
+}
+
+function Lane({ name, children }) {
+  return html`<div class="lane"><span class="name" style=${{ width: `${LEFT}px` }}>${name}</span>${children}</div>`;
+}
+
+function Wave({ view, width, sound, length }) {
+  const height = 64;
+  const draw = (pen) => {
+    pen.fillStyle = paint("--wave");
+    const { samples, rate } = sound;
+    const loudest = Math.max(3000, peakOf(sound));
+    const each = ((view[1] - view[0]) * rate) / width;
+    for (let x = 0; x < width; x++) {
+      const from = Math.floor(view[0] * rate + x * each);
+      const to = Math.min(samples.length, Math.max(from + 1, Math.floor(from + each)));
+      let [low, high] = [0, 0];
+      for (let n = from; n < to; n += Math.max(1, Math.floor(each / 200))) {
+        if (samples[n] < low) low = samples[n];
+        if (samples[n] > high) high = samples[n];
+      }
+      const top = (height / 2) * (1 - high / loudest);
+      pen.fillRect(x, top, 1, Math.max(1, (height / 2) * (1 - low / loudest) - top));
+    }
+  };
+  return html`<${Lane} name="sound"><${Canvas} width=${width} height=${height} draw=${draw} seen=${[...view, length]}
+    label="Waveform of ${sound.seconds.toFixed(1)} seconds" /></${Lane}>`;
+}
+
+/** Return the greatest sample of a sound; looked for again only after it grew. */
+function peakOf(sound) {
+  if (sound.peakAt !== sound.length) {
+    sound.peak = sound.samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    sound.peakAt = sound.length;
+  }
+  return sound.peak;
+}
+
+function Words({ view, width, utterances }) {
+  const words = utterances.flatMap((one) => one.words.length
+    ? one.words.filter(({ missing }) => !missing).map((word) => [word.text ?? word.word, word.start_s, word.end_s])
+    : [[one.phonemes, one.start, one.start + one.seconds]]);
+  const at = (seconds) => ((seconds - view[0]) / (view[1] - view[0])) * width;
+  const missing = utterances.flatMap(({ words: all }) => all.filter((word) => word.missing).map((word) => word.text ?? word.word));
+  if (!words.some(([text]) => text)) return null;
+  return html`
+    <${Lane} name="words">
+      <div class="words" style=${{ width: `${width}px` }}>
+        ${words.filter(([, from, to]) => to > view[0] && from < view[1]).map(([text, from, to]) => html`
+          <span style=${{ left: `${at(from)}px`, width: `${Math.max(2, at(to) - at(from))}px` }} title=${text}>${text}</span>`)}
+      </div>
+    </${Lane}>
+    ${missing.length > 0 && html`<p class="refusal">Not said: ${missing.join(", ")}</p>`}`;
+}
+
+function Codes({ view, width, utterances }) {
+  const levels = Math.max(1, ...utterances.map(({ codes }) => codes[0]?.length ?? 0));
+  const height = 10 * levels;
+  const draw = (pen) => {
+    for (const utterance of utterances) {
+      const each = ((utterance.seconds / Math.max(1, utterance.codes.length)) / (view[1] - view[0])) * width;
+      const first = xOf(utterance.start, { view, width }) - LEFT;
+      utterance.codes.forEach((codes, frame) => {
+        const x = first + frame * each;
+        if (x + each < 0 || x > width) return;
+        codes.forEach((code, level) => {
+          pen.fillStyle = colourOf(code);
+          pen.fillRect(x, 10 * level, Math.max(0.5, each + 0.3), 9.5);
+        });
+      });
+    }
+  };
+  return html`<${Lane} name="codes"><${Canvas} width=${width} height=${height} draw=${draw} seen=${[...view, utterances]}
+    label="Codes of ${levels} levels, the coarsest above" /></${Lane}>`;
+}
+
+/** A colour of each code: neighbours in number differ, and the same code has always the same. */
+function colourOf(code) {
+  return `hsl(${(code * 137.508) % 360} 62% ${38 + (code * 7) % 30}%)`;
+}
+
+function Markers({ view, width, utterances }) {
+  const lanes = Map.groupBy(
+    utterances.flatMap((utterance) => utterance.markers.map((marker) => ({ ...marker, utterance }))),
+    ({ name }) => name,
+  );
+  if (!lanes.size) return null;
+  return html`
+    <div class="markers" role="list" aria-label="What fired">
+      ${[...lanes].map(([name, markers]) => {
+        const draw = (pen) => {
+          pen.fillStyle = paint(/taken|nothing|NaN/.test(name) ? "--alarm" : "--marker");
+          for (const { utterance, frame } of markers) {
+            pen.fillRect(xOf(timeOf(utterance, frame), { view, width }) - LEFT, 1, 2, 8);
+          }
+        };
+        const all = markers.map(({ told: more }) => more).filter(Boolean).join("; ");
+        return html`
+          <div role="listitem" data-marker=${name} data-count=${markers.length} title=${all}>
+            <span class="name">${name} <b>${markers.length}</b></span>
+            <${Canvas} width=${width} height=${10} draw=${draw} seen=${[...view, utterances]} label="${markers.length} times ${name}. ${all}" />
+          </div>`;
+      })}
+    </div>`;
+}
+
+function Curve({ view, width, title, lines, utterances, last }) {
+  const place = useRef();
+  const tokens = utterances.flatMap((utterance) => [
+    ...utterance.tokens.map((token) => [timeOf(utterance, token.frame), token]),
+    [timeOf(utterance, utterance.tokens.length), {}], // the line ends with the utterance
+  ]);
+  const present = lines.filter(([field]) => tokens.some(([, token]) => token[field] != null));
+  const theme = document.documentElement.dataset.theme ?? "";
+  useEffect(() => {
+    if (!present.length) return undefined;
+    const text = paint("--pico-muted-color");
+    const axis = { stroke: text, grid: { stroke: paint("--grid"), width: 1 }, ticks: { show: false }, font: "10px sans-serif" };
+    const plot = new uPlot({
+      width: width + LEFT,
+      height: last ? 92 : 72,
+      padding: [6, 0, last ? 0 : 5, 0],
+      cursor: { show: false },
+      legend: { show: false },
+      scales: {
+        x: { time: false, min: view[0], max: view[1] },
+        ...Object.fromEntries(present.map(([field, , form]) => [field, { distr: form === "log" ? 3 : 1 }])),
+      },
+      axes: [
+        { ...axis, show: last, size: 20, values: (_, ticks) => ticks.map((tick) => `${tick} s`) },
+        { ...axis, scale: present[0][0], size: LEFT, gap: 2, values: (_, ticks) => ticks.map(short), ...(present[0][2] === "log" ? { splits: powers } : { space: 22 }) },
+      ],
+      series: [{}, ...present.map(([field], n) => ({
+        scale: field, stroke: paint(LINES[n]), width: 1.2, points: { show: false }, spanGaps: false,
+      }))],
+    }, [
+      tokens.map(([seconds]) => seconds),
+      ...present.map(([field, , form]) => tokens.map(([, token]) => {
+        const value = token[field] ?? null;
+        return form === "log" && value !== null ? Math.max(value, field === "stop_rank" ? 0.5 : 1e-9) : value;
+      })),
+    ], place.current);
+    return () => plot.destroy();
+  }, [width, view[0], view[1], utterances, theme, present.length]);
+  if (!present.length) return null;
+  return html`
+    <div class="curve" data-curve=${title}>
+      <p>${present.map(([field, unit], n) => html`<span style=${{ color: `var(${LINES[n]})` }}>${field.replaceAll("_", " ")}</span> `)}</p>
+      <div ref=${place} role="img" aria-label="${present.map(([field]) => field.replaceAll("_", " ")).join(" and ")} over time"></div>
+    </div>`;
+}
+
+/** Return the places of a logarithmic axis: its ends and its middle, as powers of ten. */
+function powers(_, __, low, high) {
+  const [from, to] = [Math.ceil(Math.log10(low)), Math.floor(Math.log10(high))];
+  return [...new Set([from, Math.round((from + to) / 2), to])].map((power) => 10 ** power);
+}
+
+function short(value) {
+  if (value == null) return "";
+  return Math.abs(value) >= 0.01 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(0);
+}
+
+/** The place that is heard or chosen, moved with the screen's own rate. */
+function Cursor({ view, width, app, take }) {
+  const line = useRef();
+  const playing = app.player.sound === take.sound;
+  useEffect(() => {
+    let next = null;
+    const move = () => {
+      const seconds = playing ? app.player.position ?? 0 : take.point ?? 0;
+      line.current.style.transform = `translateX(${xOf(seconds, { view, width })}px)`;
+      line.current.hidden = seconds < view[0] || seconds > view[1];
+      if (playing) next = requestAnimationFrame(move);
+    };
+    move();
+    return () => cancelAnimationFrame(next);
+  });
+  return html`<i class="cursor" ref=${line}></i>`;
+}
+
+function Token({ place: { utterance, frame }, seconds }) {
+  const token = utterance.tokens[frame];
+  const codes = utterance.codes[frame] ?? [];
+  return html`
+    <section class="token" aria-label="Token">
+      <h3>utterance ${utterance.number + 1}, frame ${frame} <small>${seconds.toFixed(3)} s · codes ${codes.join(" ")}</small></h3>
+      ${token && html`<dl>${Object.entries(token).filter(([, value]) => value !== null).map(([name, value]) => html`
+        <div><dt>${name}</dt><dd>${typeof value === "number" ? short(value) : String(value)}</dd></div>`)}</dl>`}
+    </section>`;
+}

@@ -1,0 +1,167 @@
+/** Speech while its text is being typed: the WebSocket `valle.speech.v1`. */
+
+import { bodyOf } from "./request.js";
+import { audio, Sound } from "./sound.js";
+import { int16, openSocket, parse, Refusal, stringify } from "./wire.js";
+
+const html = htm.bind(preact.h);
+const { useEffect, useState } = preactHooks;
+
+/** One response: what is typed goes out word by word, what comes back is played at once. */
+class Live {
+  sent = "";
+  typed = "";
+  sequence = 0;
+  ended = false;
+  meters = {};
+
+  constructor(app, changed) {
+    Object.assign(this, { app, changed });
+    const { input: _, ...options } = bodyOf(app.state);
+    this.options = options;
+    audio();
+    this.socket = openSocket();
+    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.#told(parse(data)) : this.take.sound.push(int16(data)));
+    this.socket.onerror = () => { this.problem ??= "The connection failed."; };
+    this.socket.onclose = ({ reason }) => this.#closed(reason);
+  }
+
+  /** Send what was typed, up to its last whole word unless all of it is wanted. */
+  type(text, { all = false } = {}) {
+    if (!text.startsWith(this.sent)) {
+      this.note = "What was sent is being spoken, and stays.";
+      text = this.sent;
+    } else this.note = null;
+    this.typed = text;
+    const end = all ? text.length : Math.max(this.sent.length, 1 + text.search(/\s\S*$/));
+    if (this.ready && end > this.sent.length) {
+      this.began ??= performance.now();
+      this.#send("input_text.append", { text: text.slice(this.sent.length, end) });
+      this.sent = text.slice(0, end);
+    }
+    this.changed();
+  }
+
+  flush() {
+    this.type(this.typed, { all: true });
+    if (this.ready) this.#send("input_text.flush");
+  }
+
+  end() {
+    this.type(this.typed, { all: true });
+    this.ended = true;
+    this.#send("input_text.end");
+    this.changed();
+  }
+
+  cancel() {
+    this.cancelled = true;
+    if (this.ready) this.socket.send(stringify({ type: "response.cancel" }));
+    else this.socket.close();
+    this.app.player.stop();
+  }
+
+  #send(type, more = {}) {
+    this.socket.send(stringify({ type, sequence: this.sequence++, ...more }));
+  }
+
+  #told(message) {
+    const told = {
+      "session.created": () => {
+        this.rate = message.audio.sample_rate_hz;
+        this.socket.send(stringify({ type: "response.create", ...this.app.asked(this.options) }));
+      },
+      "response.created": () => {
+        this.take = this.app.newTake({ input: "", ...this.options });
+        Object.assign(this.take, { id: message.response_id, sound: new Sound(this.rate) });
+        this.ready = true;
+        this.type(this.typed);
+      },
+      "response.started": () => {
+        this.take.seed = message.seed;
+        this.app.play(this.take, { since: this.began });
+      },
+      "response.done": () => this.#done(message),
+      error: () => {
+        this.problem = message.error.message;
+        this.app.refuse(new Refusal(422, message.error));
+        if (!this.ready) this.socket.close();
+      },
+    }[message.type];
+    told?.();
+    this.changed();
+  }
+
+  #done(message) {
+    const { take, app } = this;
+    take.sound.finish();
+    take.body.input = this.sent;
+    take.outcome = { cancelled: "cancelled", error: "failed" }[message.finish_reason] ?? "done";
+    this.over = true;
+    this.measure();
+    Object.assign(take, { firstSoundMs: this.meters.firstMs, gaps: this.meters.gaps, gapMs: this.meters.gapMs });
+    if (take.sound.length) {
+      const { open } = app.state;
+      app.add(take);
+      app.set({ open: open ?? take.key });
+      app.finish(take);
+    }
+    this.socket.close();
+  }
+
+  #closed(reason) {
+    this.over = true;
+    this.ready = false;
+    this.take?.sound.finish();
+    if (!this.take && !this.cancelled) this.problem ??= reason || "The connection was closed.";
+    this.changed();
+  }
+
+  measure() {
+    const { player } = this.app;
+    if (!this.take || player.sound !== this.take.sound) return;
+    this.meters = { firstMs: player.firstSoundMs, gaps: player.gaps, gapMs: player.gapMs, aheadS: player.aheadS };
+  }
+}
+
+export function LivePane({ app }) {
+  const [, redraw] = useState(0);
+  const changed = () => redraw((count) => count + 1);
+  const live = app.live;
+  const running = live && !live.over;
+  useEffect(() => {
+    if (live) live.changed = changed;
+    const ticking = setInterval(() => { if (live) { live.measure(); changed(); } }, 200);
+    return () => clearInterval(ticking);
+  }, [live]);
+  const start = () => { app.live = new Live(app, changed); changed(); document.getElementById("live").focus(); };
+  const { firstMs, gaps = 0, gapMs = 0, aheadS = 0 } = live?.meters ?? {};
+  return html`
+    <section class="live" aria-label="Live">
+      <p class="note">Each sentence is spoken as soon as it is certain that it has ended. Voice and knobs are those on the left.</p>
+      <label for="live">${running ? "Type; it speaks" : "Text to begin with"}</label>
+      <textarea id="live" rows="5" value=${live && running ? live.typed : app.liveText ?? ""}
+        onInput=${({ target }) => {
+          if (running) {
+            live.type(target.value);
+            target.value = live.typed;
+          } else app.liveText = target.value;
+        }}
+        onKeyDown=${(event) => { if (running && event.key === "Enter" && !event.shiftKey && !event.ctrlKey) live.flush(); }}></textarea>
+      <div class="actions">
+        ${running
+          ? html`<button onClick=${() => live.flush()} disabled=${!live.ready || live.ended}>Say it now</button>
+              <button class="secondary" onClick=${() => live.end()} disabled=${!live.ready || live.ended}>End of the text</button>
+              <button class="speak stop" onClick=${() => live.cancel()}>Cancel</button>`
+          : html`<button onClick=${() => { const text = app.liveText ?? ""; start(); app.live.type(text); }}>Start</button>`}
+      </div>
+      ${live?.note && html`<p class="note" role="status">${live.note}</p>`}
+      ${live?.problem && html`<p class="refusal" role="alert">${live.problem}</p>`}
+      <p class="meters" aria-label="Meters">
+        <span>first sound <b>${firstMs == null ? "–" : `${Math.round(firstMs)} ms`}</b></span>
+        <span>gaps <b>${gaps}</b>${gaps > 0 && `, ${Math.round(gapMs)} ms`}</span>
+        <span>ahead <b>${aheadS.toFixed(1)} s</b></span>
+        <span>sent <b>${live?.sent.length ?? 0}</b> of ${live?.typed.length ?? 0} characters</span>
+      </p>
+    </section>`;
+}

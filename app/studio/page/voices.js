@@ -1,0 +1,124 @@
+/** Adding a voice from a file or a recording, and deleting one. */
+
+import { Dialog } from "./parts.js";
+import { deleteVoice } from "./request.js";
+import { audio, wav } from "./sound.js";
+import { call, getJson } from "./wire.js";
+
+const html = htm.bind(preact.h);
+const { useEffect, useRef, useState } = preactHooks;
+
+const LONGEST_S = 30;
+
+export function VoicesDialog({ app }) {
+  const form = useRef();
+  const [recorded, setRecorded] = useState(null);
+  const [problem, setProblem] = useState(null);
+  const [sending, setSending] = useState(false);
+  const upload = async (event) => {
+    event.preventDefault();
+    const fields = new FormData(form.current);
+    const file = recorded ?? fields.get("file");
+    fields.delete("file");
+    for (const [name, value] of [...fields]) if (!value) fields.delete(name);
+    fields.set("consent", fields.has("consent") ? "true" : "false");
+    if (file?.size) fields.set("file", file, file.name ?? "recording.wav");
+    setSending(true);
+    setProblem(null);
+    try {
+      const { id } = await (await call("v1/audio/voices", { method: "POST", body: fields })).json();
+      await app.readVoices();
+      app.edit({ voice: id });
+      app.tell(`Voice ${id} added`);
+      app.show(null);
+    } catch (error) {
+      setProblem(error.message);
+    } finally {
+      setSending(false);
+    }
+  };
+  return html`
+    <${Dialog} title="Voices" onClose=${() => app.show(null)}>
+      <form ref=${form} onSubmit=${upload} aria-label="Add a voice">
+        <p class="note">1 to ${LONGEST_S} s of clear speech by one person. The model imitates it.</p>
+        <label>Name <input name="name" required pattern="[a-z0-9_\\-]+" title="a-z 0-9 _ -" /></label>
+        <label>Recording: WAV, FLAC, MP3 or OGG <input type="file" name="file" accept="audio/*" required=${!recorded} /></label>
+        <${Recorder} recorded=${recorded} onRecorded=${setRecorded} onProblem=${setProblem} />
+        <label>What it says <input name="transcript" /></label>
+        <label><input type="checkbox" name="consent" required /> The speaker consents to speech in this voice.</label>
+        ${problem && html`<p class="refusal" role="alert">${problem}</p>`}
+        <button type="submit" aria-busy=${sending} disabled=${sending}>Add the voice</button>
+      </form>
+      <${Own} app=${app} onProblem=${setProblem} />
+    </${Dialog}>`;
+}
+
+/** Browsers let a page record only where it came over HTTPS or from this machine. */
+function Recorder({ recorded, onRecorded, onProblem }) {
+  const [recorder, setRecorder] = useState(null);
+  if (!isSecureContext || !navigator.mediaDevices) {
+    return html`<p class="note">Recording here takes HTTPS, or the page of localhost.</p>`;
+  }
+  const start = async () => {
+    try {
+      const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+      const made = new MediaRecorder(stream);
+      const parts = [];
+      made.ondataavailable = ({ data }) => parts.push(data);
+      made.onstop = async () => {
+        stream.getTracks().forEach((track) => track.stop());
+        setRecorder(null);
+        onRecorded(await waveOf(new Blob(parts, { type: made.mimeType })));
+      };
+      made.start();
+      setTimeout(() => made.state === "recording" && made.stop(), 1000 * LONGEST_S);
+      setRecorder(made);
+    } catch (error) {
+      onProblem(`No recording: ${error.message}`);
+    }
+  };
+  return html`
+    <p class="actions">
+      ${recorder
+        ? html`<button type="button" class="stop" onClick=${() => recorder.stop()}>Stop recording</button>`
+        : html`<button type="button" class="secondary" onClick=${start}>${recorded ? "Record again" : "Record"}</button>`}
+      ${recorded && html`<audio controls src=${recorded.url}></audio>
+        <button type="button" class="plain" onClick=${() => onRecorded(null)}>Discard</button>`}
+    </p>`;
+}
+
+/** Return what a browser recorded, in a container of its own choice, as a WAV file. */
+async function waveOf(blob) {
+  const context = audio();
+  const decoded = await context.decodeAudioData(await blob.arrayBuffer());
+  const samples = Int16Array.from(decoded.getChannelData(0), (value) => Math.max(-32768, Math.min(32767, Math.round(32768 * value))));
+  const file = new File([wav({ samples, rate: context.sampleRate })], "recording.wav", { type: "audio/wav" });
+  return Object.assign(file, { url: URL.createObjectURL(file) });
+}
+
+function Own({ app, onProblem }) {
+  const [own, setOwn] = useState([]);
+  const { voices } = app.state;
+  useEffect(() => {
+    let gone = false;
+    const named = voices.filter(({ alias_of: alias }) => !alias);
+    Promise.all(named.map((voice) => (voice.damaged
+      ? { ...voice, kind: "own" }
+      : getJson(`v1/audio/voices/${encodeURIComponent(voice.id)}`).catch(() => null))))
+      .then((all) => { if (!gone) setOwn(all.filter((voice) => voice?.kind === "own")); });
+    return () => { gone = true; };
+  }, [voices]);
+  const remove = async (id) => {
+    try {
+      await deleteVoice(id);
+      if (app.state.voice === id) app.edit({ voice: null });
+      await app.readVoices();
+    } catch (error) {
+      onProblem(error.message);
+    }
+  };
+  if (!own.length) return null;
+  return html`
+    <h3>Yours</h3>
+    <ul>${own.map(({ id }) => html`<li>${id} <button class="plain" aria-label="Delete voice ${id}" onClick=${() => remove(id)}>Delete</button></li>`)}</ul>`;
+}

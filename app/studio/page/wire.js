@@ -1,0 +1,204 @@
+/**
+ * The API as the page uses it: requests with a key, JSON, the schema of a request, streamed sound.
+ *
+ * All that the page knows of knobs is read from `/openapi.json` here.
+ */
+
+const KEY = "valle-serve.key";
+
+/** An answer that is no success. `param` names the field at fault, if there is one. */
+export class Refusal extends Error {
+  constructor(status, { message, param = null, code = null }) {
+    super(message);
+    Object.assign(this, { status, param, code });
+  }
+}
+
+export const key = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+  forget: () => sessionStorage.removeItem(KEY),
+};
+
+let keyNeeded = async () => null;
+
+/** Set what asks the user for a key: a function that gives one, or null if the user declines. */
+export function onKeyNeeded(ask) {
+  keyNeeded = ask;
+}
+
+// Integers beyond 2^53, such as seeds, are BigInts here; JSON itself has no limit.
+const LONG_INTEGER = /[:,[]\s*-?\d{16,}\s*[,}\]]/;
+
+/** Return the value of a JSON text. */
+export function parse(text) {
+  if (!LONG_INTEGER.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_, value, context) => {
+    const long = typeof value === "number" && !Number.isSafeInteger(value);
+    return long && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value;
+  });
+}
+
+/** Return a value as JSON. */
+export function stringify(value, indent) {
+  const marked = (_, inner) => (typeof inner === "bigint" ? `\uE000${inner}\uE000` : inner);
+  return JSON.stringify(value, marked, indent)?.replace(/"\uE000(-?\d+)\uE000"/g, "$1");
+}
+
+/**
+ * Return the response of the API.
+ *
+ * @throws {Refusal} It is an error.
+ */
+export async function call(path, { headers = {}, ...options } = {}) {
+  for (;;) {
+    const used = key.get();
+    const sent = used ? { ...headers, authorization: `Bearer ${used}` } : headers;
+    const response = await fetch(path, { ...options, headers: sent });
+    if (response.ok) return response;
+    if (response.status !== 401 || !(await otherKey(used))) throw await refusalOf(response);
+  }
+}
+
+let asking = null;
+
+/** Return whether there is another key than one that was refused; several requests ask once. */
+async function otherKey(refused) {
+  if (key.get() !== refused) return true;
+  asking ??= keyNeeded().finally(() => { asking = null; });
+  const given = await asking;
+  if (given) key.set(given);
+  return Boolean(given);
+}
+
+async function refusalOf(response) {
+  const text = await response.text();
+  try {
+    return new Refusal(response.status, JSON.parse(text).error);
+  } catch {
+    return new Refusal(response.status, { message: `status ${response.status}: ${text.slice(0, 200)}` });
+  }
+}
+
+export async function getJson(path, options) {
+  return parse(await (await call(path, options)).text());
+}
+
+export function postJson(path, body, options = {}) {
+  const headers = { "content-type": "application/json" };
+  return call(path, { ...options, method: "POST", headers, body: stringify(body) });
+}
+
+/** Fields that have a place of their own in the page, or mean nothing there. */
+const PLACED = new Set([
+  "input", "voice", "preset", "model", "instructions", "response_format", "stream",
+  "stream_format", "trace", "timestamps", "continue_from",
+]);
+
+/**
+ * Return what the service offers: the fields of a request that are controls, and what else it can.
+ *
+ * A field has `name`, `help`, `group`, `kind` (`number`, `digits`, `choice`, `switch` or `json`) and
+ * the numbers of its slider.
+ */
+export async function readService() {
+  const document = await getJson("openapi.json");
+  const body = document.paths["/tts"].post.requestBody.content["application/json"].schema;
+  const schema = body.$ref ? resolved(document, body.$ref) : body;
+  const fields = Object.entries(schema.properties)
+    .filter(([name]) => !PLACED.has(name))
+    .map(([name, property]) => fieldOf(name, property));
+  const has = (path) => path in document.paths;
+  return {
+    fields,
+    byName: new Map(fields.map((field) => [field.name, field])),
+    preset: fieldOf("preset", schema.properties.preset),
+    wordTimes: "timestamps" in schema.properties,
+    goesOn: "continue_from" in schema.properties,
+    presets: has("/v1/presets"),
+    phonemes: has("/v1/audio/phonemes"),
+  };
+}
+
+function resolved(document, reference) {
+  return reference.slice(2).split("/").reduce((node, name) => node[name], document);
+}
+
+function fieldOf(name, property) {
+  const choices = (property.anyOf ?? [property]).filter(({ type }) => type !== "null");
+  const { enum: options, type, ...bounds } = { ...property, ...choices[0] };
+  const ui = property["x-ui"] ?? {};
+  const kind = kindOf(choices.length, options, type, bounds);
+  return {
+    name,
+    kind,
+    help: property.description ?? "",
+    group: ui.group ?? "request",
+    unit: ui.unit ?? "",
+    off: ui.off,
+    fallback: property.default ?? null,
+    options,
+    words: choices.some((choice) => choice.type === "string"),
+    suggestions: choices.flatMap((choice) => choice.enum ?? []),
+    whole: type === "integer",
+    low: bounds.minimum ?? bounds.exclusiveMinimum,
+    // Some bounds are those of the number's type: no slider ends there.
+    high: ui.top ?? (bounds.maximum > 2e9 ? undefined : bounds.maximum ?? bounds.exclusiveMaximum),
+    step: ui.step ?? (type === "integer" ? 1 : undefined),
+  };
+}
+
+function kindOf(forms, options, type, bounds) {
+  if (forms > 1) return "json";
+  if (options) return "choice";
+  if (type === "boolean") return "switch";
+  if (type === "integer" && bounds.maximum > Number.MAX_SAFE_INTEGER) return "digits";
+  if (type === "number" || type === "integer") return "number";
+  return type === "string" ? "text" : "json";
+}
+
+/**
+ * Speak: yield the samples as they come, in 16 bit.
+ *
+ * @param body The request; format and streaming are set here.
+ * @param onHead Called with the headers before the first samples.
+ * @throws {Refusal} The request is refused.
+ */
+export async function* spoken(body, { signal, onHead }) {
+  const asked = { ...body, response_format: "pcm", stream: true };
+  const response = await postJson("tts", asked, { signal });
+  onHead(response.headers);
+  yield* samplesOf(response.body);
+}
+
+async function* samplesOf(stream) {
+  const reader = stream.getReader();
+  let odd = new Uint8Array(0);
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const bytes = new Uint8Array(odd.length + value.length);
+    bytes.set(odd);
+    bytes.set(value, odd.length);
+    const whole = bytes.length & ~1;
+    odd = bytes.slice(whole);
+    if (whole) yield int16(bytes.buffer, whole);
+  }
+}
+
+/** Return little-endian 16 bit samples. */
+export function int16(buffer, bytes = buffer.byteLength) {
+  return new Int16Array(buffer.slice(0, bytes & ~1));
+}
+
+/** Return an open WebSocket of the protocol `valle.speech.v1`. */
+export function openSocket() {
+  const url = new URL("v1/audio/speech/stream", location.href);
+  url.protocol = url.protocol.replace("http", "ws");
+  url.hash = "";
+  const offered = ["valle.speech.v1"];
+  if (key.get()) offered.push(`valle.key.${key.get()}`);
+  const socket = new WebSocket(url, offered);
+  socket.binaryType = "arraybuffer";
+  return socket;
+}

@@ -1,0 +1,95 @@
+"""Routes of the studio at `/` and `/studio`, of its files, and of the documentation at `/docs`."""
+
+import asyncio
+from typing import Final
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+
+from app.studio.files import INDEX, PARTS, PREFIX, PageFile, page_file
+
+PAGES: Final = frozenset({"/", "/studio", "/docs"})
+
+OPEN_PATHS: Final = PAGES | frozenset(PARTS)
+"""All paths of this module. They hold nothing secret and need no key: the page asks for one."""
+
+_POLICY: Final = "; ".join((
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "media-src 'self' blob:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+))
+"""What the studio may load: this service's files and answers alone."""
+
+_NO_ICON: Final = "data:,"
+
+studio_router = APIRouter(include_in_schema=False)
+
+
+@studio_router.get("/")
+async def get_root(request: Request) -> Response:
+    """Return the studio to browsers; a program that asks for JSON gets a 404.
+
+    Raises:
+        HTTPException: The client does not accept HTML.
+    """
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404, "Not Found")
+    return await _studio(request)
+
+
+@studio_router.get("/studio")
+async def get_studio(request: Request) -> Response:
+    """Return the studio."""
+    return await _studio(request)
+
+
+@studio_router.get("/docs")
+async def get_docs() -> Response:
+    """Return the interactive documentation, which loads nothing from other hosts."""
+    return get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="valle-serve",
+        swagger_js_url=f"{PREFIX[1:]}docs.js",
+        swagger_css_url=f"{PREFIX[1:]}docs.css",
+        swagger_favicon_url=_NO_ICON,
+        swagger_ui_parameters={"validatorUrl": None},  # by default another host's
+    )
+
+
+@studio_router.get(PREFIX + "{name}")
+async def get_file(request: Request, name: str) -> Response:
+    """Return a file of a page.
+
+    Raises:
+        HTTPException: There is none of that name.
+    """
+    parts = PARTS.get(PREFIX + name)
+    if parts is None:
+        raise HTTPException(404, "Not Found")
+    return _answer(request, await asyncio.to_thread(page_file, *parts))
+
+
+async def _studio(request: Request) -> Response:
+    answer = _answer(request, await asyncio.to_thread(page_file, INDEX))
+    answer.headers["Content-Security-Policy"] = _POLICY
+    answer.headers["Referrer-Policy"] = "no-referrer"
+    answer.headers["Vary"] = "Accept"
+    return answer
+
+
+def _answer(request: Request, file: PageFile) -> Response:
+    """Return the response with a file, without its content if the browser has it already."""
+    headers = {
+        "Cache-Control": "no-cache",
+        "ETag": file.etag,
+        "X-Content-Type-Options": "nosniff",
+    }
+    if file.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)

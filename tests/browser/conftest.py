@@ -1,0 +1,179 @@
+"""A real Chromium on a real server with the built-in voice.
+
+Debian's package `chromium`, or what TTS_CHROMIUM names; without it these tests are skipped, unless
+they were asked for by `scripts/test --browser`.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.serving import served
+
+HOST = "gpuhost"
+"""A name that leads here, in this browser, and is no secure context to it."""
+
+TEXT = "Hello there."
+WAIT_MS = 60_000
+
+# Keeps what is scheduled to be played, and what reaches the loudspeaker.
+LISTENER = """
+window.scheduled = [];
+window.heard = [];
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (when = 0, ...rest) {
+  const samples = [...this.buffer.getChannelData(0)];
+  scheduled.push({ when, samples, rate: this.context.sampleRate });
+  return start.call(this, when, ...rest);
+};
+const connect = AudioNode.prototype.connect;
+AudioNode.prototype.connect = function (to, ...rest) {
+  if (to === this.context.destination) {
+    const { context } = this;
+    if (!context.recorder) {
+      context.recorder = context.createScriptProcessor(16384, 1, 1);
+      context.recorder.onaudioprocess = ({ inputBuffer }) => {
+        heard.push(...inputBuffer.getChannelData(0));
+      };
+      connect.call(context.recorder, context.destination);
+    }
+    connect.call(this, context.recorder);
+  }
+  return connect.call(this, to, ...rest);
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} 127.0.0.1"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server that speaks with the built-in voice."""
+    voices = str(tmp_path_factory.mktemp("voices"))
+    settings = Settings(device="cpu", voices=voices, allowed_hosts=HOST)
+    with served(create_app(settings)) as client:
+        yield client
+
+
+class Studio:
+    """The page, and what a person does there."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page, self.address = page, address
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        page.set_default_timeout(WAIT_MS)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._note)
+        page.on("request", lambda sent: self.hosts.add(urlsplit(sent.url).netloc))
+        page.add_init_script(LISTENER)
+
+    def _note(self, told: Any) -> None:
+        if told.type == "error":
+            self.errors.append(told.text)
+
+    def open(self, body: dict[str, Any] | None = None) -> None:
+        """Load the page, with a request after the # if there is one, and wait for the model."""
+        link = "#" + quote(json.dumps(body)) if body else ""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/{link}")
+        self.page.wait_for_selector(".status:text-matches('^(?!not ready|connecting).+')")
+
+    def write(self, text: str) -> None:
+        self.page.fill("#text", text)
+
+    def request(self, **body: Any) -> None:
+        """Make the request that the page shows."""
+        self.page.evaluate("hash => { location.hash = hash; }", quote(json.dumps(body)))
+        self.page.wait_for_function(
+            "text => document.querySelector('#text').value === text", arg=body["input"]
+        )
+
+    def speak(self) -> int:
+        """Speak, wait until the sound and its report are there, and return the take's number."""
+        before = self.numbers()
+        self.page.click("button.speak")
+        number = max(before, default=0) + 1
+        self.wait_for(number)
+        return number
+
+    def wait_for(self, number: int) -> None:
+        self.page.wait_for_selector(f"[data-take='{number}'][data-outcome=done]")
+        self.page.wait_for_selector(
+            f"[data-take='{number}'] .outcome:text-matches('^(stop|length|stuck)$')"
+        )
+
+    def numbers(self) -> list[int]:
+        takes = self.page.query_selector_all("[data-take]")
+        return [int(take.get_attribute("data-take")) for take in takes]
+
+    def report(self, number: int) -> dict[str, Any]:
+        """The report of a take, as the page's own download has it."""
+        self.page.click(f"[data-take='{number}'] .actions >> text=Take away")
+        with self.page.expect_download() as started:
+            self.page.click("dialog >> text=JSON with its trace")
+        report: dict[str, Any] = json.loads(Path(started.value.path()).read_text())
+        self.page.keyboard.press("Escape")
+        self.page.wait_for_selector("dialog", state="detached")
+        return report
+
+    def markers(self, number: int) -> dict[str, int]:
+        """How often each marker is drawn."""
+        return {
+            marker.get_attribute("data-marker"): int(marker.get_attribute("data-count"))
+            for marker in self.page.query_selector_all(f"[data-take='{number}'] [data-marker]")
+        }
+
+    def inked(self, selector: str) -> int:
+        """How many pixels of a canvas are not blank."""
+        return int(
+            self.page.eval_on_selector(
+                selector,
+                "canvas => canvas.getContext('2d')"
+                ".getImageData(0, 0, canvas.width, canvas.height)"
+                ".data.filter((value, n) => n % 4 === 3 && value > 0).length",
+            )
+        )
+
+    def told(self) -> str:
+        """What screen readers were told last."""
+        return str(self.page.text_content("p[role=status].unseen"))
+
+
+@pytest.fixture
+def studio(browser: Any, server: httpx.Client) -> Iterator[Studio]:
+    """The page on a wide screen, nothing kept from before; no error, no other host."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    address = str(server.base_url).rstrip("/")
+    studio = Studio(context.new_page(), address)
+    studio.open()
+    yield studio
+    context.close()
+    assert studio.errors == []
+    assert studio.hosts == {urlsplit(address).netloc}
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()

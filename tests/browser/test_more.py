@@ -1,0 +1,289 @@
+"""Live, sweep, take away, voices, keys, other hosts, small screens, keyboard."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import soundfile
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.serving import served
+from tests.browser.conftest import HOST, TEXT, WAIT_MS, Studio
+from tests.browser.test_takes import sent
+from tests.fakes import fake_engine
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
+
+KEY = "alice-0123456789"
+
+
+def test_live_speaks_as_one_types_and_leaves_a_take(studio, server) -> None:
+    page = studio.page
+    page.click("#tab-live")
+    page.click("text=Start")
+    page.type("#live", "Hello there. This is being typed.", delay=5)
+    page.wait_for_selector(".meters >> text=/first sound \\d+ ms/")  # before the text has ended
+    assert page.is_enabled("text=End of the text")
+    page.type("#live", " And this too.", delay=5)
+    page.click("text=End of the text")
+    page.wait_for_selector("text=Start")
+    page.click("#tab-takes")
+    studio.wait_for(1)
+    report = studio.report(1)
+    assert report["finish_reason"] == "stop"
+    assert len(report["utterances"]) == 3
+    played = np.concatenate([part["samples"] for part in page.evaluate("scheduled")])
+    assert np.array_equal(played.astype(np.float32), sent(server, report["id"]))
+
+
+def test_live_keeps_what_was_sent_and_can_be_cancelled(studio) -> None:
+    page = studio.page
+    page.click("#tab-live")
+    page.fill("#live", "Words that were sent stay. " * 6)
+    page.click("text=Start")
+    page.wait_for_selector(".meters >> text=/first sound \\d+ ms/")
+    typed = page.input_value("#live")
+    page.fill("#live", "something else")
+    assert page.input_value("#live") == typed
+    page.click("text=Cancel")
+    page.wait_for_selector("text=Start")
+    page.click("#tab-takes")
+    page.wait_for_selector("[data-take='1'][data-outcome=cancelled]")
+
+
+def test_a_sweep_makes_a_table_of_takes(studio) -> None:
+    page = studio.page
+    studio.write(TEXT)
+    page.click("#tab-sweep")
+    assert page.input_value("#values").split(", ") == [str(n) for n in range(1, 9)]
+    page.select_option("#swept", "top_p")
+    assert page.input_value("#values") == "0, 0.25, 0.5, 0.75, 1"
+    page.fill("#values", "0.2, 0.9")
+    page.click("text=Make the takes")
+    rows = page.locator("table.made tbody tr[data-value]")
+    rows.nth(1).wait_for()
+    assert [rows.nth(n).get_attribute("data-value") for n in range(2)] == ["0.2", "0.9"]
+    ranks = {rows.nth(n).locator("td").nth(5).text_content() for n in range(2)}
+    assert ranks <= {"1", "2"}
+    page.click("[aria-label='Play top_p 0.9']")
+    assert page.wait_for_selector("[aria-label='Pause top_p 0.9']")
+    rows.nth(1).locator("text=To the takes").click()
+    page.click("#tab-takes")
+    body = page.wait_for_selector("[data-take='1']").text_content()
+    assert "top_p 0.9" in body
+
+
+def test_what_is_taken_away_gives_the_same_speech(studio, server, tmp_path: Path) -> None:
+    page = studio.page
+    studio.request(input='It\'s "so".', top_p=0.8, ras=True, sampler_order="hf", ban_tokens=[1, 2])
+    number = studio.speak()
+    report = studio.report(number)
+    wanted = sent(server, report["id"])
+    page.click(f"[data-take='{number}'] .actions >> text=Take away")
+    with page.expect_download() as started:
+        page.click("dialog >> button:text-is('WAV')")
+    saved, rate = soundfile.read(started.value.path(), dtype="float32")
+    assert rate == 24000
+    assert np.array_equal(saved, wanted)
+    ways = {
+        name: page.text_content(f"[data-way='{name}'] pre")
+        for name in ("curl", "Python", "Command line")
+    }
+    for name, program in {"curl": ["bash", "-c"], "Python": [sys.executable, "-c"]}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        subprocess.run([*program, ways[name]], cwd=folder, check=True, timeout=100)
+        made, _ = soundfile.read(folder / "speech.wav", dtype="float32")
+        assert np.array_equal(made, wanted), name
+    _, *words = shlex.split(ways["Command line"])
+    command = [sys.executable, "-m", "app", *words, "--url", studio.address]
+    subprocess.run(command, check=True, timeout=100, capture_output=True, cwd=tmp_path)
+    made, _ = soundfile.read(tmp_path / "speech.wav", dtype="float32")
+    assert np.array_equal(made, wanted)
+
+
+def test_a_voice_is_uploaded_used_and_deleted(studio, tmp_path: Path) -> None:
+    page = studio.page
+    voice = Path("weights/voices/bella.flac").resolve()
+    page.click("[aria-label='Add or delete a voice']")
+    page.fill("dialog [name=name]", "anna")
+    page.set_input_files("dialog [name=file]", str(voice))
+    page.check("dialog [name=consent]")
+    page.click("text=Add the voice")
+    page.wait_for_selector("dialog", state="detached")
+    assert page.input_value("#voice") == "anna"
+    studio.write(TEXT)
+    number = studio.speak()
+    assert studio.report(number)["request"]["voice"] == "anna"
+    page.click("[aria-label='Add or delete a voice']")
+    page.click("[aria-label='Delete voice anna']")
+    page.wait_for_selector("#voice >> option[value=anna]", state="detached")
+
+
+def test_a_recording_is_refused_by_name_where_it_is_too_short(studio, tmp_path: Path) -> None:
+    page = studio.page
+    short = tmp_path / "short.wav"
+    soundfile.write(short, np.zeros(2400), 24000)
+    page.click("[aria-label='Add or delete a voice']")
+    page.fill("dialog [name=name]", "anna")
+    page.set_input_files("dialog [name=file]", str(short))
+    page.check("dialog [name=consent]")
+    page.click("text=Add the voice")
+    assert page.wait_for_selector("dialog .refusal").text_content()
+    studio.errors.clear()
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
+    with served(create_app(Settings(api_keys=f"alice:{KEY}"), fake_engine())) as client:
+        context = browser.new_context()
+        studio = Studio(context.new_page(), str(client.base_url).rstrip("/"))
+        page = studio.page
+        page.goto(studio.address)
+        page.fill("#key", "wrong-key-0123456789")
+        page.click("text=Use it")
+        page.wait_for_selector("text=That key is not known here.")
+        page.fill("#key", KEY)
+        page.click("text=Use it")
+        page.wait_for_selector("text=Forget key")
+        page.wait_for_selector("#voice option >> nth=1", state="attached")
+        page.reload()
+        page.wait_for_selector("#voice option >> nth=1", state="attached")
+        assert page.query_selector("#key") is None
+        page.click("#tab-live")
+        page.click("text=Start")
+        page.wait_for_selector("text=Cancel")
+        page.wait_for_selector("text=Say it now")
+        other = context.new_page()
+        other.goto(studio.address)
+        other.wait_for_selector("#key")  # another tab has none
+        page.click("text=Forget key")
+        page.reload()
+        page.wait_for_selector("#key")
+        context.close()
+
+
+def test_all_of_it_works_on_a_host_name_that_is_no_secure_context(browser, server) -> None:
+    context = browser.new_context()
+    address = f"http://{HOST}:{urlsplit(str(server.base_url)).port}"
+    studio = Studio(context.new_page(), address)
+    studio.open()
+    assert studio.page.evaluate("isSecureContext") is False
+    studio.write(TEXT)
+    number = studio.speak()
+    played = np.concatenate([part["samples"] for part in studio.page.evaluate("scheduled")])
+    report = studio.report(number)
+    assert np.array_equal(played.astype(np.float32), sent(server, report["id"]))
+    studio.page.click(".request >> text=Take away")
+    studio.page.click("[aria-label='Copy curl']")
+    studio.page.wait_for_selector("text=Copied")
+    studio.page.keyboard.press("Escape")
+    studio.page.click("[aria-label='Add or delete a voice']")
+    assert studio.page.wait_for_selector("text=Recording here takes HTTPS")
+    context.close()
+    assert studio.errors == []
+    assert studio.hosts == {urlsplit(address).netloc}
+
+
+def test_a_cold_page_is_one_html_and_eight_files(browser, server) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    loaded: list[str] = []
+    page.on("response", lambda response: loaded.append(urlsplit(response.url).path))
+    page.goto(str(server.base_url))
+    page.wait_for_selector("#text")
+    page.wait_for_load_state("networkidle")
+    files = [path for path in loaded if path.startswith("/studio/")]
+    assert loaded[0] == "/"
+    assert len(files) == len(set(files)) <= 8
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_of_390_pixels_scrolls_in_one_direction(browser, server, scheme) -> None:
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme
+    )
+    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
+    studio.open()
+    studio.write(TEXT)
+    number = studio.speak()
+    page = studio.page
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    for tab in ("live", "sweep", "takes"):
+        page.click(f"#tab-{tab}")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+    page.click("summary:has-text('Knobs')")
+    page.click("details.group >> nth=3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    small = page.evaluate(
+        "[...document.querySelectorAll('button, summary, select')].filter(one =>"
+        " one.offsetParent &&"
+        " one.getBoundingClientRect().height < 20).map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert small == []
+    page.tap(f"[data-take='{number}'] .play")
+    context.close()
+    assert studio.errors == []
+
+
+def test_a_keyboard_is_enough(studio) -> None:
+    page = studio.page
+    page.focus("#text")
+    page.keyboard.press("Control+Enter")
+    studio.wait_for(1)
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    assert page.wait_for_selector("[data-take='1'] .play[aria-label^=Pause]")
+    page.keyboard.press(" ")
+    assert page.wait_for_selector("[data-take='1'] .play[aria-label^=Play]")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.focus("#tab-takes")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("#tab-live", "aria-selected") == "true"
+    # Everything that can be pressed can be reached, and has a name.
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('button, input, select, textarea, a, summary, canvas,"
+        " [role=slider]')].filter(one => one.offsetParent && !(one.getAttribute('aria-label') ||"
+        " one.textContent.trim() || one.labels?.length)).map(one => one.outerHTML.slice(0, 90))"
+    )
+    assert nameless == []
+    assert re.search(r"Take 1: [\d.]+ seconds, done", studio.told())
+
+
+def test_the_documentation_works_without_the_internet(browser, server) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    hosts: set[str] = set()
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+    page.set_default_timeout(WAIT_MS)
+    page.goto(f"{server.base_url}/docs")
+    page.wait_for_selector(".opblock-summary-path >> text=speech")
+    assert {host for host in hosts if host} == {urlsplit(str(server.base_url)).netloc}
+    context.close()
+
+
+def test_loudness_is_that_of_the_recommendation(studio, server) -> None:
+    pyloudnorm = pytest.importorskip("pyloudnorm")
+    studio.write("Hello there. This is a test of how loud it is.")
+    number = studio.speak()
+    wanted = sent(server, studio.report(number)["id"])
+    told = studio.page.locator(f"[data-take='{number}'] .facts span", has_text="LUFS")
+    shown = float(told.text_content().split()[0])
+    assert shown == pytest.approx(pyloudnorm.Meter(24000).integrated_loudness(wanted), abs=0.15)
+
+
+def test_requests_in_json_have_exact_seeds(studio) -> None:
+    studio.request(input=TEXT, seed=2**63 - 1)
+    report = studio.report(studio.speak())
+    assert report["request"]["params"]["seed"] == 2**63 - 1
+    assert json.dumps(report)

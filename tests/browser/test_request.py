@@ -1,0 +1,188 @@
+"""The left side: a control of every knob, what they send, and refusals in their place."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.schemas import TtsRequest
+from tests.browser.conftest import TEXT, Studio
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
+
+
+def knobs_of(server: httpx.Client) -> dict[str, dict[str, Any]]:
+    """Every property of a request that the document gives hints for a control of."""
+    document = server.get("/openapi.json").json()
+    schema = document["paths"]["/tts"]["post"]["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
+    return {name: shown for name, shown in schema["properties"].items() if "x-ui" in shown}
+
+
+def body_of(studio: Studio) -> dict[str, Any]:
+    """The request as the page would send it: it sends it, and is answered nothing."""
+    sent: list[dict[str, Any]] = []
+
+    def refuse(route: Any) -> None:
+        sent.append(route.request.post_data_json)
+        error = {"message": "not now", "type": "server_error", "param": None, "code": None}
+        route.fulfill(status=503, json={"error": error})
+
+    studio.page.route("**/tts", refuse)
+    studio.page.click("button.speak")
+    studio.page.wait_for_selector("text=not now")
+    studio.page.unroute("**/tts")
+    studio.errors.clear()  # the browser notes the 503
+    assert len(sent) == 1
+    return sent[0]
+
+
+def test_every_knob_of_the_schema_has_a_control_with_its_help_and_unit(studio, server) -> None:
+    knobs = knobs_of(server)
+    assert len(knobs) > 100
+    for group in studio.page.query_selector_all("details.group > summary"):
+        group.click()
+    for name, shown in knobs.items():
+        control = studio.page.query_selector(f"[data-knob='{name}']")
+        assert control is not None, name
+        field = control.query_selector("input, select")
+        assert field is not None, name
+        if name == "preset":
+            continue
+        assert plain(control.text_content()).find(plain(shown["description"])) >= 0, name
+        assert shown["x-ui"].get("unit", "") in control.text_content(), name
+        if "off" in shown["x-ui"] and shown.get("type") != "boolean":
+            assert control.query_selector("[role=switch]") is not None, name
+        label = studio.page.get_by_label(name, exact=True)
+        assert label.count() == 1, name
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def test_a_knob_shows_what_the_preset_sets(studio, server) -> None:
+    presets = {one["id"]: one["knobs"] for one in server.get("/v1/presets").json()["presets"]}
+    studio.page.fill("#search", "temperature")
+    for preset in ("auto", "greedy", "expressive"):
+        studio.page.select_option("#preset", preset)
+        shown = float(studio.page.input_value("#knob-temperature"))
+        assert shown == presets[preset]["temperature"], preset
+    assert body_of(studio)["preset"] == "expressive"
+
+
+def test_what_is_changed_is_sent_and_comes_first(studio) -> None:
+    page = studio.page
+    page.fill("#search", "top_p")
+    page.fill("#knob-top_p", "0.75")
+    page.fill("#search", "ras")
+    page.check("#knob-ras")
+    page.fill("#search", "sampler order")
+    page.fill("#knob-sampler_order", "hf")
+    page.fill("#search", "ban tokens")
+    page.fill("#knob-ban_tokens", "[3, 5]")
+    page.fill("#search", "seed")
+    page.fill("#knob-seed", "9223372036854775807")
+    page.fill("#search", "")
+    first = [one.get_attribute("data-knob") for one in page.query_selector_all(".knobs > .knob")]
+    assert set(first) == {"top_p", "ras", "sampler_order", "ban_tokens", "seed"}
+    body = body_of(studio)
+    kept = {name: body[name] for name in first}
+    wanted = {
+        "top_p": 0.75,
+        "ras": True,
+        "sampler_order": "hf",
+        "ban_tokens": [3, 5],
+        "seed": 2**63 - 1,
+    }
+    assert kept == wanted
+    TtsRequest.model_validate({name: value for name, value in body.items() if name != "ban_tokens"})
+    page.click("[aria-label='Reset ras']")
+    assert "ras" not in body_of(studio)
+    page.click("text=Reset all")
+    assert not set(wanted) & set(body_of(studio))
+
+
+def test_a_switch_turns_a_knob_off_and_on_again(studio, server) -> None:
+    off = knobs_of(server)["top_p"]["x-ui"]["off"]
+    page = studio.page
+    page.fill("#search", "top_p")
+    page.uncheck("[data-knob=top_p] [role=switch]")
+    assert body_of(studio)["top_p"] == off
+    page.check("[data-knob=top_p] [role=switch]")
+    assert body_of(studio).get("top_p") != off
+
+
+def test_a_slider_moves_its_knob(studio) -> None:
+    page = studio.page
+    page.fill("#search", "min_p")
+    page.focus("[aria-label='min_p, slider']")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert body_of(studio)["min_p"] == pytest.approx(0.02)
+
+
+def test_a_refused_value_is_told_at_its_knob(studio) -> None:
+    page = studio.page
+    page.fill("#search", "temperature")
+    page.fill("#knob-temperature", "-7")
+    studio.errors.clear()
+    page.click("button.speak")
+    told = page.wait_for_selector("[data-knob=temperature] .refusal")
+    assert "greater than or equal to -1" in told.text_content()
+    assert page.get_attribute("#knob-temperature", "aria-invalid") == "true"
+    assert page.evaluate("document.activeElement.id") == "knob-temperature"
+    studio.errors.clear()  # the browser notes the 422
+    page.fill("#knob-temperature", "0.8")
+    assert page.query_selector("[data-knob=temperature] .refusal") is None
+
+
+def test_two_refused_values_are_told_at_both_knobs_in_closed_groups(studio) -> None:
+    studio.request(input=TEXT, top_p=4, xtc_threshold=0)
+    studio.page.click("button.speak")
+    assert studio.page.wait_for_selector("[data-knob=top_p] .refusal")
+    assert studio.page.wait_for_selector("[data-knob=xtc_threshold] .refusal")
+    studio.errors.clear()
+
+
+def test_conflicting_knobs_and_an_unknown_voice_are_told_in_their_place(studio) -> None:
+    studio.request(input=TEXT, voice="nobody")
+    studio.page.click("button.speak")
+    told = studio.page.wait_for_selector("#refused-voice")
+    assert "nobody" in told.text_content()
+    studio.errors.clear()
+    studio.request(input="")
+    studio.page.click("button.speak")
+    assert studio.page.wait_for_selector("#refused-input, .request > .refusal")
+    studio.errors.clear()
+
+
+def test_a_link_holds_the_whole_request(studio, browser) -> None:
+    body = {
+        "input": "Naïve [pause:0.2s] “quotes” & #hash 100%.",
+        "voice": "bella",
+        "preset": "stable",
+        "temperature": 0.65,
+        "ban_sequences": [{"codes": [1, 2], "strength": 3.5}],
+        "seed": 2**63 - 1,
+        "speed": 1.25,
+    }
+    studio.open(body)
+    studio.page.click(".request >> text=Take away")
+    link = studio.page.text_content("[data-way=Link] pre")
+    context = browser.new_context()
+    other = Studio(context.new_page(), studio.address)
+    other.page.goto(link)
+    other.page.wait_for_selector("#preset >> text=stable", state="attached")
+    assert other.page.input_value("#text") == body["input"]
+    sent = body_of(other)
+    context.close()
+    assert {name: sent[name] for name in body} == body
+
+
+def test_markup_is_coloured(studio) -> None:
+    studio.write("One [[wʌn]] two [pause:1s] <break/> three [not markup].")
+    marks = [one.text_content() for one in studio.page.query_selector_all(".box mark")]
+    assert marks == ["[[wʌn]]", "[pause:1s]", "<break/>"]

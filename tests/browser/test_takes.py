@@ -1,0 +1,272 @@
+"""Takes: what is played, what is drawn, A and B, going on, and what a reload leaves."""
+
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.browser.conftest import TEXT, Studio
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
+
+SAMPLERS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "repetition penalty": ({"repetition_penalty": 1.3}, {"penalty"}),
+    "frequency penalty": ({"frequency_penalty": 0.5}, {"penalty"}),
+    "dry": ({"dry_multiplier": 2.0, "dry_allowed_length": 1}, {"penalty"}),
+    "length penalty": ({"length_penalty": 0.5}, {"penalty"}),
+    "bans": ({"ban_tokens": list(range(0, 1000, 3))}, {"ban"}),
+    "no repeated n-gram": ({"no_repeat_ngram_size": 1, "temperature": 1.0}, {"ban"}),
+    "RAS": ({"ras": True, "ras_tau": 0.05, "ras_window": 40}, {"drawn again (RAS)"}),
+    "best of": ({"best_of": 3}, {"candidate kept"}),
+    "beam": ({"beam_width": 2}, {"candidate kept"}),
+    "entropix": ({"entropix": True}, {"entropix"}),
+    "entropix that branches": (
+        {"entropix": True, "entropix_action": "branch", "entropix_branch_interval": 5},
+        {"entropix", "branched"},
+    ),
+    "backtracking": ({"backtrack": True, "backtrack_max_silence": 1}, {"taken back (silence)"}),
+}
+
+
+def fired(tokens: list[dict[str, Any]]) -> dict[str, int]:
+    """How often each thing fired in the tokens that were kept, by the report alone."""
+    kept: list[dict[str, Any]] = []
+    for token in tokens:
+        del kept[token["frame"] :]
+        kept.append(token)
+    return {
+        "penalty": sum(token["changed"] > 0 for token in kept),
+        "ban": sum(token["banned"] > 0 for token in kept),
+        "drawn again (RAS)": sum(token["repeated"] for token in kept),
+        "branched": sum(token["branched"] for token in kept),
+        "entropix": sum(token["entropix_state"] >= 0 for token in kept),
+    }
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_trace_of_a_sampler_draws_its_markers(studio, name) -> None:
+    knobs, expected = SAMPLERS[name]
+    studio.request(**{"input": TEXT, "preset": "default", "temperature": 0.9, "seed": 5} | knobs)
+    number = studio.speak()
+    studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    drawn = studio.markers(number)
+    for marker in list(drawn):
+        assert studio.inked(f"[data-take='{number}'] [data-marker='{marker}'] canvas") > 0
+    utterances = studio.report(number)["utterances"]
+    told: dict[str, int] = {}
+    for utterance in utterances:
+        for kind, count in fired(utterance["tokens"]).items():
+            told[kind] = told.get(kind, 0) + count
+        for rewind in utterance["backtracks"]:
+            told[f"taken back ({rewind['cause']})"] = (
+                told.get(f"taken back ({rewind['cause']})", 0) + 1
+            )
+        told["candidate kept"] = told.get("candidate kept", 0) + bool(utterance["takes"])
+    states = sum(drawn.pop(marker) for marker in list(drawn) if marker.startswith("entropix "))
+    assert drawn | {"entropix": states} == {
+        kind: count for kind, count in told.items() if count or kind == "entropix"
+    }
+    assert expected <= {kind for kind, count in told.items() if count}
+
+
+def test_mirostat_and_a_temperature_that_varies_are_curves(studio) -> None:
+    studio.request(input=TEXT, preset="default", seed=5, min_temperature=0.3, mirostat_mode=0)
+    number = studio.speak()
+    curve = studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve=temperature]")
+    assert curve.text_content().split() == ["temperature"]
+    studio.request(input=TEXT, preset="default", seed=5, mirostat_mode=2)
+    number = studio.speak()
+    curve = studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve=temperature]")
+    assert curve.text_content().split() == ["temperature", "mirostat", "mu"]
+    titles = [
+        one.get_attribute("data-curve")
+        for one in studio.page.query_selector_all(f"[data-take='{number}'] [data-curve]")
+    ]
+    assert titles == ["entropy", "temperature", "stop", "kept codes"]
+
+
+def sent(server: httpx.Client, response: str) -> np.ndarray[Any, Any]:
+    """The samples of a speech, decoded anew from its codes by the service."""
+    answer = server.get(f"/v1/audio/speech/{response}/audio?response_format=pcm").raise_for_status()
+    return np.frombuffer(answer.content, "<i2").astype(np.float32) / 32768
+
+
+def test_the_samples_played_are_those_that_were_sent(studio, server) -> None:
+    page = studio.page
+    number = studio.speak()
+    page.wait_for_selector(f"[data-take='{number}'] .play[aria-label^=Play]")  # it has ended
+    wanted = sent(server, studio.report(number)["id"])
+    streamed = page.evaluate("scheduled")
+    assert {part["rate"] for part in streamed} == {24000}
+    joined = np.concatenate([part["samples"] for part in streamed]).astype(np.float32)
+    assert np.array_equal(joined, wanted)
+    # What follows in time follows to the sample, unless the service was too late.
+    for part, after in pairwise(streamed):
+        ends_s = part["when"] + len(part["samples"]) / 24000
+        assert after["when"] > ends_s - 1e-6
+    # Now from the beginning, as it reaches the loudspeaker.
+    page.evaluate("heard.length = 0")
+    page.click(f"[data-take='{number}'] .play")
+    page.wait_for_selector(f"[data-take='{number}'] .play[aria-label^=Play]")
+    page.wait_for_timeout(1000)
+    heard = np.asarray(page.evaluate("heard"), np.float32)
+    place = np.flatnonzero(wanted)[0]
+    begin = np.flatnonzero(heard)[0] - place
+    got = heard[begin : begin + len(wanted)]
+    assert np.array_equal(got, wanted), (
+        begin,
+        np.flatnonzero(got != wanted)[:5],
+        np.abs(got - wanted).max(),
+    )
+
+
+def test_a_click_seeks_and_keys_move_the_place(studio) -> None:
+    page = studio.page
+    number = studio.speak()
+    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
+    page.keyboard.press("Escape")
+    box = lanes.bounding_box()
+    seconds = float(lanes.get_attribute("aria-valuemax"))
+    x = box["width"] * 0.6
+    lanes.click(position={"x": x, "y": 30})
+    place = float(lanes.get_attribute("aria-valuenow"))
+    assert place == pytest.approx(seconds * (x - 52) / (box["width"] - 52), abs=0.03)
+    assert page.query_selector(f"[data-take='{number}'] .play[aria-label^=Pause]")
+    page.keyboard.press("Escape")
+    lanes.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    moved = float(lanes.get_attribute("aria-valuenow"))
+    assert moved == pytest.approx(place + 11 / 75, abs=0.02)
+    told = lanes.get_attribute("aria-valuetext")
+    assert "frame" in told
+    assert "entropy" in told
+    page.keyboard.press("Home")
+    assert lanes.get_attribute("aria-valuenow") == "0.00"
+
+
+def test_hovering_tells_the_record_of_the_token(studio) -> None:
+    number = studio.speak()
+    page = studio.page
+    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
+    report = studio.report(number)
+    box = lanes.bounding_box()
+    page.mouse.move(box["x"] + 52 + 0.5 * (box["width"] - 52), box["y"] + 20)
+    told = page.wait_for_selector(f"[data-take='{number}'] .token h3").text_content()
+    frame = int(told.split("frame ")[1].split()[0])
+    utterance = report["utterances"][int(told.split("utterance ")[1].split(",")[0]) - 1]
+    assert frame > 5
+    assert told.endswith(f"codes {' '.join(map(str, utterance['codes'][frame]))}")
+    token = [one for one in utterance["tokens"] if one["frame"] == frame][-1]
+    shown = dict(
+        zip(
+            page.locator(f"[data-take='{number}'] .token dt").all_text_contents(),
+            page.locator(f"[data-take='{number}'] .token dd").all_text_contents(),
+            strict=True,
+        )
+    )
+    assert set(shown) == {name for name, value in token.items() if value is not None}
+    assert int(shown["code"]) == token["code"]
+    assert float(shown["entropy_bits"]) == pytest.approx(token["entropy_bits"], rel=0.01)
+
+
+def test_waveform_and_codes_are_drawn(studio) -> None:
+    number = studio.speak()
+    studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    canvases = studio.page.locator(f"[data-take='{number}'] .lane canvas")
+    labels = [canvases.nth(n).get_attribute("aria-label") for n in range(canvases.count())]
+    assert labels[0].startswith("Waveform")
+    assert any(label.startswith("Codes of") for label in labels)
+    for n in range(canvases.count()):
+        assert studio.inked(f"[data-take='{number}'] .lane:has(canvas) >> nth={n} >> canvas") > 500
+
+
+SUM = "scheduled.at(-1).samples.reduce((sum, value) => sum + Math.abs(value), 0)"
+"""Tells two sounds apart."""
+
+
+def two_takes(studio: Studio) -> tuple[int, int]:
+    studio.request(input="One two three four five six.", seed=1)
+    first = studio.speak()
+    studio.request(input="One two three four five six.", seed=2, temperature=0.9)
+    second = studio.speak()
+    studio.page.keyboard.press("Escape")
+    studio.page.click(f"[data-take='{first}'] .side.a")
+    studio.page.click(f"[data-take='{second}'] .side.b")
+    studio.page.wait_for_selector(".compare .two")
+    return first, second
+
+
+def test_a_and_b_are_equally_loud_and_switched_in_mid_play(studio) -> None:
+    page = studio.page
+    two_takes(studio)
+    gains = [float(text.split()[0]) for text in page.locator(".compare .gain").all_text_contents()]
+    assert max(gains) == 0.0
+    assert min(gains) <= 0.0
+    page.click(".compare >> text=Play A")
+    page.wait_for_timeout(600)
+    page.evaluate("scheduled.length = 0")
+    page.click(".compare >> text=Switch to B")
+    assert page.query_selector(".compare [aria-label='Pause B']")
+    (part,) = page.evaluate("scheduled")
+    (whole_s,) = page.evaluate(
+        "[Number(document.querySelector('[data-side=b] .lanes').getAttribute('aria-valuemax'))]"
+    )
+    left_s = len(part["samples"]) / 24000
+    assert 0.2 < whole_s - left_s < 1.6  # it goes on near where A was, not at the beginning
+    assert studio.told() == "Now B"
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("x")
+    assert page.query_selector(".compare [aria-label^='Pause']")
+
+
+def test_the_blind_test_asks_ten_times_and_tells_the_result(studio) -> None:
+    page = studio.page
+    two_takes(studio)
+    page.click("text=Blind test")
+    page.evaluate("scheduled.length = 0")
+    right = 0
+    sounds = {}
+    for side in "AB":
+        page.click(f".compare .actions >> text='Play {side}'")
+        sounds[side] = page.evaluate(SUM)
+    for n in range(10):
+        assert f"Number {n + 1} of 10" in page.text_content(".compare p[role=status]")
+        page.click("text=Play X")
+        is_a = page.evaluate(SUM) == sounds["A"]
+        assert page.query_selector(".takes [aria-label^=Pause]") is None  # nothing betrays it
+        guess = is_a if n < 9 else not is_a
+        right += guess == is_a
+        page.click("text=X is A" if guess else "text=X is B")
+    told = page.text_content(".compare .result")
+    assert told.startswith("9 of 10 right.")
+    assert "1.1 %" in told  # 11 of 1024
+    assert right == 9
+
+
+def test_takes_survive_a_reload_and_can_be_deleted(studio) -> None:
+    page = studio.page
+    number = studio.speak()
+    seconds = page.text_content(f"[data-take='{number}'] .facts span").strip()
+    page.wait_for_timeout(500)
+    page.reload()
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    assert page.text_content(f"[data-take='{number}'] .facts span").strip() == seconds
+    page.click(f"[data-take='{number}'] .play")
+    assert page.evaluate("scheduled.length") == 1
+    page.click(f"[data-take='{number}'] >> text=Delete")
+    page.wait_for_timeout(300)
+    page.reload()
+    page.wait_for_selector("text=No takes yet")
+
+
+def test_speaking_can_be_stopped(studio) -> None:
+    studio.write("This is a long sentence that goes on. " * 8)
+    studio.page.click("button.speak")
+    studio.page.wait_for_selector("[data-take='1']")
+    studio.page.keyboard.press("Escape")
+    studio.page.wait_for_selector("[data-take='1'][data-outcome=cancelled]")
+    assert studio.page.text_content("button.speak") == "Speak"
