@@ -20,6 +20,16 @@ class _Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class AlignmentHead(_Config):
+    """The attention head of level 0 that shows which phoneme is being spoken."""
+
+    layer: int = Field(ge=0)
+    head: int = Field(ge=0, description="Among the query heads.")
+    lead_frames: int = Field(
+        0, ge=0, le=75, description="How many frames it is ahead of the sound."
+    )
+
+
 class ModelConfig(_Config):
     """Configuration of an AR+NAR language model over codec codes."""
 
@@ -78,6 +88,9 @@ class ModelConfig(_Config):
         False, description="The same for the NAR levels: prompt and text dropped together."
     )
     preset: str = Field("default", description="Sampling preset that `auto` resolves to.")
+    alignment: AlignmentHead | None = Field(
+        None, description="What timings are read from; None if no head is known to align."
+    )
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -87,6 +100,12 @@ class ModelConfig(_Config):
             raise ValueError(f"kv_heads {self.kv_heads} must divide heads {self.heads}")
         if self.segments[-1] != "resp" or len(set(self.segments)) != len(self.segments):
             raise ValueError(f"segments {self.segments} must be distinct and end with resp")
+        head = self.alignment
+        if head is not None and (head.layer >= self.layers or head.head >= self.heads):
+            raise ValueError(
+                f"alignment: layer {head.layer}, head {head.head} does not exist; there are"
+                f" {self.layers} layers of {self.heads} heads, numbered from 0"
+            )
         return self
 
     @property

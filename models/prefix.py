@@ -16,6 +16,7 @@ class Prefix:
         response_start: Position of response frame 0; not 0 where positions count through.
         shared: Length of the leading part that is the same for every text and attends to nothing
             after it, so that its keys and values can be cached across texts.
+        text_start: Index of the first phoneme.
     """
 
     embeddings: Tensor
@@ -23,12 +24,13 @@ class Prefix:
     blocks: Tensor
     response_start: int = 0
     shared: int = 0
+    text_start: int = 0
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __getitem__(self, part: slice) -> "Prefix":
-        """Return a slice of the positions, with ``shared`` reset to 0."""
+        """Return a slice of the positions, with ``shared`` and ``text_start`` reset to 0."""
         return Prefix(
             self.embeddings[part], self.positions[part], self.blocks[part], self.response_start
         )

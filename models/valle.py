@@ -116,7 +116,9 @@ class Valle(nn.Module):
             all_positions = torch.arange(total, device=device)
         start = total if self.config.unified_positions else 0
         shared = before_text if self._hides_text(level) else 0
-        return Prefix(torch.cat(parts), all_positions, torch.cat(blocks), start, shared)
+        return Prefix(
+            torch.cat(parts), all_positions, torch.cat(blocks), start, shared, before_text
+        )
 
     def null_prefix(self, level: int, *, language: int = 0) -> Prefix:
         """Return the unconditional prefix for guidance: no text and no prompt.

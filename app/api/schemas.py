@@ -17,7 +17,13 @@ from pydantic import (
 )
 
 from app.audio.formats import STREAMED, AudioFormat
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import (
+    SpeechJob,
+    SpeechResult,
+    SpokenUtterance,
+    Timestamps,
+    WordTiming,
+)
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
 
@@ -101,6 +107,11 @@ class SpeechOptions(SamplingParams):
         description="A background request starts when no normal one waits, and yields to them while"
         " it is generated.",
     )
+    timestamps: Timestamps = Field(
+        "none",
+        description="Whether to tell when each word, or also each phoneme, is heard: in the report,"
+        " and in the events and messages of a stream, no later than the sound.",
+    )
     trace: bool = Field(
         False,
         description="Record the sampler's decision at every token of level 0, for "
@@ -131,6 +142,7 @@ class SpeechOptions(SamplingParams):
             priority=_PRIORITIES[self.priority],
             asker=asker,
             speed=self.speed,
+            timestamps=self.timestamps,
             played=played,
         )
 
@@ -211,6 +223,62 @@ class Usage(BaseModel):
         return cls(input_tokens=phonemes, output_tokens=frames, total_tokens=phonemes + frames)
 
 
+class PhonemeTimes(BaseModel):
+    """When a phoneme is heard."""
+
+    phoneme: str = Field(description="With its stress and length marks.")
+    start_s: float
+    end_s: float | None
+
+
+class WordTimes(BaseModel):
+    """When a word is heard, in the audio that was sent."""
+
+    utterance: int = Field(description="Number of its utterance, from 0.")
+    index: int = Field(description="Its number in the utterance, from 0.")
+    word: str = Field(description="As it was spoken: normalised.")
+    start_s: float
+    end_s: float | None = Field(description="Null while it is not known; it is then told later.")
+    missing: bool = Field(
+        description="Whether the sound lacks it; the times are then those where it should be."
+    )
+    phonemes: list[PhonemeTimes] | None = Field(
+        description="Those that have begun; null unless `timestamps` is `phoneme`."
+    )
+
+    @classmethod
+    def of(cls, timing: WordTiming, speed: float) -> "WordTimes":
+        """Return the times of a word in the audio that is sent.
+
+        Args:
+            timing: At speed 1.
+            speed: Of the playback.
+        """
+
+        def sent(at_s: float | None) -> float | None:
+            return None if at_s is None else round(at_s / speed, 4)
+
+        phonemes = None
+        if timing.phonemes is not None:
+            phonemes = [
+                PhonemeTimes(
+                    phoneme=one.phoneme,
+                    start_s=round(one.start_s / speed, 4),
+                    end_s=sent(one.end_s),
+                )
+                for one in timing.phonemes
+            ]
+        return cls(
+            utterance=timing.utterance,
+            index=timing.index,
+            word=timing.word,
+            start_s=round(timing.start_s / speed, 4),
+            end_s=sent(timing.end_s),
+            missing=timing.missing,
+            phonemes=phonemes,
+        )
+
+
 class UtteranceText(BaseModel):
     """How an utterance was read, and where it is in the audio that was sent."""
 
@@ -220,6 +288,9 @@ class UtteranceText(BaseModel):
         description="Where it begins in the audio sent; trims, pauses and `speed` are counted."
     )
     duration_s: float = Field(description="How long it sounds, without the pause after it.")
+    words: list[WordTimes] | None = Field(
+        description="When each word is heard; null without `timestamps`."
+    )
 
     @classmethod
     def fields_of(cls, spoken: SpokenUtterance, speed: float) -> dict[str, Any]:
@@ -234,6 +305,9 @@ class UtteranceText(BaseModel):
             "phonemes": spoken.phonemes,
             "start_s": round(spoken.start_s / speed, 6),
             "duration_s": round(spoken.duration_s / speed, 6),
+            "words": None
+            if spoken.words is None
+            else [WordTimes.of(one, speed) for one in spoken.words],
         }
 
     @classmethod

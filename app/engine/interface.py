@@ -4,7 +4,7 @@ Two threads run a model: one draws level 0 of all jobs together (`Batch`), the o
 of it, a chunk at a time (`SoundStream`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -17,6 +17,7 @@ from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk
 from app.engine.voices import Voices
 from models.text import Utterance
+from models.text.words import WordSpan
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
 
@@ -65,6 +66,8 @@ class Plan:
         prompt: ``[Tp, K]`` codes of the voice, or None.
         nar: How much of an utterance the finer levels draw at a time.
         decoder: What makes samples of codes: `codec` or `vocos`.
+        words: Of each utterance, its words with their phonemes; empty without timestamps.
+        lengths: Of each utterance, how many symbols each phoneme id stands for; likewise.
     """
 
     job: SpeechJob
@@ -78,6 +81,8 @@ class Plan:
     prompt: Tensor | None = None
     nar: NarPlan = "chunks"
     decoder: str = "codec"
+    words: tuple[tuple[WordSpan, ...], ...] = ()
+    lengths: tuple[Sequence[int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,42 @@ TraceColumns = Mapping[str, NDArray[Any]]
 """Field of `samplers.ar.trace.Record` -> ``[N]``, one entry a token drawn."""
 
 
+Timestamps = Literal["none", "word", "phoneme"]
+"""Whose times are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhonemeTiming:
+    """When a phoneme is heard, stress and length marks included; see `WordTiming`."""
+
+    phoneme: str
+    start_s: float
+    end_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WordTiming:
+    """When a word is heard, in the speech at speed 1.
+
+    Args:
+        utterance: Number of its utterance in the speech.
+        index: Its number in the utterance.
+        word: As it was spoken: normalised.
+        start_s: When it begins.
+        end_s: When it ends; None while that is not known.
+        missing: Whether the sound lacks it: the times are then those where it should be.
+        phonemes: Its own, as far as they have begun; None if they were not asked for.
+    """
+
+    utterance: int
+    index: int
+    word: str
+    start_s: float
+    end_s: float | None
+    missing: bool = False
+    phonemes: tuple[PhonemeTiming, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SpeechJob:
     """One request: what to say and how.
@@ -58,6 +94,7 @@ class SpeechJob:
         speed: The tempo of its playback; audio at less than 1 is longer than the speech.
         played: Whether the audio is played while it is made. Otherwise it is sent whole, and
             streams that are played go first.
+        timestamps: Whether to tell when words, or also phonemes, are heard.
     """
 
     id: str
@@ -74,6 +111,7 @@ class SpeechJob:
     asker: str = ""
     speed: float = 1.0
     played: bool = True
+    timestamps: Timestamps = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +207,7 @@ class SpokenUtterance:
         start_s: Where it begins in the speech at speed 1, in seconds.
         duration_s: For how long it sounds, the pause after it not counted.
         trimmed_s: Seconds of silence that were cut off before its beginning.
+        words: When each word is heard; None if that was not asked for.
     """
 
     codes: NDArray[np.int16]
@@ -182,6 +221,7 @@ class SpokenUtterance:
     start_s: float = 0.0
     duration_s: float = 0.0
     trimmed_s: float = 0.0
+    words: tuple[WordTiming, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +273,16 @@ class SpeechResult:
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
-    """Successive samples ``[N]`` of a job; the last chunk of a job carries its result."""
+    """Successive samples ``[N]`` of a job; the last chunk of a job carries its result.
+
+    With timestamps also the words of which more is known than the chunks before told; what begins
+    in its samples is among them, or was told before.
+    """
 
     samples: Samples
     sample_rate_hz: int
     result: SpeechResult | None = None
+    words: tuple[WordTiming, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

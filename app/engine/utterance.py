@@ -44,6 +44,7 @@ class UtteranceInput:
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
         context: Earlier utterances, in order.
         voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
+        aligned: Whether its frames are aligned with its phonemes.
     """
 
     phoneme_ids: Sequence[int]
@@ -57,6 +58,7 @@ class UtteranceInput:
     silent: Tensor | None = None
     context: Sequence[ContextUtterance] = ()
     voice: VoiceKey | None = None
+    aligned: bool = False
 
     @property
     def silent_codes(self) -> Sequence[int]:

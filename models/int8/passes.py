@@ -62,7 +62,13 @@ class Int8Passes:
         return self._normalize(rows), rows.queries
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, mask: Tensor | None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        mask: Tensor | None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot; see `CachedPasses.extend`.
 
@@ -74,9 +80,16 @@ class Int8Passes:
         end = start + count
         slots, starts, ends = [slot] * count, range(start, end), [end] * count
         rows = _Activations(x, positions, slots, starts, ends, self._heads)
-        self._run_blocks(rows, _layers_of(cache), None if mask is None else mask.numpy())
+        layers, seen = _layers_of(cache), None if mask is None else mask.numpy()
+        if layer is None:
+            self._run_blocks(rows, layers, seen)
+            queries = rows.queries
+        else:
+            self._run_blocks(rows, layers, seen, 0, layer + 1)
+            queries = rows.queries.clone()  # which the next layer overwrites
+            self._run_blocks(rows, layers, seen, layer + 1)
         cache.advance(slot, count)
-        return self._normalize(rows), rows.queries
+        return self._normalize(rows), queries
 
     def _normalize(self, rows: "_Activations") -> Tensor:
         """Return the rows ``[R, D]`` after the final norm."""
@@ -85,10 +98,24 @@ class Int8Passes:
         return y
 
     def _run_blocks(
-        self, rows: "_Activations", layers: Sequence[Int8Layer], mask: Bools | None
+        self,
+        rows: "_Activations",
+        layers: Sequence[Int8Layer],
+        mask: Bools | None,
+        first: int = 0,
+        end: int | None = None,
     ) -> None:
-        """Run all blocks; a block stores keys and values of all rows before any row attends."""
-        for (qkv, out, gate_up, down), layer in zip(self._layers, layers, strict=True):
+        """Run some blocks; a block stores keys and values of all rows before any row attends.
+
+        Args:
+            rows: Their activations, changed.
+            layers: The cache of every layer.
+            mask: ``[R, T]``, true where visible; None: all are.
+            first: The first block that is run.
+            end: The block after the last; None: all others are run.
+        """
+        part = slice(first, end)
+        for (qkv, out, gate_up, down), layer in zip(self._layers[part], layers[part], strict=True):
             qkv.quantize(rows.x, rows.integers, rows.scales)
             attention.store(
                 qkv.multiply(rows.integers),

@@ -41,7 +41,13 @@ class CachedPasses(Protocol):
         """
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, mask: Tensor | None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        mask: Tensor | None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Append several positions to one slot.
 
@@ -52,6 +58,7 @@ class CachedPasses(Protocol):
             slot: The slot to extend.
             mask: ``[S, T]`` bool, true where a new position attends to one of the T = length + S
                 positions of the slot; None: it attends to all of them.
+            layer: Whose queries are returned; None: the last layer's.
 
         Returns:
             As `step`, ``[S, D]`` and ``[S, heads, head_dim]``.

@@ -169,6 +169,24 @@ class Transformer(nn.Module):
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
         return hidden, attention_statistics([queries[-1]], [cache.keys_of(-1, slot)])
 
+    def extend_with_queries(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        ranks: Tensor | None,
+        layer: int,
+    ) -> tuple[Tensor, Tensor]:
+        """As `extend`, with the queries ``[S, heads, head_dim]`` of one layer.
+
+        They are rotated as the cache's `keys_of` that layer are.
+
+        Raises:
+            ValueError: As `extend`.
+        """
+        return self._extend(x, positions, cache, slot, ranks, layer)
+
     def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
         """Append one position to each of several slots, whatever their lengths.
 
@@ -214,17 +232,24 @@ class Transformer(nn.Module):
         return hidden, attention_statistics([queries[row] for row in rows], keys)
 
     def _extend(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        ranks: Tensor | None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``[S, D]`` and the last layer's queries ``[S, heads, head_dim]``."""
+        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told."""
         mask = None
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
         if self._passes is not None:
-            return self._passes.extend(x, positions, cache, slot, mask)
+            return self._passes.extend(x, positions, cache, slot, mask, layer)
         cache = _as_kv_cache(cache)
-        rotations, queries = self.rotations[positions], x
+        rotations, wanted = self.rotations[positions], x
+        last = len(self.blocks) - 1 if layer is None else layer
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
@@ -233,8 +258,10 @@ class Transformer(nn.Module):
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
             x = x + block.feed_forward(block.feed_forward_norm(x))
+            if number == last:
+                wanted = queries
         cache.advance(slot, len(x))
-        return self.norm(x), queries
+        return self.norm(x), wanted
 
     def _step(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]

@@ -6,8 +6,10 @@ from models.config import ModelConfig
 from models.text.languages import reference_reader
 from models.text.phonemes import encode_phonemes
 from models.text.prepare import prepare
+from models.text.reader import builtin_reader
 from models.text.split import Utterance
 from models.text.tokenizer import Tokenizer
+from models.text.words import WordSpan, word_spans
 
 
 class FrontEnd:
@@ -48,6 +50,21 @@ class FrontEnd:
             reader=reference_reader(language) if self._tokenizer else None,
             on_piece=on_piece,
         )
+
+    def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
+        """Return the words of an utterance with their phonemes.
+
+        Raises:
+            TextError: The language is not supported.
+        """
+        reader = reference_reader(language) if self._tokenizer else builtin_reader(language)
+        return tuple(word_spans(utterance.text, utterance.phonemes, reader.phonemize))
+
+    def lengths(self, phonemes: str) -> list[int]:
+        """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""
+        if self._tokenizer:
+            return self._tokenizer.lengths(phonemes)
+        return [0, *([1] * len(phonemes)), 0]
 
     def encode(self, phonemes: str) -> list[int]:
         """Return the ids of an utterance's phonemes, including BOS and EOS."""

@@ -42,6 +42,8 @@ class Tokenizer:
             raise ValueError("vocabulary: negative ids")
         self._ids = {name: number for name, number in vocabulary.items() if len(name) == 1}
         self._merges: dict[tuple[int, int], int] = {}
+        self._lengths = {number: len(name) for name, number in _SPECIALS.items()}
+        self._lengths[UNKNOWN_ID] = 1
         self._specials = [name for name in _SPECIALS if name in vocabulary]
         self.symbols = frozenset(self._ids)
         self.size = max([*vocabulary.values(), *_SPECIALS.values()]) + 1
@@ -59,6 +61,7 @@ class Tokenizer:
                     f"vocabulary: {name!r} (id {number}) is no merge of two names with lower ids"
                 )
             self._merges[pieces[0], pieces[1]] = number
+            self._lengths[number] = sum(self._lengths.get(piece, 1) for piece in pieces)
 
     def encode(self, phonemes: str) -> list[int]:
         """Return BOS, the ids of the string, EOS.
@@ -66,6 +69,14 @@ class Tokenizer:
         Each symbol without an id is UNKNOWN_ID; the names of special tokens are recognised.
         """
         return [BOS_ID, *self._pieces(phonemes), EOS_ID]
+
+    def lengths(self, phonemes: str) -> list[int]:
+        """Return how many symbols each id of `encode` stands for; BOS and EOS stand for none."""
+        lengths, left = [], len(phonemes)
+        for number in self._pieces(phonemes):
+            lengths.append(min(self._lengths.get(number, 1), left))
+            left -= lengths[-1]
+        return [0, *lengths, 0]
 
     def _pieces(self, phonemes: str) -> list[int]:
         for special in self._specials:

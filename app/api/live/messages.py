@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.api.reports.recent import UtteranceReport
-from app.api.schemas import ErrorDetail, SpeechOptions, Usage, UtteranceText
+from app.api.schemas import ErrorDetail, SpeechOptions, Usage, UtteranceText, WordTimes
 from app.engine.job import FinishReason, Timings
 
 PROTOCOL: Final = "valle.speech.v1"
@@ -123,6 +123,14 @@ class ResponseStarted(BaseModel):
     preset: str
     voice: str
     language: str
+
+
+class ResponseTimestamps(BaseModel):
+    """Words that are heard from the next frame on, or of which more is known now."""
+
+    type: Literal["response.timestamps"] = "response.timestamps"
+    response_id: str
+    words: list[WordTimes]
 
 
 class ResponseTrace(UtteranceReport):

@@ -16,6 +16,7 @@ from app.api.live.messages import (
     InputTextFlush,
     ResponseDone,
     ResponseStarted,
+    ResponseTimestamps,
     ResponseTrace,
 )
 from app.api.live.socket import ClientGone, LiveSocket
@@ -23,7 +24,7 @@ from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
 from app.api.requests import output_of
-from app.api.schemas import Usage, UtteranceText
+from app.api.schemas import Usage, UtteranceText, WordTimes
 from app.audio.containers import pcm
 from app.audio.rendering import Delivery, split_portions
 from app.engine.continued import GrowingSpeech
@@ -176,6 +177,9 @@ class LiveResponse:
                 language=plan.language,
             )
             await self._socket.message(started)
+        if chunk.words:
+            words = [WordTimes.of(one, self._job.speed) for one in chunk.words]
+            await self._socket.message(ResponseTimestamps(response_id=self.id, words=words))
         for portion in split_portions(chunk.samples, self._rate_hz):
             await self._send_audio(self._delivery, partial(self._delivery.push, portion))
         if chunk.result is not None and self._job.trace:

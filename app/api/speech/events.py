@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from app.api.responses import EVENT_STREAM, usage_of
-from app.api.schemas import ErrorDetail, Usage, UtteranceText
+from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
 from app.engine.job import FinishReason, SpeechResult, Timings
 
 
@@ -16,6 +16,13 @@ class SpeechAudioDelta(BaseModel):
 
     type: Literal["speech.audio.delta"] = "speech.audio.delta"
     audio: str = Field(description="The bytes, in base64.")
+
+
+class SpeechTimestamps(BaseModel):
+    """Words that are heard from the next `speech.audio.delta` on, or of which more is known now."""
+
+    type: Literal["speech.timestamps"] = "speech.timestamps"
+    words: list[WordTimes]
 
 
 class SpeechAudioDone(BaseModel):

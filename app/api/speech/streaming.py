@@ -12,8 +12,15 @@ from app.api.errors import speech_error_detail
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.api.responses import EVENT_STREAM, opening_headers, usage_of
+from app.api.schemas import WordTimes
 from app.api.speech.collected import disconnected
-from app.api.speech.events import SpeechAudioDone, SpeechAudioError, delta, encode_event
+from app.api.speech.events import (
+    SpeechAudioDone,
+    SpeechAudioError,
+    SpeechTimestamps,
+    delta,
+    encode_event,
+)
 from app.audio.formats import MEDIA_TYPES
 from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
 from app.engine.errors import ReaderStalled, SpeechError
@@ -136,6 +143,9 @@ class StreamedSpeech(Response):
         """
         result = None
         async for chunk in self._chunks():
+            if self._events and chunk.words:
+                words = [WordTimes.of(one, self._job.speed) for one in chunk.words]
+                await self._send_body(send, encode_event(SpeechTimestamps(words=words)))
             for portion in split_portions(chunk.samples, self._rate_hz):
                 await self._send_rendered(send, partial(self._rendering.push, portion))
             result = chunk.result

@@ -78,6 +78,20 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
     return "windows" if params.nar_window_frames else "whole"
 
 
+def check_alignment(config: ModelConfig) -> None:
+    """Refuse timestamps of a model of which no head is known to align.
+
+    Raises:
+        InvalidRequest: None is.
+    """
+    if config.alignment is None:
+        raise InvalidRequest(
+            "no attention head of the loaded model is known to follow the text; `valle-serve"
+            " calibrate` finds it, and TTS_ALIGNMENT names it",
+            param="timestamps",
+        )
+
+
 def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:
     """Refuse knobs of NAR windows that would do nothing.
 

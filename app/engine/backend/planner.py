@@ -8,7 +8,13 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from app.engine.backend.abilities import check_trained, check_windows, choose_level_0, nar_plan
+from app.engine.backend.abilities import (
+    check_alignment,
+    check_trained,
+    check_windows,
+    choose_level_0,
+    nar_plan,
+)
 from app.engine.errors import InvalidRequest
 from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
@@ -121,7 +127,13 @@ class Planner:
         check_windows(params, moved, config)
         check_trained(params, voice, config)
         assert params.seed is not None
+        aligned = job.timestamps != "none"
+        if aligned:
+            check_alignment(config)
         utterances = self._read(job.text, language, on_piece)
+        read = self.front_end
+        words = tuple(read.words(one, language=language) for one in utterances) if aligned else ()
+        lengths = tuple(read.lengths(one.phonemes) for one in utterances) if aligned else ()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
@@ -136,6 +148,8 @@ class Planner:
             prompt=self._prompt(voice),
             nar=nar_plan(config, params),
             decoder=self._decoder,
+            words=words,
+            lengths=lengths,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:

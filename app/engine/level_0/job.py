@@ -207,6 +207,7 @@ class Level0Job:
             silent=self._silent,
             context=tuple(self._context),
             voice=self._voice,
+            aligned=plan.job.timestamps != "none",
         )
 
     def _earlier(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:

@@ -1,7 +1,7 @@
 """The audio of one job: its utterances decoded and joined, and the result."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from time import monotonic
 
 import numpy as np
@@ -15,10 +15,12 @@ from app.engine.job import (
     SpeechResult,
     SpokenUtterance,
     Timings,
+    WordTiming,
 )
 from app.engine.playback import Playback
 from app.engine.sound.joiner import Joiner
 from app.engine.sound.local import SoundDecoder, UtteranceStream
+from app.engine.sound.word_clock import WordClock
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from models.checkpoints import SpeechModel
 
@@ -54,6 +56,10 @@ class SoundJob:
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
         self._stream: UtteranceStream | None = None  # of the utterance that has begun
+        self._clock: WordClock | None = None  # likewise
+        self._number = len(before.utterances) if before else 0  # of the utterance
+        self._told: dict[tuple[int, int], WordTiming] = {}
+        self._untold: list[WordTiming] = []  # of which the next chunk tells
 
     def close(self) -> None:
         """Cancel the utterance that has begun and not ended."""
@@ -72,10 +78,14 @@ class SoundJob:
         if level_0.inputs is not None:  # else a pause, which has no codes
             if self._stream is None:
                 self._stream = self._decoder.begin(level_0.inputs)
+                self._clock = self._new_clock(level_0.utterance)
             for decoded in self._stream.push(level_0.codes, ended=end is not None):
                 if len(samples):
                     yield self._chunk(samples)
-                samples = self._joiner.push(decoded)
+                samples = self._joiner.push(decoded.samples)
+                if self._clock is not None and decoded.alignment is not None:
+                    self._clock.push(decoded.alignment)
+                    self._tell(self._words_so_far())
         if end is not None:
             samples = np.concatenate([samples, self._end_utterance(level_0.utterance, end)])
             if end.last:
@@ -124,13 +134,64 @@ class SoundJob:
                 start_s=self._before_s + joiner.begin / rate_hz,
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
                 trimmed_s=joiner.trimmed / rate_hz,
+                words=self._all_words(),
             )
         )
+        self._clock = None
+        self._number += 1
         return rest
+
+    def _new_clock(self, number: int | None) -> WordClock | None:
+        """Return the clock of an utterance of the plan, if timestamps are asked for."""
+        plan, head = self._plan, self._speech.model.config.alignment
+        if number is None or head is None or not plan.words:
+            return None
+        return WordClock(
+            plan.words[number],
+            plan.utterances[number].phonemes,
+            plan.lengths[number],
+            lead_frames=head.lead_frames,
+            with_phonemes=plan.job.timestamps == "phoneme",
+        )
+
+    def _words_so_far(self) -> tuple[WordTiming, ...]:
+        """Return the words of the utterance that have begun, once its sound has."""
+        if self._clock is None or not self._joiner.sounding:
+            return ()
+        return self._clock.words(self._number, *self._place, self._frame_s, None)
+
+    def _all_words(self) -> tuple[WordTiming, ...] | None:
+        """Return all words of the utterance, which has ended; None without timestamps."""
+        if not self._plan.words:
+            return None
+        if self._clock is None:
+            return ()
+        end_s = self._before_s + self._joiner.end / self._rate_hz
+        words = self._clock.words(self._number, *self._place, self._frame_s, end_s)
+        self._tell(words)
+        return words
+
+    @property
+    def _place(self) -> tuple[float, float]:
+        """Where the utterance begins in the speech, and how much was cut off before; seconds."""
+        joiner, rate_hz = self._joiner, self._rate_hz
+        return self._before_s + joiner.begin / rate_hz, joiner.trimmed / rate_hz
+
+    @property
+    def _frame_s(self) -> float:
+        return 1.0 / self._speech.codec.config.frame_rate_hz
+
+    def _tell(self, words: Iterable[WordTiming]) -> None:
+        """Tell with the next chunk what is new about words."""
+        for word in words:
+            if self._told.get((word.utterance, word.index)) != word:
+                self._told[word.utterance, word.index] = word
+                self._untold.append(word)
 
     def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
         self._playback.add(len(samples) / self._rate_hz)
-        return AudioChunk(samples, self._rate_hz, self._result() if last else None)
+        words, self._untold = tuple(self._untold), []
+        return AudioChunk(samples, self._rate_hz, self._result() if last else None, words)
 
     def _note(self, reason: FinishReason) -> None:
         """Make an utterance's finish reason the job's, if it is graver."""

@@ -25,6 +25,7 @@ class Edges:
 
     Attributes:
         trimmed: How many samples were cut off at the beginning, as far as that is known.
+        loud: Whether anything louder than silence has come, so that `trimmed` is final.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
@@ -34,7 +35,7 @@ class Edges:
         self._fade = round(FADE_S * sample_rate_hz)
         self._held = _NO_SAMPLES
         self._end = 2 * self._kept  # of the sound within `_held`, if only silence follows
-        self._loud = self._faded_in = False
+        self.loud = self._faded_in = False
 
     def push(self, samples: Samples) -> Samples:
         """Take the next samples ``[N]`` and return those that are now final."""
@@ -42,12 +43,12 @@ class Edges:
         loud = np.flatnonzero(np.abs(samples) > _LOUD) + len(self._held)
         start = 0
         if loud.size:
-            if not self._loud:
+            if not self.loud:
                 start = self.trimmed = max(0, int(loud[0]) - self._kept)
-                self._loud = True
+                self.loud = True
             self._end = int(loud[-1]) + 1 + self._kept - start
         self._held = held[start:]
-        return self._take_final() if self._loud else _NO_SAMPLES
+        return self._take_final() if self.loud else _NO_SAMPLES
 
     def finish(self) -> Samples:
         """Return the samples ``[N]`` that were held back and belong to the sound; once, last."""
@@ -96,6 +97,11 @@ class Joiner:
         self.pending_s = pending_s
         self._edges: Edges | None = None
         self.samples = self.begin = self.end = self.trimmed = 0
+
+    @property
+    def sounding(self) -> bool:
+        """Whether the sound of an utterance has begun, so that `trimmed` is known."""
+        return self._edges is not None and self._edges.loud
 
     def push(self, samples: Samples) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return those that are now final.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Samples
+from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.utterance import UtteranceDecoder
@@ -33,7 +34,7 @@ class UtteranceStream(Protocol):
     def codec_s(self) -> float:
         """Seconds spent on the codec, once it has ended."""
 
-    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
+    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Decoded]:
         """Take final frames ``[n]`` of level 0; yield the samples ``[N]`` of what they complete."""
 
     def cancel(self) -> None:

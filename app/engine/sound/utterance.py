@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.job import Samples
+from app.engine.sound.alignment import Alignment, Decoded, UtteranceAlignment
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.nar import FinerLevels
 from app.engine.sound.nar_cached import CachedLevels
@@ -58,6 +58,7 @@ class UtteranceDecoder:
         self._levels = finer_levels(model, codebooks, inputs, prefixes)
         self._decoder = ChunkDecoder(speech.decoder, model.config.block_frames)
         self._chunks: list[Tensor] = []
+        self._alignment = UtteranceAlignment(model, inputs, prefixes) if inputs.aligned else None
         self.nar_s = perf_counter() - started_s
         self.codec_s = 0.0
 
@@ -67,7 +68,7 @@ class UtteranceDecoder:
         return torch.cat([self._levels.no_codes, *self._chunks])
 
     @torch.inference_mode()
-    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
+    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Decoded]:
         """Take the next frames of level 0 and yield the samples ``[N]`` of what they complete.
 
         The iterator is to be exhausted before the next call; other utterances may be decoded in
@@ -94,12 +95,21 @@ class UtteranceDecoder:
     def cancel(self) -> None:
         """Do nothing: what is held here is garbage collected."""
 
-    def _decode(self, chunks: Sequence[Tensor], *, last: bool = False) -> Samples:
+    def _decode(self, chunks: Sequence[Tensor], *, last: bool = False) -> Decoded:
         """Return the samples of some chunks, and after the last chunk those held back."""
         started_s = perf_counter()
+        alignment = None if self._alignment is None else self._align(self._alignment, chunks)
         self._chunks += chunks
         samples = [self._decoder.push(chunk) for chunk in chunks]
         if last:
             samples.append(self._decoder.finish())
         self.codec_s += perf_counter() - started_s
-        return np.concatenate(samples) if samples else np.zeros(0, np.float32)
+        joined = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+        return Decoded(joined, alignment)
+
+    def _align(self, alignment: UtteranceAlignment, chunks: Sequence[Tensor]) -> Alignment:
+        """Return the alignment of some chunks, each aligned by itself."""
+        parts = [alignment.push(chunk[:, 0]) for chunk in chunks]
+        if not parts:
+            return alignment.push(self._levels.no_codes[:, 0])
+        return Alignment(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -152,8 +152,15 @@ class RecordedPasses:
         return x, x.view(len(x), self.config.heads, -1)
 
     def extend(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, mask: Tensor | None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        mask: Tensor | None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
+        assert layer is None
         self.calls.append(f"extend, mask {None if mask is None else list(mask.shape)}")
         return x, x.view(len(x), self.config.heads, -1)
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from app.engine.errors import WorkerLost
 from app.engine.job import Samples
+from app.engine.sound.alignment import Decoded
 from app.engine.sound.process.messages import Begin, Cancel, Decode, End, Next, Push
 from app.engine.sound.process.start import SoundStart, start
 from app.engine.utterance import UtteranceInput
@@ -220,7 +221,7 @@ class RemoteUtterance:
         self.codes = torch.zeros(0, 0, dtype=torch.int64)
         self.nar_s = self.codec_s = 0.0
 
-    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Samples]:
+    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Decoded]:
         """Take the next final frames; see `app.engine.sound.utterance.UtteranceDecoder.push`.
 
         Raises:

@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
+from app.engine.sound.alignment import Decoded
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.process.messages import Begin, Cancel, Decode, End, Next, Push
 from app.engine.sound.utterance import UtteranceDecoder
@@ -20,7 +21,7 @@ class SoundServer:
         """Use a loaded model."""
         self._decoder = LocalSoundDecoder(speech)
         self._utterances: dict[int, UtteranceDecoder | Exception] = {}
-        self._samples: dict[int, Iterator[Samples]] = {}
+        self._samples: dict[int, Iterator[Samples | Decoded]] = {}
         self._ended: set[int] = set()
 
     def handle(self, message: object) -> object | None:

@@ -64,8 +64,13 @@ def voice(
     prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
     voicing = UtteranceDecoder(speech, inputs, prefixes)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
-    sounds = [np.concatenate([NOTHING, *voicing.push(frames)]) for frames in pieces]
-    sounds.append(np.concatenate([NOTHING, *voicing.push(level_0[:0], ended=True)]))
+    sounds = [
+        np.concatenate([NOTHING, *(one.samples for one in voicing.push(frames))])
+        for frames in pieces
+    ]
+    sounds.append(
+        np.concatenate([NOTHING, *(one.samples for one in voicing.push(level_0[:0], ended=True))])
+    )
     return voicing.codes, sounds
 
 

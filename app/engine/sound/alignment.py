@@ -1,0 +1,66 @@
+"""Which phoneme each frame of an utterance speaks, from the attention of level 0."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.engine.job import Samples
+from app.engine.utterance import UtteranceInput
+from models.alignment.attention import TextAttention
+from models.alignment.path import MonotonicPath
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
+
+
+class Alignment(NamedTuple):
+    """Where some successive frames are in the text.
+
+    Attributes:
+        path: ``[n]`` int64, the index of each frame's phoneme id; the begin mark is 0.
+        logprobs: ``[n]`` float32, the log-probability of each frame's code in nats.
+    """
+
+    path: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+
+
+class Decoded(NamedTuple):
+    """What some frames became.
+
+    Attributes:
+        samples: ``[N]``, those that no later frame changes.
+        alignment: Of the frames; None if it was not asked for.
+    """
+
+    samples: Samples
+    alignment: Alignment | None = None
+
+
+class UtteranceAlignment:
+    """Aligns the frames of one utterance as they come, a chunk at a time."""
+
+    def __init__(self, model: Valle, inputs: UtteranceInput, prefixes: PrefixCache) -> None:
+        """Read the text.
+
+        Args:
+            model: With a head that aligns.
+            inputs: The utterance.
+            prefixes: Cache of the keys and values that utterances share.
+        """
+        head = model.config.alignment
+        assert head is not None, "refused by the planner"
+        prefix = inputs.prefix(model, 0)
+        cache = model.new_cache(1, len(prefix) + inputs.max_frames)
+        rest = prefixes.begin(prefix, 0, cache, 0, inputs.voice)
+        symbols = len(inputs.phoneme_ids)
+        self._attention = TextAttention(model, prefix, rest, cache, symbols=symbols, head=head)
+        self._path = MonotonicPath(symbols)
+
+    def push(self, level_0: Tensor) -> Alignment:
+        """Align the next frames ``[n]`` int64, on the model's device; n may be 0."""
+        if not len(level_0):
+            return Alignment(np.zeros(0, np.int64), np.zeros(0, np.float32))
+        attention, logprobs = self._attention.push(level_0)
+        return Alignment(self._path.push(attention.cpu().numpy()), logprobs.cpu().numpy())

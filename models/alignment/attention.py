@@ -1,0 +1,79 @@
+"""How much each frame of level 0 attends to each phoneme, in one head of one layer."""
+
+import torch
+from torch import Tensor
+
+from models.config import AlignmentHead
+from models.prefix import Prefix
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
+
+
+class TextAttention:
+    """Feeds known frames of level 0 to a model and gives their attention to the text.
+
+    One pass over the frames of each push, without drawing anything: frames that were drawn token by
+    token, in masked passes, or that come from elsewhere are aligned alike.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self,
+        model: Valle,
+        prefix: Prefix,
+        rest: Prefix,
+        cache: SlotCache,
+        *,
+        symbols: int,
+        head: AlignmentHead,
+    ) -> None:
+        """Read the text.
+
+        Args:
+            model: On the device to use.
+            prefix: Of level 0, with the text.
+            rest: The part of it that is not in slot 0 of the cache yet: not empty.
+            cache: With room for the prefix and all frames.
+            symbols: S, how many phoneme ids the text has, marks included.
+            head: The head that aligns.
+        """
+        self._model, self._cache, self._head = model, cache, head
+        ranks = model.ranks(0, rest.blocks)
+        hidden, queries = model.transformer.extend_with_queries(
+            rest.embeddings, rest.positions, cache, 0, ranks, head.layer
+        )
+        keys = cache.keys_of(head.layer, 0)
+        group = model.config.heads // model.config.kv_heads
+        text = slice(prefix.text_start, prefix.text_start + symbols)
+        self._keys = keys[head.head // group, text].float()
+        self._hidden, self._queries = hidden[-1:], queries[-1:]  # which predict the next frame
+        self._at = prefix.response_start
+
+    @torch.inference_mode()
+    def push(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Take the next frames.
+
+        Args:
+            codes: ``[n]`` int64 of level 0, on the model's device.
+
+        Returns:
+            Attention ``[n, S]`` float32 of what predicted each frame, its share of the text alone,
+            and the log-probability ``[n]`` of each frame in nats.
+        """
+        model, device = self._model, codes.device
+        positions = torch.arange(self._at, self._at + len(codes), device=device)
+        hidden, queries = model.transformer.extend_with_queries(
+            model.embed_response(codes[:, None], 0),
+            positions,
+            self._cache,
+            0,
+            torch.arange(len(codes), device=device),
+            self._head.layer,
+        )
+        self._at += len(codes)
+        hidden, self._hidden = torch.cat([self._hidden, hidden[:-1]]), hidden[-1:]
+        queries, self._queries = torch.cat([self._queries, queries[:-1]]), queries[-1:]
+        query = queries[:, self._head.head].float()
+        attention = (query @ self._keys.T * query.shape[-1] ** -0.5).softmax(-1)
+        logits = model.logits(hidden, 0).log_softmax(-1)
+        return attention, logits.gather(1, codes[:, None])[:, 0]

@@ -1,0 +1,66 @@
+"""The likeliest monotonic path through the attention of frames to the symbols of a text."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SKIP_NATS: Final = 3.0
+"""Cost of each symbol that the path leaves out: speech may drop a word, but rarely does."""
+
+_FARTHEST: Final = 24  # symbols that one step may go on; the longest word or so
+_LEAST: Final = 1e-4  # probability below which attention says nothing
+_IMPOSSIBLE: Final = np.float32(-np.inf)
+
+
+class MonotonicPath:
+    """Assigns each frame a symbol, never an earlier one than the frame before.
+
+    Viterbi's algorithm over the frames of one push; what a push returns is final, and the next goes
+    on from there. The same pushes therefore give the same path whether the frames come one by one
+    or at once.
+    """
+
+    def __init__(self, symbols: int) -> None:
+        """Begin before the first frame.
+
+        Args:
+            symbols: S, how many the text has, marks of begin and end included.
+        """
+        self._symbols = symbols
+        self._at: int | None = None
+
+    def push(self, attention: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the symbol ``[n]`` of each of the next frames.
+
+        Args:
+            attention: ``[n, S]``, each row non-negative with a sum of about 1.
+        """
+        if not len(attention):
+            return np.zeros(0, np.int64)
+        scores = np.log(np.maximum(attention, _LEAST)).astype(np.float64)
+        scores -= scores.max(1, keepdims=True)
+        best = np.full(self._symbols, _IMPOSSIBLE, np.float64)
+        best[self._at or 0] = 0.0
+        came = np.empty((len(scores), self._symbols), np.int64)
+        for frame, row in enumerate(scores):
+            best, came[frame] = _advance(best)
+            best += row
+        at = int(best.argmax())
+        path = np.empty(len(scores), np.int64)
+        for frame in range(len(scores) - 1, -1, -1):
+            path[frame] = at
+            at = int(came[frame, at])
+        self._at = int(path[-1])
+        return path
+
+
+def _advance(best: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the score ``[S]`` of each symbol after one step, and the symbol it came from."""
+    after, came = best.copy(), np.arange(len(best))
+    for step in range(1, min(_FARTHEST, len(best) - 1) + 1):
+        moved = best[:-step] - SKIP_NATS * (step - 1)
+        better = moved > after[step:]
+        after[step:][better] = moved[better]
+        came[step:][better] = np.flatnonzero(better)
+    return after, came

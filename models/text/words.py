@@ -1,0 +1,121 @@
+"""Which phonemes belong to which word of a normalised text.
+
+espeak-ng joins small words ("of the" is one group of phonemes) and now and then divides one, so
+spaces alone do not tell. Each word is pronounced by itself, and the phonemes of the sentence are
+aligned with those by edit distance.
+"""
+
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+_TOKEN: Final = re.compile(r"[^\s\[]*\[\[(?P<phonemes>.*?)\]\]\S*|\S+")
+_MARKS: Final = frozenset(",.!?;:—…\"'()-")
+_LIGHT: Final = frozenset("ˈˌː ")
+_EDGES: Final = ",.!?;:—…\"'()[]{}-“”‘’"
+
+_SUBSTITUTED, _ADDED, _LIGHTLY, _FREELY, _NEVER = 1.0, 0.9, 0.4, 0.05, 9.0
+
+
+class WordSpan(NamedTuple):
+    """A word, and its phonemes: from one index of the utterance's to before another."""
+
+    word: str
+    begin: int
+    end: int
+
+
+def word_spans(text: str, phonemes: str, speak: Callable[[str], str]) -> list[WordSpan]:
+    """Return the words of an utterance with their phonemes, in order.
+
+    A word without a sound of its own has an empty span where it would be.
+
+    Args:
+        text: Normalised words; inline phonemes in double brackets.
+        phonemes: Of the whole text.
+        speak: Words to phonemes.
+    """
+    words, alone = [], []
+    for token in _TOKEN.finditer(text):
+        inline = token["phonemes"]
+        spoken = inline if inline is not None else speak(token[0])
+        spoken = "".join(symbol for symbol in spoken if symbol not in _MARKS).strip()
+        if not spoken:
+            continue
+        words.append(f"[[{inline}]]" if inline is not None else token[0].strip(_EDGES) or token[0])
+        alone.append(spoken)
+    pairs = _aligned(" ".join(alone), phonemes)
+    spans, at, start = [], 0, 0
+    for word, spoken in zip(words, alone, strict=True):
+        places = [pairs[n] for n in range(at, at + len(spoken)) if pairs[n] is not None]
+        at += len(spoken) + 1
+        found = [place for place in places if place is not None and place >= start]
+        begin, end = (found[0], found[-1] + 1) if found else (start, start)
+        spans.append(WordSpan(word, begin, end))
+        start = max(start, end)
+    return _completed(spans, phonemes)
+
+
+def _completed(spans: Sequence[WordSpan], phonemes: str) -> list[WordSpan]:
+    """Return the spans with the phonemes beside them that none has, up to the next space."""
+    done: list[WordSpan] = []
+    before = 0
+    for number, (word, begin, end) in enumerate(spans):
+        after = spans[number + 1].begin if number + 1 < len(spans) else len(phonemes)
+        if begin < end:
+            while begin > before and not _parts(phonemes[begin - 1]):
+                begin -= 1
+            while end < after and not _parts(phonemes[end]):
+                end += 1
+        done.append(WordSpan(word, begin, end))
+        before = max(before, end)
+    return done
+
+
+def _parts(symbol: str) -> bool:
+    """Return whether a symbol is between words."""
+    return symbol == " " or symbol in _MARKS
+
+
+def _aligned(source: str, target: str) -> list[int | None]:
+    """Return the index in ``target`` of each symbol of ``source``, None where it has none."""
+    rows = [[0.0]]
+    for symbol in target:
+        rows[0].append(rows[0][-1] + _cost(symbol))
+    for symbol in source:
+        above, lost = rows[-1], _cost(symbol)
+        row = [above[0] + lost]
+        for place, other in enumerate(target):
+            swapped = above[place] + _swap(symbol, other)
+            row.append(min(swapped, above[place + 1] + lost, row[-1] + _cost(other)))
+        rows.append(row)
+    pairs: list[int | None] = [None] * len(source)
+    here, there = len(source), len(target)
+    while here and there:
+        score, symbol, other = rows[here][there], source[here - 1], target[there - 1]
+        if score == rows[here - 1][there - 1] + _swap(symbol, other):
+            here, there = here - 1, there - 1
+            pairs[here] = there
+        elif score == rows[here - 1][there] + _cost(symbol):
+            here -= 1
+        else:
+            there -= 1
+    return pairs
+
+
+def _cost(symbol: str) -> float:
+    """Return the cost of a symbol that the other string lacks."""
+    if symbol in _MARKS:
+        return _FREELY
+    return _LIGHTLY if symbol in _LIGHT else _ADDED
+
+
+def _swap(one: str, other: str) -> float:
+    """Return the cost of a symbol in place of another."""
+    if one == other:
+        return 0.0
+    if one in _LIGHT or other in _LIGHT or other in _MARKS:
+        return _NEVER
+    return _SUBSTITUTED

@@ -1,0 +1,47 @@
+"""The monotonic path: against all paths, and in pieces."""
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.alignment.path import SKIP_NATS, MonotonicPath
+
+
+def attention(frames: int, symbols: int, seed: int) -> np.ndarray:
+    rows = np.random.default_rng(seed).dirichlet(np.full(symbols, 0.5), frames)
+    return rows.astype(np.float32)
+
+
+def score(rows: np.ndarray, path: tuple[int, ...]) -> float:
+    """Score a path the plain way: from symbol 0, a step of one symbol is free."""
+    scores = np.log(np.maximum(rows, 1e-4)).astype(np.float64)
+    scores -= scores.max(1, keepdims=True)
+    steps = np.diff([0, *path])
+    skipped = sum(max(0, int(step) - 1) for step in steps)
+    return sum(float(scores[n, at]) for n, at in enumerate(path)) - SKIP_NATS * skipped
+
+
+@given(frames=st.integers(1, 6), symbols=st.integers(1, 5), seed=st.integers(0, 10**6))
+def test_no_monotonic_path_is_better(frames: int, symbols: int, seed: int) -> None:
+    rows = attention(frames, symbols, seed)
+    found = MonotonicPath(symbols).push(rows)
+    best = max(score(rows, path) for path in combinations_with_replacement(range(symbols), frames))
+    assert score(rows, tuple(found)) == pytest.approx(best, abs=1e-6)
+
+
+@given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 40), max_size=4))
+def test_a_path_never_goes_back_however_the_frames_come(seed: int, cuts: list[int]) -> None:
+    rows, path = attention(40, 12, seed), MonotonicPath(12)
+    parts = [path.push(part) for part in np.split(rows, sorted(cuts))]
+    joined = np.concatenate(parts)
+    assert len(joined) == 40
+    assert (np.diff(joined) >= 0).all()
+
+
+def test_a_clear_attention_is_followed_and_a_skipped_symbol_has_no_frame() -> None:
+    walked = [0, 0, 1, 2, 2, 4, 4, 5]  # 3 is skipped
+    rows = np.eye(6, dtype=np.float32)[walked]
+    assert MonotonicPath(6).push(rows).tolist() == walked
