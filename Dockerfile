@@ -75,5 +75,9 @@ LABEL org.opencontainers.image.title="valle-serve" \
       org.opencontainers.image.revision="${REVISION}"
 
 FROM cpu AS cuda
-ENV NVIDIA_VISIBLE_DEVICES=all \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# Which GPUs it gets is for whoever starts it (--gpus, compose): a default here would be all of them, asked or not.
+# Machine code that the driver makes of intermediate code, for cards newer than the build, is kept in the volume.
+ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+    CUDA_CACHE_PATH=/home/tts/.cache/cuda \
+    TTS_DEVICE=cuda

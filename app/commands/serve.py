@@ -3,7 +3,7 @@
 import logging
 
 from app import logs
-from app.commands.checks.device import driver_version
+from app.commands.checks.device import check_device, driver_version
 from app.commands.checks.host import check_model_path, check_port, check_voices
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.sound.process.start import start
@@ -19,7 +19,8 @@ class Serve(Settings):
         """Serve until interrupted.
 
         Raises:
-            CommandError: The port is in use, the model does not exist, or the keys are invalid.
+            CommandError: The port is in use, the model does not exist, the keys are invalid, or
+                there is no GPU to use where one is asked for.
             CommandFailed: The engine failed; the log says why.
             KeyboardInterrupt: Stopped by Ctrl-C.
         """
@@ -45,11 +46,14 @@ class Serve(Settings):
         return self.device == "cpu" or (self.device == "auto" and driver_version() is None)
 
     def _check(self) -> None:
-        """Check port, model path and voices folder before anything is loaded.
+        """Check device, port, model path and voices folder before anything is loaded.
 
         Raises:
-            CommandError: The port is in use or the model does not exist.
+            CommandError: The port is in use, the model does not exist, or there is no GPU to use
+                where one is asked for.
         """
+        if self.device == "cuda":
+            log.info("using %s", check_device(self))
         check_model_path(self.model)
         check_port(self)
         try:

@@ -126,7 +126,7 @@ class Vocos(nn.Module):
         most = len(self.codebooks)
         if codes.ndim != 2 or not 1 <= codes.shape[1] <= most or not len(codes):
             raise ValueError(f"codes must be [T, 1..{most}] with T > 0, got {list(codes.shape)}")
-        if int(codes.min()) < 0 or int(codes.max()) >= self.config.codes:
+        if codes.is_cpu and (int(codes.min()) < 0 or int(codes.max()) >= self.config.codes):
             raise ValueError(f"codes must lie in 0..{self.config.codes - 1}")
 
 

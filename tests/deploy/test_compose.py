@@ -104,6 +104,7 @@ def test_a_gpu_is_asked_for_unless_the_override_is_laid_over() -> None:
     (device,) = _service(GPU)["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
     assert "devices" not in _service(CPU)["deploy"]["resources"]["reservations"]
+    assert _service(GPU)["environment"]["TTS_DEVICE"] == "cuda"  # auto would serve from the CPU
     assert _service(CPU)["environment"]["TTS_DEVICE"] == "cpu"
 
 

@@ -189,8 +189,10 @@ def test_variables_are_settings(target: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gpu_is_asked_for_by_its_target_alone() -> None:
     gpu = {name: value for name, value in env("cuda").items() if name not in env("cpu")}
     assert gpu == {
-        "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "CUDA_CACHE_PATH": "/home/tts/.cache/cuda",
+        "TTS_DEVICE": "cuda",
     }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import torch
 
 from app.settings import BUILTIN_MODEL
 from tests.app.tools.process import process
@@ -160,3 +161,11 @@ def test_a_drain_that_is_cut_is_told_without_a_traceback(tmp_path: Path) -> None
         assert served.until_gone() == 0
         log = "\n".join(served.log)
     assert "Traceback" not in log, log
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_where_one_is_asked_for_it_does_not_start(toy: Path) -> None:
+    with serving(toy, TTS_DEVICE="cuda") as (running, _):
+        _, log = running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert "there is no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu" in log

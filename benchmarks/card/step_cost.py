@@ -1,0 +1,269 @@
+"""What a step and a chunk of sound cost by their operators, and what an H100 should make of them.
+
+    python -m benchmarks.card.step_cost --out step_cost.json
+
+Needs neither a GPU nor time: the step of `app.engine.level_0.recorded`, and the finer levels and
+codec of a chunk, run once on a device whose tensors have shapes and no contents, at the published
+size in bfloat16. Every operator is counted with the bytes that it reads and writes and the products
+that it makes. A kernel takes at
+least `KERNEL_S`, its bytes over the card's bandwidth, and its products over the card's rate,
+whichever is longest; a step is the sum. Inductor would merge kernels, which is not counted.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
+from app.engine.sound.nar_cached import CachedLevels
+from app.engine.utterance import UtteranceInput
+from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
+from benchmarks.model.published import published_config
+from models.codecs.encodec import Encodec
+from models.config import BOS_ID, EOS_ID, CodecConfig
+from models.placement import prepare_for
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
+from samplers.ar.chain import LIGHT, ChainKind
+from samplers.knobs.params import SamplingParams
+
+META = torch.device("meta")
+BANDWIDTH = 3.0e12
+"""Bytes a second that a copy moves on an H100."""
+RATE = 798e12
+"""Operations a second of its products in bfloat16."""
+KERNEL_S = 2e-6
+"""What a small kernel takes within a graph."""
+
+LAUNCH_S = 5e-6
+"""What a host takes to launch a kernel."""
+
+PREFIX, FRAMES, CHUNK = 325, 750, 15
+GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
+"""Codes a second that were asked, by streams."""
+
+_ALLOCATIONS = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
+_LOOKUPS = frozenset({"embedding", "index_select", "gather", "index"})
+_WRITES = frozenset({"index_copy_", "scatter_"})
+_PRODUCTS = frozenset({"mm", "addmm", "bmm"})
+
+
+@dataclass
+class Counted(TorchDispatchMode):
+    """Counts the kernels that are queued within the context.
+
+    Attributes:
+        kernels: How many.
+        bytes: That they read and write.
+        seconds: That they take by the bounds.
+    """
+
+    kernels: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    by_name: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def note(self, name: str, moved: int, operations: float) -> None:
+        """Count a kernel by its bytes and operations."""
+        self.kernels += 1
+        self.bytes += moved
+        self.by_name[name] = self.by_name.get(name, 0) + 1
+        self.seconds += max(KERNEL_S, moved / BANDWIDTH, operations / RATE)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        given, made = (_tensors(part) for part in ((args, kwargs), result))
+        held = {one.untyped_storage()._cdata for one in given}
+        fresh = any(one.untyped_storage()._cdata not in held for one in made)
+        if name not in _ALLOCATIONS and (fresh or func._schema.is_mutable):
+            self.note(name, _moved(name, given, made), _operations(name, given, made))
+        return result
+
+
+class _Attention(TorchFunctionMode):
+    """Counts fused attention as the one kernel that it is on a GPU."""
+
+    def __init__(self, counted: Counted) -> None:
+        super().__init__()
+        self._counted = counted
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func is not F.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        query, keys, values = args[:3]
+        made = torch.empty_like(query)
+        moved = sum(map(_size, (query, keys, values, made)))
+        self._counted.note("attention", moved, 4 * query.numel() * keys.shape[-2])
+        return made
+
+
+def _tensors(part: Any) -> list[Tensor]:
+    return [one for one in tree_leaves(part) if isinstance(one, Tensor)]
+
+
+def _size(tensor: Tensor) -> int:
+    """Return the bytes of a tensor; what is expanded counts once."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
+
+
+def _moved(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> int:
+    if name in _LOOKUPS:  # of the table only what is looked up
+        return 2 * sum(map(_size, made))
+    if name in _WRITES:
+        return 2 * _size(given[-1])
+    return sum(map(_size, (*given, *made)))
+
+
+def _operations(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> float:
+    if name not in _PRODUCTS:
+        return 0.0
+    factor = given[-2] if name == "addmm" else given[0]
+    return 2.0 * made[0].numel() * factor.shape[-1]
+
+
+def meta_model(*, layers: int, width: int) -> Valle:
+    """Return a model of a size in bfloat16, without contents."""
+    with META:
+        model = Valle(published_config(layers=layers, width=width)).requires_grad_(False)
+    return prepare_for(META, model, torch.bfloat16)
+
+
+def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> Counted:
+    """Count a step of a model without contents.
+
+    Args:
+        model: From `meta_model`.
+        streams: Rows, all in use.
+        columns: Positions attended over.
+        kind: Of the chain.
+    """
+    functions: list[Callable[[], object]] = []
+
+    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
+        functions.append(function)
+        return lambda: None
+
+    graph = DecodeGraph(model, streams, columns, record=record)
+    # Recorded from the largest on, each size with every kind.
+    counted = Counted()
+    with torch.inference_mode(), _Attention(counted), counted:
+        functions[KINDS.index(kind)]()
+    assert graph.cache.max_length == columns
+    return counted
+
+
+def counted_chunk(frames: int, *, layers: int, width: int) -> tuple[Counted, Counted]:
+    """Count the first chunk of an utterance, in the finer levels and in the codec.
+
+    Args:
+        frames: Of the chunk.
+        layers: Of the model.
+        width: Of the model.
+    """
+    own = published_config(layers=layers, width=width)
+    config = own.model_copy(update={"nar_mask": "block_causal"})
+    with META:
+        model, codec = Valle(config), Encodec(CodecConfig(pad_mode="constant"))
+    prepare_for(META, model, torch.bfloat16)
+    codes = torch.zeros(frames, config.levels, dtype=torch.int64, device=META)
+    prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
+    inputs = UtteranceInput([BOS_ID, *[EOS_ID + 1] * 98, EOS_ID], SamplingParams(), 0, 0, FRAMES)
+    codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
+    levels, sound = Counted(), Counted()
+    with torch.inference_mode():
+        finer = CachedLevels(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
+        with _Attention(levels), levels:
+            for _ in finer.push(codes[:, 0]):
+                pass
+        stream = codec.stream()
+        with sound:
+            stream.push(codes)
+    return levels, sound
+
+
+def chunk_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
+    """Return a row for the finer levels and for the codec of a first chunk."""
+    parts = counted_chunk(CHUNK, layers=layers, width=width)
+    return [
+        {
+            "part": name,
+            "launches": part.kernels,
+            "MB": part.bytes / 1e6,
+            "us": part.seconds * 1e6,
+            "us, launched one by one": max(part.seconds, part.kernels * LAUNCH_S) * 1e6,
+        }
+        for name, part in zip(("finer levels", "codec"), parts, strict=True)
+    ]
+
+
+def step_costs(
+    *, layers: int = 12, width: int = 1024, streams: Sequence[int] = (1, 8, 32, 128)
+) -> list[TableRow]:
+    """Return a row for each number of streams and kind of chain."""
+    model, rows = meta_model(layers=layers, width=width), list[TableRow]()
+    for kind in KINDS:
+        for count in streams:
+            found = counted_step(model, count, PREFIX + FRAMES, kind)
+            rows.append({
+                "streams": count,
+                "chain": "light" if kind is LIGHT else "full",
+                "kernels in the graph": found.kernels,
+                "MB": found.bytes / 1e6,
+                "us": found.seconds * 1e6,
+                "codes/s": count / found.seconds,
+                "asked": GOALS.get(count, "") if kind is LIGHT else "",
+            })
+    return rows
+
+
+def targets(rows: Sequence[TableRow]) -> list[Target]:
+    """Return the rates that were asked of an H100, against those expected."""
+    return [
+        Target(
+            f"expected codes/s, {row['streams']} streams", row["codes/s"], f">= {row['asked']:g}",
+            row["codes/s"] >= row["asked"],
+        )
+        for row in rows
+        if row["asked"]
+    ]  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="JSON file")
+    args = parser.parse_args(arguments)
+    rows, chunk = step_costs(), chunk_costs()
+    print_table(chunk)
+    print()
+    conclude(rows, targets(rows), args.out, machine(), {"chunk": chunk})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,67 @@
+"""The cost model counts what a GPU would run, and runs nothing."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from benchmarks.card.step_cost import (
+    BANDWIDTH,
+    KERNEL_S,
+    Counted,
+    _Attention,
+    chunk_costs,
+    counted_step,
+    meta_model,
+    step_costs,
+    targets,
+)
+from samplers.ar.chain import FULL, LIGHT
+
+META = torch.device("meta")
+
+
+def counted(run: Callable[[], object]) -> Counted:
+    found = Counted()
+    with torch.inference_mode(), _Attention(found), found:
+        run()
+    return found
+
+
+def test_views_and_memory_are_no_kernels_and_conversions_are() -> None:
+    x = torch.zeros(8, 8, device=META)
+    assert counted(lambda: torch.empty_like(x).view(4, 16).T[:2].expand(2, 4)).kernels == 0
+    assert counted(lambda: x.to(torch.bfloat16).add_(1)).kernels == 2
+
+
+def test_bytes_are_those_read_and_written() -> None:
+    x, weight = (torch.zeros(1000, 1000, device=META) for _ in range(2))
+    ids = torch.zeros(5, dtype=torch.int64, device=META)
+    assert counted(lambda: x + weight).bytes == 3 * 4_000_000
+    assert counted(lambda: F.embedding(ids, x)).bytes == 2 * 5 * 4000
+    assert counted(lambda: x + weight).seconds == pytest.approx(12e6 / BANDWIDTH)
+    assert counted(lambda: x[:1] + 1).seconds == KERNEL_S
+
+
+def test_fused_attention_is_one_kernel() -> None:
+    q, k = torch.zeros(1, 4, 1, 8, device=META), torch.zeros(1, 4, 99, 8, device=META)
+    found = counted(lambda: F.scaled_dot_product_attention(q, k, k))
+    assert found.by_name == {"attention": 1}
+
+
+def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers_and_the_chain() -> None:
+    one, two = meta_model(layers=1, width=64), meta_model(layers=2, width=64)
+    base = counted_step(one, 1, 300, LIGHT)
+    assert counted_step(one, 4, 300, LIGHT).kernels == base.kernels
+    assert 10 <= counted_step(two, 1, 300, LIGHT).kernels - base.kernels <= 25
+    assert counted_step(one, 1, 300, FULL).kernels > 2 * base.kernels
+
+
+def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
+    rows = step_costs(layers=1, width=64, streams=(1, 2))
+    assert [(row["streams"], row["chain"]) for row in rows] == [
+        (1, "light"), (2, "light"), (1, "full"), (2, "full"),
+    ]  # fmt: skip
+    assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams"]
+    assert {row["part"] for row in chunk_costs(layers=1, width=64)} == {"finer levels", "codec"}
