@@ -58,7 +58,7 @@ _PRODUCTS = frozenset({"mm", "addmm", "bmm"})
 
 
 @dataclass
-class Counted(TorchDispatchMode):
+class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the kernels that are queued within the context.
 
     Attributes:
@@ -73,7 +73,7 @@ class Counted(TorchDispatchMode):
     by_name: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def note(self, name: str, moved: int, operations: float) -> None:
         """Count a kernel by its bytes and operations."""
