@@ -52,6 +52,16 @@ VoiceName = Annotated[
 """A voice's name, or OpenAI's object `{"id": NAME}`."""
 
 
+class ContinueFrom(BaseModel):
+    """Where to go on in a recent take."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(max_length=200, description="Id of a recent speech that completed.")
+    utterance: int = Field(0, ge=0, description="Number of its utterance, from 0.")
+    frame: int = Field(ge=0, description="How many frames of that utterance to keep.")
+
+
 _NAME_CHARS: Final = 200
 _PRIORITIES: Final = {"normal": 0, "background": 1}
 
@@ -111,6 +121,11 @@ class SpeechOptions(SamplingParams):
         "none",
         description="Whether to tell when each word, or also each phoneme, is heard: in the report,"
         " and in the events and messages of a stream, no later than the sound.",
+    )
+    continue_from: ContinueFrom | None = Field(
+        None,
+        description="Keep a recent take of the same text up to a frame, and draw the rest with this"
+        " request's knobs and seed.",
     )
     trace: bool = Field(
         False,

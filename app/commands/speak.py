@@ -10,6 +10,7 @@ from app.commands.errors import CommandError
 from app.commands.output import check_folder, print_status
 from app.commands.speech.options import PIPE, SpeakOptions
 from app.commands.speech.player import find_player
+from app.commands.speech.subtitles import check_subtitles
 
 
 class Speak(SpeakOptions):
@@ -29,6 +30,9 @@ class Speak(SpeakOptions):
         form = self._format()
         if self.play:
             find_player()
+        if self.subtitles is not None:
+            check_subtitles(self.subtitles)
+            check_folder(self.subtitles, "subtitles")
         text = self._text()
         logging.basicConfig(level=logging.CRITICAL)  # errors are raised, and printed once
         if self.url is not None:
@@ -40,6 +44,8 @@ class Speak(SpeakOptions):
                 )
             speak_remotely(self.url, self, text, form)
             return
+        if self.continue_from is not None:
+            raise CommandError("continue-from: only a server has recent takes; add --url")
         if self.key is not None:
             raise CommandError("key: only a server takes a key; leave it out or add --url")
         from app.commands.speech.local import LocalSpeech

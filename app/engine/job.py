@@ -69,6 +69,24 @@ class WordTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptTake:
+    """The beginning of an earlier take, which another goes on from.
+
+    Args:
+        utterances: Those that are kept, the last one as far as it is.
+        whole: How many of them are kept whole, with their ends.
+    """
+
+    utterances: "tuple[SpokenUtterance, ...]"
+    whole: int
+
+    @property
+    def frames(self) -> int:
+        """How many frames are kept."""
+        return sum(len(one.codes) for one in self.utterances)
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechJob:
     """One request: what to say and how.
 
@@ -95,6 +113,7 @@ class SpeechJob:
         played: Whether the audio is played while it is made. Otherwise it is sent whole, and
             streams that are played go first.
         timestamps: Whether to tell when words, or also phonemes, are heard.
+        kept: What is not drawn but taken from an earlier take of the same text; None: nothing.
     """
 
     id: str
@@ -112,6 +131,7 @@ class SpeechJob:
     speed: float = 1.0
     played: bool = True
     timestamps: Timestamps = "none"
+    kept: KeptTake | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +212,19 @@ class RankedTake:
 
 
 @dataclass(frozen=True, slots=True)
+class SamplerMemory:
+    """What the sampler of level 0 knew at each length of an utterance, beside its codes.
+
+    Args:
+        mu: ``[T + 1]`` float32 bits, mirostat's state.
+        last_act: ``[T + 1]`` int64, the frame at which entropix last acted.
+    """
+
+    mu: NDArray[np.float32]
+    last_act: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class SpokenUtterance:
     """The result of one utterance.
 
@@ -208,6 +241,7 @@ class SpokenUtterance:
         duration_s: For how long it sounds, the pause after it not counted.
         trimmed_s: Seconds of silence that were cut off before its beginning.
         words: When each word is heard; None if that was not asked for.
+        memory: Of the sampler, if it has one beside the codes and the take was the only one.
     """
 
     codes: NDArray[np.int16]
@@ -222,6 +256,24 @@ class SpokenUtterance:
     duration_s: float = 0.0
     trimmed_s: float = 0.0
     words: tuple[WordTiming, ...] | None = None
+    memory: SamplerMemory | None = None
+
+    def kept(self, frames: int) -> "SpokenUtterance":
+        """Return its first frames, as they were before any later one was drawn.
+
+        Args:
+            frames: How many; no more than it has.
+        """
+        # A backtrack counts if a frame that is kept was drawn after it, and so do those before it.
+        last = max((n for n, one in enumerate(self.backtracks) if one.kept < frames), default=-1)
+        return replace(
+            self,
+            codes=self.codes[:frames],
+            backtracks=self.backtracks[: last + 1],
+            trace=None,
+            takes=(),
+            words=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

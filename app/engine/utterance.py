@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
+from app.engine.job import (
+    Backtrack,
+    FinishReason,
+    RankedTake,
+    SamplerMemory,
+    TraceColumns,
+)
 from models.config import BOS_ID, EOS_ID
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, VoiceKey
@@ -29,6 +35,26 @@ class ContextUtterance:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFrames:
+    """The first frames of an utterance, which an earlier take has drawn.
+
+    Attributes:
+        codes: ``[T, K]`` int64, on the host.
+        backtracks: Those of the earlier take before the last of the frames was drawn.
+        memory: The sampler's; None: that of a new utterance.
+    """
+
+    codes: Tensor
+    backtracks: tuple[Backtrack, ...] = ()
+    memory: SamplerMemory | None = None
+
+    @property
+    def level_0(self) -> list[int]:
+        """The codes of level 0."""
+        return self.codes[:, 0].tolist()
+
+
+@dataclass(frozen=True, slots=True)
 class UtteranceInput:
     """An utterance to decode.
 
@@ -45,6 +71,7 @@ class UtteranceInput:
         context: Earlier utterances, in order.
         voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
         aligned: Whether its frames are aligned with its phonemes.
+        kept: Its first frames, of an earlier take; None: all are drawn.
     """
 
     phoneme_ids: Sequence[int]
@@ -59,6 +86,7 @@ class UtteranceInput:
     context: Sequence[ContextUtterance] = ()
     voice: VoiceKey | None = None
     aligned: bool = False
+    kept: KeptFrames | None = None
 
     @property
     def silent_codes(self) -> Sequence[int]:
@@ -111,6 +139,7 @@ class UtteranceEnd:
         trace: Of every token, if the job asks for it.
         takes: The outcome of each hypothesis, where several were drawn to their ends.
         ar_s: Seconds of the steps that it took part in.
+        memory: Of the sampler.
     """
 
     finish_reason: FinishReason
@@ -120,6 +149,7 @@ class UtteranceEnd:
     trace: TraceColumns | None = None
     takes: tuple[RankedTake, ...] = ()
     ar_s: float = 0.0
+    memory: SamplerMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

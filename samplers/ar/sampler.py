@@ -11,7 +11,7 @@ from torch import Tensor
 
 from samplers.ar.history import History
 from samplers.ar.pipeline import Pipeline
-from samplers.ar.state import SamplerState
+from samplers.ar.state import DrawnCodes, SamplerState
 from samplers.ar.step import StepResult, StepTensors
 from samplers.ar.trace import Record, Trace
 from samplers.knobs.params import SamplingParams
@@ -63,6 +63,7 @@ class ArSampler:
         candidate: int = 0,
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
+        drawn: DrawnCodes | None = None,
     ) -> None:
         """Add a row, or all beams of a search, at the end.
 
@@ -77,11 +78,12 @@ class ArSampler:
                 `penalty_includes_prompt`.
             silent: ``(<= V,)`` bool, the codes of silence, which entropix pauses with. None: it
                 never pauses.
+            drawn: Codes that the row holds already; None: none.
         """
         self.rejoin(
             SamplerState.begin(
                 params, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
-                prompt=prompt, silent=silent, device=self._device,
+                prompt=prompt, silent=silent, device=self._device, drawn=drawn,
             )
         )  # fmt: skip
 

@@ -57,6 +57,23 @@ class RowParams:
         return reads_runs(self.params)
 
 
+@dataclass(frozen=True)
+class DrawnCodes:
+    """Codes that a row begins with, and what was known when the last of them was drawn.
+
+    Attributes:
+        codes: ``(N,)`` int64.
+        attempts: How often the row was rewound before.
+        mu: Mirostat's state after them, in bits; None: that of a new row.
+        last_act: The frame at which entropix last acted; None: it never did.
+    """
+
+    codes: Tensor
+    attempts: int = 0
+    mu: float | None = None
+    last_act: int | None = None
+
+
 @dataclass(eq=False)
 class SamplerState:
     """State of some rows; B is their number.
@@ -100,6 +117,7 @@ class SamplerState:
         candidate: int = 0,
         prompt: Tensor | None = None,
         silent: Tensor | None = None,
+        drawn: DrawnCodes | None = None,
     ) -> "SamplerState":
         """Return the state of a new row, or of all beams of a search; see `ArSampler.join`."""
         before = prompt if params.penalty_includes_prompt else None
@@ -109,7 +127,12 @@ class SamplerState:
         counted = None
         if before is not None and prompted:
             counted = History(1, max_frames + prompted, device, track_runs=row.tracks_runs)
-            counted.preload(0, before.to(device))
+            past = before.to(device)
+            if drawn is not None:
+                past = torch.cat([past, drawn.codes.to(device)])
+            counted.preload(0, past)
+        if drawn is not None:
+            history.preload(0, drawn.codes.to(device))
         key = stream_key(seed, utterance, Stage.AR, candidate=candidate)
         # The stop, too, has a next state: one column past the last length.
         shape = (1, max_frames + 2)
@@ -125,6 +148,13 @@ class SamplerState:
             torch.full(shape, NEVER, device=device),
             torch.zeros(1, device=device),
         )
+        if drawn is not None:
+            length = len(drawn.codes)
+            begun.attempts.fill_(drawn.attempts)
+            if drawn.mu is not None:
+                begun.mu[:, length] = drawn.mu
+            if drawn.last_act is not None:
+                begun.last_act[:, length] = drawn.last_act
         if params.beam_width > 1:
             begun = begun.take([0] * params.beam_width)
             begun.beam_scores[1:], begun.stopped[1:] = -torch.inf, True

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import ExitStack
+from dataclasses import replace
 from time import monotonic
 from uuid import uuid4
 
@@ -213,10 +214,12 @@ class LiveSession:
         ignored = ignored_fields(wanted, self._settings, response_id)
         self._engine.check_ready()
         client = client_of(self._websocket)
+        kept = await self._recent.take(wanted.continue_from, self._websocket.state.owner)
         await self._admission.count(client)
         with ExitStack() as work:
             work.enter_context(await self._admission.work(client))
             job = wanted.job_of("", response_id, self._websocket.state.owner, client)
+            job = replace(job, kept=kept)
             await self._socket.message(ResponseCreated(response_id=job.id, ignored=ignored))
             speech = GrowingSpeech(
                 self._engine,

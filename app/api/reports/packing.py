@@ -19,11 +19,14 @@ from app.engine.errors import SpeechError, Unavailable
 from app.engine.interface import Plan
 from app.engine.job import (
     Backtrack,
+    PhonemeTiming,
     RankedTake,
+    SamplerMemory,
     SpeechJob,
     SpeechResult,
     SpokenUtterance,
     Timings,
+    WordTiming,
 )
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
@@ -48,18 +51,22 @@ def pack(job: SpeechJob, outcome: SpeechResult | Failure, *, traces: bool = True
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for number, spoken in enumerate(outcome.utterances):
         arrays[f"{number}/codes"] = spoken.codes
+        if spoken.memory is not None:
+            arrays[f"{number}/mu"] = spoken.memory.mu
+            arrays[f"{number}/last_act"] = spoken.memory.last_act
         if traces and spoken.trace is not None:
             arrays |= {f"{number}/trace/{name}": col for name, col in spoken.trace.items()}
     head = {
-        "job": _plain(job, "params", "before"),
+        "job": _plain(job, "params", "before", "kept"),
         "options": isinstance(job.params, SpeechOptions),
         "params": _options(job.params).model_dump(mode="json", exclude_unset=True),
         "utterances": [
-            _plain(spoken, "codes", "trace", "backtracks", "takes")
+            _plain(spoken, "codes", "trace", "backtracks", "takes", "words", "memory")
             | {
                 "traced": traces and spoken.trace is not None,
                 "backtracks": [asdict(one) for one in spoken.backtracks],
                 "takes": [asdict(one) for one in spoken.takes],
+                "words": None if spoken.words is None else [asdict(one) for one in spoken.words],
             }
             for spoken in outcome.utterances
         ],
@@ -132,8 +139,26 @@ def _utterances(heads: list[dict[str, Any]], arrays: Arrays) -> Iterator[SpokenU
             trace=trace if traced else None,
             backtracks=tuple(Backtrack(**one) for one in rest.pop("backtracks")),
             takes=tuple(RankedTake(**one) for one in rest.pop("takes")),
+            words=_words(rest.pop("words")),
+            memory=_memory(arrays, f"{number}/"),
             **rest,
         )
+
+
+def _words(heads: list[dict[str, Any]] | None) -> tuple[WordTiming, ...] | None:
+    if heads is None:
+        return None
+    return tuple(WordTiming(**head | {"phonemes": _phonemes(head["phonemes"])}) for head in heads)
+
+
+def _phonemes(heads: list[dict[str, Any]] | None) -> tuple[PhonemeTiming, ...] | None:
+    return None if heads is None else tuple(PhonemeTiming(**head) for head in heads)
+
+
+def _memory(arrays: Arrays, own: str) -> SamplerMemory | None:
+    if f"{own}mu" not in arrays:
+        return None
+    return SamplerMemory(arrays[f"{own}mu"], arrays[f"{own}last_act"])
 
 
 def _plain(of: "DataclassInstance", *without: str) -> dict[str, Any]:

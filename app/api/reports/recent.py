@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from app.api.schemas import ErrorDetail, UtteranceText
-from app.engine.errors import ReaderStalled, SpeechError, UnknownSpeech
+from app.api.schemas import ContinueFrom, ErrorDetail, UtteranceText
+from app.engine.errors import InvalidRequest, ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.interface import Plan
 from app.engine.job import (
     Backtrack,
     FinishReason,
+    KeptTake,
     NarPlan,
     RankedTake,
     SpeechJob,
@@ -151,6 +152,34 @@ class RecentSpeeches:
                 f"no speech of that id is stored; this process keeps the last {self._limit}"
             )
         return kept
+
+    async def take(self, place: ContinueFrom | None, owner: str) -> KeptTake | None:
+        """Return what a request keeps of a recent take; None if it goes on from none.
+
+        Args:
+            place: Where it goes on.
+            owner: Whose takes it can go on from.
+
+        Raises:
+            UnknownSpeech: No complete speech of that id is stored.
+            InvalidRequest: It has no such utterance, or that has fewer frames.
+        """
+        if place is None:
+            return None
+        spoken = (await self.result(place.id, owner)).utterances
+        if place.utterance >= len(spoken):
+            raise InvalidRequest(
+                f"the take has {len(spoken)} utterances, numbered from 0",
+                param="continue_from.utterance",
+            )
+        last = spoken[place.utterance]
+        if place.frame > len(last.codes):
+            raise InvalidRequest(
+                f"utterance {place.utterance} of the take has {len(last.codes)} frames",
+                param="continue_from.frame",
+            )
+        before = [one.kept(len(one.codes)) for one in spoken[: place.utterance]]
+        return KeptTake((*before, last.kept(place.frame)), whole=len(before))
 
     async def result(self, job_id: str, owner: str) -> SpeechResult:
         """Return the result of an owner's job.

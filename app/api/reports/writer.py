@@ -188,7 +188,8 @@ def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
 def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:
     """Return the rows of a trace whose tokens were kept: the last of each frame, and the stop."""
     kept: list[int] = []
+    first = int(frames[0])  # more than 0 if an earlier take has drawn the frames before it
     for record, frame in enumerate(frames.tolist()):
-        del kept[frame:]
+        del kept[frame - first :]
         kept.append(record)
-    return kept[: len(spoken.codes) + (spoken.finish_reason == "stop")]
+    return kept[: len(spoken.codes) - first + (spoken.finish_reason == "stop")]

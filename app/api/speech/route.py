@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from time import monotonic
 from typing import Annotated
 
@@ -182,6 +183,7 @@ async def _answer(
         came_s: Monotonic time of the request.
     """
     job = wanted.job(request.state.id, request.state.owner, client_of(request))
+    job = replace(job, kept=await recent.take(wanted.continue_from, request.state.owner))
     output = output_of(job, wanted.response_format)
     stream = engine.submit(job)
     collecting = (collect_opening if wanted.streamed else collect_all)(stream, came_s)

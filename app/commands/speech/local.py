@@ -84,7 +84,9 @@ class LocalSpeech:
                 journal.drop()
 
     def _journal(self, engine: "SpeechEngine", settings: Settings) -> "Journal | None":
-        """Return the journal of a file of several pieces; None without a file or with a trace.
+        """Return the journal of a file of several pieces.
+
+        None without a file, or with a trace or subtitles, which no journal keeps.
 
         Raises:
             CommandError: The folder holds parts of another speech.
@@ -92,7 +94,7 @@ class LocalSpeech:
         from app.commands.speech.journal import Journal
 
         options = self._options
-        if options.parts is None or options.trace or len(self._pieces) < 2:
+        if options.parts is None or options.trace or options.subtitles or len(self._pieces) < 2:
             return None
         job = options.job_of("", "speak")
         preset = read_presets(settings.presets or None).get(job.params.preset)
@@ -109,6 +111,7 @@ class LocalSpeech:
                 for output in outputs:
                     output.push(samples)
             self._write_report(speech)
+            self._write_subtitles(speech)
             for output in outputs:
                 output.close()
         finally:
@@ -133,6 +136,19 @@ class LocalSpeech:
             report = report_json(job, speech.result())
             beside = options.target.with_name(options.target.name + ".json")
             write_file(beside, report.encode(), "out")
+
+    def _write_subtitles(self, speech: "LongSpeech") -> None:
+        """Write the subtitles, if they were requested."""
+        from app.api.schemas import WordTimes
+        from app.commands.speech.subtitles import subtitles
+
+        options = self._options
+        if (path := options.subtitles) is not None:
+            spoken = speech.result().utterances
+            words = [
+                WordTimes.of(word, options.speed) for one in spoken for word in one.words or ()
+            ]
+            write_file(path, subtitles(words, path.suffix).encode(), "subtitles")
 
     def _open_outputs(self, rate_hz: int) -> Iterator[_AudioOutput]:
         """Yield the outputs that the command line names."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
@@ -35,6 +35,11 @@ class SpeakOptions(SpeechOptions):
         validation_alias=AliasChoices("o", "out"),
         description="The file to write; - streams to stdout.",
     )
+    subtitles: Path | None = Field(
+        None,
+        description="Subtitle file to write beside the audio, .srt or .vtt, from the times of the"
+        " words.",
+    )
     play: bool = Field(
         False, description="Play the speech while it is generated, with or without a file."
     )
@@ -61,6 +66,13 @@ class SpeakOptions(SpeechOptions):
             name: _parsed(fields[name].annotation, value) if name in fields else value
             for name, value in given.items()
         }
+
+    @model_validator(mode="after")
+    def _subtitles_have_times(self) -> Self:
+        """Ask for the times of words where subtitles are wanted."""
+        if self.subtitles is not None and self.timestamps == "none":
+            return self.model_copy(update={"timestamps": "word"})
+        return self
 
     @property
     def piped(self) -> bool:

@@ -7,12 +7,13 @@ from typing import Any
 
 import httpx2
 
-from app.api.schemas import SpeechOptions
+from app.api.schemas import SpeechOptions, WordTimes
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.output import print_status, write_file
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
+from app.commands.speech.subtitles import subtitles
 
 _TIMEOUT_S = 600
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
@@ -34,6 +35,8 @@ def speak_remotely(url: str, options: SpeakOptions, text: str, form: AudioFormat
     if options.play and options.out is not None:
         raise CommandError("play: with --url, speech goes either to the speakers or to a file")
     fields = set(SpeechOptions.model_fields) - _NOT_SENT
+    if options.subtitles is not None and options.target is None:
+        raise CommandError("subtitles: with --url they are written beside a file; name one with -o")
     body = options.model_dump(mode="json", include=fields, exclude_unset=True) | {"input": text}
     with _client(url, options) as client:
         if options.play:
@@ -79,6 +82,15 @@ def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -
         report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
         _check(report)
         write_file(out.with_name(out.name + ".json"), report.content, "out")
+    if (path := options.subtitles) is not None:
+        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+        _check(report)
+        words = [
+            WordTimes.model_validate(word)
+            for utterance in report.json()["utterances"]
+            for word in utterance["words"]
+        ]
+        write_file(path, subtitles(words, path.suffix).encode(), "subtitles")
     audio_s = float(answer.headers["x-audio-ms"]) / 1000
     print_status(
         f"{out}: {audio_s:.2f} s of speech in {answer.elapsed.total_seconds():.2f} s, voice"

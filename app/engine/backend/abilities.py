@@ -3,12 +3,13 @@
 Everything here is decided, or refused, before any work.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from app.engine.errors import InvalidRequest
-from app.engine.job import NarPlan
+from app.engine.job import KeptTake, NarPlan, SpeechJob
 from models.config import ModelConfig
+from models.text import Utterance
 from models.voices.voice import Voice
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams, off_value
@@ -90,6 +91,51 @@ def check_alignment(config: ModelConfig) -> None:
             " calibrate` finds it, and TTS_ALIGNMENT names it",
             param="timestamps",
         )
+
+
+def check_kept(
+    job: SpeechJob,
+    kept: KeptTake,
+    utterances: Sequence[Utterance],
+    params: SamplingParams,
+    config: ModelConfig,
+) -> None:
+    """Refuse to go on from a take of another text, or with what cannot be mixed with it.
+
+    Args:
+        job: The job.
+        kept: What it goes on from.
+        utterances: Its text, as phonemes.
+        params: Resolved.
+        config: Of the model.
+
+    Raises:
+        InvalidRequest: The text up to the cut differs, other levels are asked for, level 0 is not
+            drawn token by token, or no room is left for new frames.
+    """
+    first = len(job.before.utterances) if job.before else 0
+    if params.level_0 != "ar":
+        raise InvalidRequest(
+            "masked passes draw all frames at once: level_0 must be ar to go on from a take",
+            param="continue_from",
+        )
+    levels = 1 + min(params.nar_levels, config.levels - 1)
+    for number, earlier in enumerate(kept.utterances):
+        own = number - first
+        if own < 0 or (own >= len(utterances) and job.more):
+            continue
+        if own >= len(utterances) or utterances[own].phonemes != earlier.phonemes:
+            raise InvalidRequest(
+                f"utterance {number} of the text is not read as that of the take, so its frames"
+                " cannot be kept",
+                param="continue_from",
+            )
+        if len(earlier.codes) and earlier.codes.shape[1] != levels:
+            raise InvalidRequest(
+                f"the take has {earlier.codes.shape[1]} levels of codes, this request would draw"
+                f" {levels}: nar_levels must be {earlier.codes.shape[1] - 1}",
+                param="nar_levels",
+            )
 
 
 def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from app.engine.backend.abilities import (
     check_alignment,
+    check_kept,
     check_trained,
     check_windows,
     choose_level_0,
@@ -132,6 +133,8 @@ class Planner:
             check_alignment(config)
         utterances = self._read(job.text, language, on_piece)
         read = self.front_end
+        if job.kept is not None:
+            check_kept(job, job.kept, utterances, params, config)
         words = tuple(read.words(one, language=language) for one in utterances) if aligned else ()
         lengths = tuple(read.lengths(one.phonemes) for one in utterances) if aligned else ()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)

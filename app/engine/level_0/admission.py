@@ -141,4 +141,7 @@ def _backtracker(model: Valle, inputs: UtteranceInput) -> Backtracker:
     silent = inputs.silent
     if silent is None:
         silent = torch.zeros(model.config.codes, dtype=torch.bool)
-    return Backtracker(inputs.params, silent, first_block=model.config.block_frames)
+    backtracker = Backtracker(inputs.params, silent, first_block=model.config.block_frames)
+    if inputs.kept is not None:
+        backtracker.begin_after(len(inputs.kept.codes), inputs.kept.backtracks)
+    return backtracker

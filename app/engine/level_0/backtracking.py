@@ -57,6 +57,19 @@ class Backtracker:
         self._reached = 0
         self._failures: dict[int, Counter[int]] = {}
         self.taken: list[Backtrack] = []
+        self._kept = 0
+
+    def begin_after(self, kept: int, backtracks: Sequence[Backtrack]) -> None:
+        """Begin with frames of an earlier take, which are never rewound.
+
+        Args:
+            kept: How many.
+            backtracks: Those before the last of them was drawn, in order.
+        """
+        for backtrack in backtracks:
+            self._note(backtrack)
+        self._kept = kept
+        self._reached = max([kept, *(backtrack.frames for backtrack in backtracks)])
 
     @property
     def final(self) -> int:
@@ -111,7 +124,10 @@ class Backtracker:
         if keep < self.final or len(self.taken) >= self._params.backtrack_budget:
             if cause == "sequence":  # a nuisance, but speech: it may stand
                 return None
-            return Verdict(max(keep, self.final), stuck=True)
+            return Verdict(max(keep, self.final, self._kept), stuck=True)
+        keep = max(keep, self._kept)
+        if keep >= length:
+            return None
         self._note(Backtrack(cause, length, keep, codes[keep]))
         return Verdict(keep, stuck=False)
 

@@ -11,9 +11,11 @@ from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
+from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.filters import sanitise
 from samplers.ops.guidance import guide
 
 
@@ -48,7 +50,35 @@ class ForwardPass:
             first = StackOutput(hidden[-1:], as_tensor(attention))
         else:
             first = StackOutput.without_attention(stack.extend(*arguments)[-1:])
-        return Condition(slot, len(prefix), prefix.response_start, first)
+        start, logprobs = prefix.response_start, list[float]()
+        if inputs.kept is not None:
+            logprobs = self._prefill_kept(inputs.kept.codes[:, 0], start, slot, first)
+        return Condition(slot, len(prefix), start, first, logprobs)
+
+    def _prefill_kept(
+        self, codes: Tensor, start: int, slot: int, first: StackOutput
+    ) -> list[float]:
+        """Run frames that an earlier take has drawn into a slot: all but the last, which is fed.
+
+        Args:
+            codes: ``[T]`` int64; T >= 1.
+            start: Position id of the first.
+            slot: Holds the prefix.
+            first: The output at its end.
+
+        Returns:
+            The log-probability of each frame in nats.
+        """
+        model, device = self._model, self._model.separator.device
+        codes = codes.to(device)
+        hidden = first.hidden
+        if len(codes) > 1:
+            positions = torch.arange(start, start + len(codes) - 1, device=device)
+            ranks = torch.arange(len(codes) - 1, device=device)
+            embedded = model.embed_response(codes[:-1, None], 0)
+            after = model.transformer.extend(embedded, positions, self._cache, slot, ranks)
+            hidden = torch.cat([hidden, after])
+        return log_prob_of(sanitise(model.logits(hidden, 0)), codes).tolist()
 
     def logits(
         self, hypotheses: Sequence[Hypothesis]

@@ -50,12 +50,14 @@ class Condition:
         length: Positions of the prefix in the slot.
         start: Position id of the first frame.
         first: The stack's output at the end of the prefix, which predicts the first frame.
+        logprobs: Log-probability, nats, of each frame that an earlier take has drawn.
     """
 
     slot: int
     length: int
     start: int
     first: StackOutput
+    logprobs: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,8 @@ class Hypothesis:
         self.inputs, self.conditions = inputs, tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
         self.backtracker = backtracker
-        self.codes: list[int] = []
-        self.logprobs: list[float] = []
+        self.codes = inputs.kept.level_0 if inputs.kept else []
+        self.logprobs = list(self.conditions[0].logprobs)
         self.score = 0.0
         self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []

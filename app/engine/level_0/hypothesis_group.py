@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
+from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.input_batch import Rows
 from app.engine.utterance import UtteranceInput
@@ -28,6 +28,7 @@ class HypothesisGroup:
         finish_reason: Why it ended; None while it is being drawn.
         error: What failed, if `finish_reason` is `error`.
         ranked: The outcome of each hypothesis, where several were drawn to their ends.
+        memory: Of the sampler, once it has ended, if it has one that is worth keeping.
     """
 
     keeps_logprobs = False
@@ -46,6 +47,7 @@ class HypothesisGroup:
         self.finish_reason: FinishReason | None = None
         self.error: GenerationFailed | None = None
         self.ranked: tuple[RankedTake, ...] = ()
+        self.memory: SamplerMemory | None = None
 
     def __len__(self) -> int:
         """Count the frames so far, those included that may still be rewound or replaced."""

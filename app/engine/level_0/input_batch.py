@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import KeptFrames, UtteranceInput
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import SamplerState
+from samplers.ar.state import DrawnCodes, SamplerState
 
 
 class Rows(ABC):
@@ -95,6 +95,7 @@ class InputBatch(Rows):
             candidate=candidate,
             prompt=None if inputs.prompt is None else inputs.prompt[:, 0],
             silent=inputs.silent,
+            drawn=_drawn(inputs.kept),
         )
         self.hypotheses += hypotheses
 
@@ -166,6 +167,19 @@ class InputBatch(Rows):
         target.codes[-1] = code
         self.sampler.fork(row, len(target.codes), code, number)
         self.hypotheses.append(target)
+
+
+def _drawn(kept: KeptFrames | None) -> DrawnCodes | None:
+    """Return what the sampler is to know of the frames that an earlier take has drawn."""
+    if kept is None:
+        return None
+    codes, memory = kept.codes[:, 0], kept.memory
+    return DrawnCodes(
+        codes,
+        attempts=len(kept.backtracks),
+        mu=None if memory is None else float(memory.mu[len(codes)]),
+        last_act=None if memory is None else int(memory.last_act[len(codes)]),
+    )
 
 
 def _common_prefix(codes: Sequence[int], others: Sequence[int]) -> int:

@@ -16,12 +16,19 @@ from app.engine.job import (
     FinishReason,
     Progress,
     RankedTake,
+    SamplerMemory,
     SpeechResult,
     TraceColumns,
 )
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.utterance import ContextUtterance, Level0Chunk, UtteranceEnd, UtteranceInput
+from app.engine.utterance import (
+    ContextUtterance,
+    KeptFrames,
+    Level0Chunk,
+    UtteranceEnd,
+    UtteranceInput,
+)
 from models.checkpoints import SpeechModel
 from models.prefix_cache import NullKey, VoiceKey
 from models.text import FrontEnd, Utterance
@@ -113,10 +120,36 @@ class Level0Job:
                 self._emitted, self._ar_s = 0, 0.0
                 # So that the sound stage can prefill meanwhile.
                 self._pending.append(self._chunk(self._number))
-                return self._inputs
+                if (reason := self._kept_whole(self._inputs)) is None:
+                    return self._inputs
+                self._keep(self._inputs, reason)
+                continue
             trace: TraceColumns | None = {} if self.plan.job.trace else None
             self._pending.append(self._chunk(self._number, end=self._end("stop", trace=trace)))
         return None
+
+    def _kept_whole(self, inputs: UtteranceInput) -> FinishReason | None:
+        """Return why an utterance ended of which no frame is drawn; None if some are."""
+        kept = self.plan.job.kept
+        if kept is None or inputs.kept is None:
+            return None
+        if inputs.utterance < kept.whole:
+            return kept.utterances[inputs.utterance].finish_reason
+        return "length" if len(inputs.kept.codes) >= inputs.max_frames else None
+
+    def _keep(self, inputs: UtteranceInput, reason: FinishReason) -> None:
+        """End an utterance of which no frame is drawn."""
+        kept = inputs.kept
+        assert kept is not None
+        codes = kept.codes[:, 0]
+        self._context.append(ContextUtterance(inputs.phoneme_ids, codes))
+        self._ended_frames += len(codes)
+        self.frames = self._drawn_frames = self._ended_frames
+        self._frames_left -= len(codes)
+        trace: TraceColumns | None = {} if self.plan.job.trace else None
+        end = self._end(reason, backtracks=kept.backtracks, trace=trace, memory=kept.memory)
+        self._pending.append(self._chunk(self._number, codes, end))
+        self._inputs = None
 
     def emit_finished_blocks(self, step_s: float) -> None:
         """After a step, pass the frames that became final to `on_chunk`, in whole blocks.
@@ -167,6 +200,7 @@ class Level0Job:
             backtracks=utterance.backtracks,
             trace=utterance.trace,
             takes=utterance.ranked,
+            memory=utterance.memory,
         )
         chunk = self._chunk(self._number, codes[self._emitted :], end)
         self._inputs, self._ar_s = None, 0.0  # a pause that follows took no steps
@@ -179,12 +213,13 @@ class Level0Job:
         backtracks: tuple[Backtrack, ...] = (),
         trace: TraceColumns | None = None,
         takes: tuple[RankedTake, ...] = (),
+        memory: SamplerMemory | None = None,
     ) -> UtteranceEnd:
         """End the current utterance, and the job if it was the last or the limit is reached."""
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        return UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s)
+        return UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s, memory)
 
     def _chunk(
         self, number: int | None, codes: Tensor | None = None, end: UtteranceEnd | None = None
@@ -208,7 +243,19 @@ class Level0Job:
             context=tuple(self._context),
             voice=self._voice,
             aligned=plan.job.timestamps != "none",
+            kept=self._kept_frames(),
         )
+
+    def _kept_frames(self) -> KeptFrames | None:
+        """Return the frames of the current utterance that an earlier take has drawn."""
+        kept, number = self.plan.job.kept, self._first + self._number
+        if kept is None or number >= len(kept.utterances):
+            return None
+        spoken = kept.utterances[number]
+        codes = torch.from_numpy(spoken.codes.astype(np.int64))
+        if not len(codes) and number >= kept.whole:
+            return None
+        return KeptFrames(codes, spoken.backtracks, spoken.memory)
 
     def _earlier(self, before: SpeechResult | None) -> Iterator[ContextUtterance]:
         """Yield the last utterances of earlier jobs of the same speech, as context."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, RankedTake, TraceColumns
+from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.utterance import UtteranceInput
 from models.config import LENGTH_TOKENS
 from models.prefix import Prefix
@@ -30,11 +30,13 @@ class MaskedUtterance:
         error: What failed, if `finish_reason` is `error`.
         backtracks: Empty: masked passes never backtrack.
         ranked: Empty: there is one hypothesis.
+        memory: None: masked passes have no state beside the codes.
     """
 
     error: GenerationFailed | None = None
     backtracks: tuple[Backtrack, ...] = ()
     ranked: tuple[RankedTake, ...] = ()
+    memory: SamplerMemory | None = None
 
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:

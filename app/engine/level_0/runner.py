@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
+from app.engine.job import SamplerMemory
 from app.engine.level_0.admission import Runner
 from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
@@ -116,9 +117,20 @@ class ArRunner(Runner):
     def _free(self, group: HypothesisGroup) -> None:
         """Free the rows and slots of an utterance that has ended."""
         self.pause(group)
-        self._paused.pop(group, None)
+        if (paused := self._paused.pop(group, None)) is not None:
+            group.memory = _memory(group, paused[1])
         self._batch.release(group.slots)
         group.slots = []
+
+
+def _memory(group: HypothesisGroup, state: SamplerState) -> SamplerMemory | None:
+    """Return what the sampler knew of an utterance, where that is more than its codes."""
+    params, row = group.inputs.params, state.rows[0]
+    if len(state.rows) > 1 or not (params.mirostat_mode or row.acts):
+        return None
+    columns = len(group) + 1
+    mu, last_act = state.mu[0, :columns].cpu(), state.last_act[0, :columns].cpu()
+    return SamplerMemory(mu.numpy(), last_act.numpy())
 
 
 def _logprobs(groups: Sequence[HypothesisGroup], own: Tensor, codes: Tensor) -> list[float]:

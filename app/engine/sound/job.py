@@ -135,6 +135,7 @@ class SoundJob:
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
                 trimmed_s=joiner.trimmed / rate_hz,
                 words=self._all_words(),
+                memory=end.memory,
             )
         )
         self._clock = None

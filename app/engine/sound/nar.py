@@ -84,7 +84,7 @@ class FinerLevels(ABC):
         ]
         if null:
             logits = guide_frames(logits, null[0], params.nar_cfg_strength, params.nar_cfg_rescale)
-        return sample_nar(
+        drawn = sample_nar(
             logits,
             params,
             seed=self._inputs.seed,
@@ -93,3 +93,8 @@ class FinerLevels(ABC):
             position=position,
             codebook=self._codebooks[level],
         )
+        kept = self._inputs.kept
+        if kept is None or position >= len(kept.codes):
+            return drawn
+        known = kept.codes[position : position + len(drawn), level].to(drawn.device)
+        return torch.cat([known, drawn[len(known) :]])

@@ -165,7 +165,7 @@ class RecordedRunner(Runner):
 
     def draws(self, inputs: UtteranceInput) -> bool:
         """Return whether its knobs are recorded; see `samplers.ar.chain.why_eager`."""
-        return not inputs.trace and why_eager(inputs.params) is None
+        return not inputs.trace and inputs.kept is None and why_eager(inputs.params) is None
 
     def pause(self, group: HypothesisGroup) -> None:
         """Leave the rows of an utterance idle; see `Runner.pause`."""

@@ -14,11 +14,14 @@ from app.engine.errors import EngineBusy, GenerationFailed, ReaderStalled
 from app.engine.interface import Plan
 from app.engine.job import (
     Backtrack,
+    PhonemeTiming,
     RankedTake,
+    SamplerMemory,
     SpeechJob,
     SpeechResult,
     SpokenUtterance,
     Timings,
+    WordTiming,
 )
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
@@ -29,6 +32,10 @@ TRACE: dict[str, np.ndarray[Any, Any]] = {
     "score": np.array([0.0, -math.inf, math.nan], np.float32),
     "logprob": np.array([-1.0, -2.0, -3.0], np.float32),
 }
+WORDS = (
+    WordTiming(0, 0, "hello", 0.1, 0.4, phonemes=(PhonemeTiming("h", 0.1, 0.2),)),
+    WordTiming(0, 1, "you", 0.4, None, missing=True),
+)
 NO_CODES = np.zeros(0, np.int16)
 SPOKEN = (
     SpokenUtterance(
@@ -117,3 +124,14 @@ def test_only_knobs_that_were_sent_count_as_sent() -> None:
 def test_what_is_damaged_is_refused(damage) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         unpack(damage)
+
+
+def test_words_and_what_the_sampler_knew_come_back() -> None:
+    memory = SamplerMemory(np.array([1.5, 2.5], np.float32), np.array([-9, 1]))
+    spoken = replace(SPOKEN[0], words=WORDS, memory=memory)
+    _, came = unpack(pack(job(), replace(result(job()), utterances=(spoken,))))
+    (utterance,) = came.utterances
+    assert utterance.words == WORDS
+    assert utterance.memory is not None
+    assert np.array_equal(utterance.memory.mu, memory.mu)
+    assert np.array_equal(utterance.memory.last_act, memory.last_act)
