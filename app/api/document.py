@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
+from app.api.schemas import SpeechRequest
 from app.api.speech.route import speech_router
 from samplers.knobs.params import SamplingParams
 
@@ -46,9 +47,19 @@ class Service(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the document, built at the first call."""
         if self.openapi_schema is None:
-            shown = _with_integers(super().openapi(), _sources())
+            shown = super().openapi()
+            for name, schema in _parts_of_bodies().items():
+                shown["components"]["schemas"].setdefault(name, schema)
+            shown = _with_integers(shown, _sources())
             self.openapi_schema = _with_integer_bounds(shown)
         return self.openapi_schema
+
+
+def _parts_of_bodies() -> dict[str, Any]:
+    """Return the schemas that bodies refer to, by name: FastAPI does not see those bodies."""
+    schema = SpeechRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts: dict[str, Any] = schema.get("$defs", {})
+    return parts
 
 
 def _sources() -> dict[str, Any]:
