@@ -6,7 +6,6 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -35,6 +34,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.serving.shares import Places
 from app.engine.sound.process.start import SoundStart
 from app.preset_files import read_presets
+from app.remote_voices import open_voice_store
 from app.settings import Settings
 from app.studio.route import studio_router
 from app.voice_store import VoiceStore
@@ -76,8 +76,13 @@ def load_synthesizer(
 
 
 def voice_store(settings: Settings) -> VoiceStore:
-    """Return the store of uploaded voices."""
-    return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
+    """Return the store of uploaded voices.
+
+    Raises:
+        ValueError: The setting is a URL of no known protocol.
+        ImportError: The package for its protocol is not installed.
+    """
+    return open_voice_store(settings.voices, settings.max_voices)
 
 
 def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> SpeechEngine:

@@ -54,7 +54,8 @@ class Settings(BaseSettings):
     voices: str = Field(
         "~/.cache/valle-serve/voices",
         min_length=1,
-        description="Folder of uploaded voices; back it up, it cannot be downloaded again.",
+        description="Folder of uploaded voices, or a URL as in s3://bucket/voices; back it up, it"
+        " cannot be downloaded again.",
     )
     max_voices: int = Field(
         100, ge=0, description="Uploaded voices per API key; 0 refuses uploads."

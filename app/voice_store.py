@@ -90,7 +90,7 @@ class VoiceStore:
 
     def has(self, name: str, owner: str) -> bool:
         """Return whether a name is in use, by a damaged voice too."""
-        return bool(_NAME.fullmatch(name)) and (self._folder_of(owner) / f"{name}.json").exists()
+        return is_name(name) and (self._folder_of(owner) / f"{name}.json").exists()
 
     def find(self, name: str, owner: str) -> Voice | None:
         """Return an owner's voice; None if there is none or the folder cannot be read.
@@ -98,7 +98,7 @@ class VoiceStore:
         Raises:
             CardDamaged: Its JSON file is damaged.
         """
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             return None
         path = self._folder_of(owner) / f"{name}.json"
         try:
@@ -152,8 +152,7 @@ class VoiceStore:
             StoreFull: The owner has reached the limit.
             OSError: It cannot be written; nothing is stored.
         """
-        if not _NAME.fullmatch(name):
-            raise ValueError("a voice's name may have lower-case letters, digits, _ and - only")
+        check_name(name)
         content = recording.flac()
         stored = StoredCard(
             **card.model_dump(),
@@ -181,7 +180,7 @@ class VoiceStore:
         Raises:
             OSError: It cannot be deleted.
         """
-        if not _NAME.fullmatch(name) or not self._folder_of(owner).is_dir():
+        if not is_name(name) or not self._folder_of(owner).is_dir():
             return False
         with self._locked(owner) as folder:
             try:
@@ -222,6 +221,21 @@ class VoiceStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):
             yield folder
+
+
+def is_name(name: str) -> bool:
+    """Return whether a name is valid."""
+    return bool(_NAME.fullmatch(name))
+
+
+def check_name(name: str) -> None:
+    """Check a name.
+
+    Raises:
+        ValueError: It is not valid.
+    """
+    if not is_name(name):
+        raise ValueError("a voice's name may have lower-case letters, digits, _ and - only")
 
 
 def _sweep(folder: Path) -> None:

@@ -128,9 +128,9 @@ class VoicesCommand(BaseModel):
 
 
 def _store(settings: Settings) -> "VoiceStore":
-    from app.voice_store import VoiceStore
+    from app.remote_voices import open_voice_store
 
-    return VoiceStore(Path(settings.voices), max_voices=settings.max_voices)
+    return open_voice_store(settings.voices, settings.max_voices)
 
 
 def _check_name(name: str, settings: Settings) -> None:

@@ -152,7 +152,9 @@ def check_cache(settings: Settings) -> str:
 
 
 def check_voices(settings: Settings) -> str:
-    """Check that the folder of uploaded voices is writable."""
+    """Check that the folder of uploaded voices is writable; of a URL nothing is checked."""
+    if "://" in settings.voices:
+        return settings.voices
     _writable(settings.voices, "TTS_VOICES")
     return str(Path(settings.voices).expanduser())
 

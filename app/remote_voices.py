@@ -1,0 +1,196 @@
+"""Uploaded voices in an object store, or any other file system that `fsspec` knows.
+
+As in a folder (`app.voice_store`), a voice exists while its JSON object does, which is written last
+and deleted first. An object store has neither locks nor renames: each object is whole or not there,
+and the JSON is only created if there is none, which makes one of several uploads of a name succeed.
+Nothing is cached but audio, by its hash, so that every process sees an upload at once.
+"""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from time import time
+from typing import Any, Final
+
+import fsspec
+from pydantic import ValidationError
+
+from app.voice_store import (
+    EVERYBODY,
+    CardDamaged,
+    NameTaken,
+    StoredCard,
+    StoreFull,
+    VoiceStore,
+    check_name,
+    is_name,
+)
+from models.voices.recording import Recording
+from models.voices.voice import Voice, VoiceCard
+
+log = logging.getLogger(__name__)
+
+_CACHED: Final = 32
+_OPTIONS: Final = {
+    "s3": {
+        "use_listings_cache": False,
+        "config_kwargs": {"connect_timeout": 2, "read_timeout": 10, "retries": {"max_attempts": 2}},
+    }
+}
+"""By protocol: no listing is cached, and nobody waits long for a store that is away."""
+
+
+def open_voice_store(where: str, max_voices: int) -> VoiceStore:
+    """Return the store of uploaded voices.
+
+    Args:
+        where: A folder, or a URL as in ``s3://bucket/voices``.
+        max_voices: Limit per owner.
+
+    Raises:
+        ValueError: Nothing is known of the URL's protocol.
+        ImportError: The package for the URL's protocol is not installed.
+    """
+    if "://" not in where:
+        return VoiceStore(Path(where), max_voices=max_voices)
+    return RemoteVoiceStore(where, max_voices=max_voices)
+
+
+class RemoteVoiceStore(VoiceStore):
+    """The uploaded voices of all owners. Thread-safe; every method talks to the store."""
+
+    def __init__(self, url: str, *, max_voices: int) -> None:
+        """Initialise without a request.
+
+        Args:
+            url: As in ``s3://bucket/voices``.
+            max_voices: Limit per owner; several uploads at once may pass it by a few.
+
+        Raises:
+            ValueError: Nothing is known of the URL's protocol.
+            ImportError: The package for the URL's protocol is not installed.
+        """
+        protocol = url.partition("://")[0]
+        options: dict[str, Any] = _OPTIONS.get(protocol, {})
+        self._files, root = fsspec.core.url_to_fs(url, **options)
+        super().__init__(Path(root), max_voices=max_voices)
+        self._audio: OrderedDict[str, bytes] = OrderedDict()  # digest -> content
+
+    def owners(self) -> list[str]:
+        """Return all owners that have a voice."""
+        names = sorted(Path(one).name for one in self._ls(self._folder) if self._files.isdir(one))
+        owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
+        return [EVERYBODY, *owners] if "everybody" in names else owners
+
+    def count(self) -> int:
+        """Return the number of voices of all owners; 0 if the store does not answer."""
+        try:
+            return sum(len(self._names_of(owner)) for owner in self.owners())
+        except OSError as error:
+            log.error("cannot list uploaded voices: %s", error)
+            return 0
+
+    def has(self, name: str, owner: str) -> bool:
+        """Return whether a name is in use, by a damaged voice too."""
+        return is_name(name) and bool(self._files.exists(self._card(name, owner)))
+
+    def find(self, name: str, owner: str) -> Voice | None:
+        """Return an owner's voice; None if there is none or the store cannot be read.
+
+        Raises:
+            CardDamaged: Its JSON object is damaged.
+        """
+        if not is_name(name):
+            return None
+        path = self._card(name, owner)
+        try:
+            card = StoredCard.model_validate_json(self._files.cat_file(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:  # built-in voices keep working
+            log.error("cannot read uploaded voices: %s", error)
+            return None
+        except ValidationError as error:
+            log.warning("%s is not a valid voice file: %s", path, error.errors()[0]["msg"])
+            raise CardDamaged(name) from error
+        return self._voice(name, owner, card)
+
+    def opened(self, voice: Voice) -> Voice | None:
+        """Return a voice with its audio in memory; None if it was deleted or is damaged."""
+        content = self._audio.get(voice.digest)
+        if content is None:
+            try:
+                content = self._files.cat_file(str(voice.audio))
+            except FileNotFoundError:
+                return None
+            if hashlib.sha256(content).hexdigest() != voice.digest:
+                log.error("%s does not have the SHA-256 of its description", voice.audio)
+                return None
+            self._audio[voice.digest] = content
+            while len(self._audio) > _CACHED:
+                self._audio.popitem(last=False)
+        return voice.model_copy(update={"recording": content})
+
+    def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
+        """Store a voice; as `VoiceStore.add`.
+
+        Raises:
+            ValueError: The name is not valid.
+            NameTaken: The owner has a voice of that name.
+            StoreFull: The owner has reached the limit.
+            OSError: It cannot be written.
+        """
+        check_name(name)
+        content = recording.flac()
+        stored = StoredCard(
+            **card.model_dump(),
+            consent=True,
+            created_at=int(time()),
+            audio_s=recording.audio_s,
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        names = self._names_of(owner)
+        if name in names:
+            raise NameTaken(name)
+        if len(names) >= self.max_voices:
+            raise StoreFull(owner)
+        voice = self._voice(name, owner, stored)
+        self._files.makedirs(str(self._folder_of(owner)), exist_ok=True)
+        self._files.pipe_file(str(voice.audio), content)
+        described = stored.model_dump_json(indent=1).encode()
+        try:
+            self._files.pipe_file(self._card(name, owner), described, mode="create")
+        except FileExistsError as error:  # another upload of that name was faster
+            raise NameTaken(name) from error
+        return voice
+
+    def remove(self, name: str, owner: str) -> bool:
+        """Delete a voice and its audio; return whether it existed."""
+        if not is_name(name):
+            return False
+        path = self._card(name, owner)
+        if not self._files.exists(path):
+            return False
+        try:
+            self._files.rm_file(path)
+        except FileNotFoundError:
+            return False
+        for audio in self._ls(self._folder_of(owner)):
+            if Path(audio).name.startswith(f"{name}.") and audio.endswith(".flac"):
+                self._files.rm_file(audio)
+        return True
+
+    def _names_of(self, owner: str) -> list[str]:
+        paths = self._ls(self._folder_of(owner))
+        return sorted(Path(path).stem for path in paths if path.endswith(".json"))
+
+    def _card(self, name: str, owner: str) -> str:
+        return str(self._folder_of(owner) / f"{name}.json")
+
+    def _ls(self, folder: Path) -> Iterator[str]:
+        try:
+            yield from map(str, self._files.ls(str(folder), detail=False))
+        except FileNotFoundError:
+            return
