@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "speak": Command(
         "app.commands.speak", "Speak", "Speak a text to a file, a pipe or the speakers."
     ),
+    "batch": Command("app.commands.batch", "Batch", "Speak the requests of a file."),
     "bench": Command(
         "app.commands.bench", "Bench", "Measure the speed of this machine or of a server."
     ),

@@ -1,0 +1,208 @@
+"""The service as an application of Ray Serve.
+
+    serve run app.cluster.deployment:build replicas=2 gpus=1
+
+Settings are the `TTS_*` variables of the shell that runs this, as for `valle-serve serve`. Ray
+decides where replicas run, how many, whether they are well, and which one a request goes to.
+"""
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from ray import serve
+from ray.serve._private.constants import RAY_SERVE_ENABLE_HA_PROXY
+from ray.serve.config import (
+    AutoscalingConfig,
+    AutoscalingContext,
+    AutoscalingPolicy,
+    RequestRouterConfig,
+)
+from starlette.types import ASGIApp
+
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.engine.engine import SpeechEngine
+
+PROXY_MIDDLEWARES: Final = "app.cluster.proxy:middlewares"
+"""What `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH` must be where Ray is started."""
+
+_HEALTH_PERIOD_S: Final = 1.0
+_HEALTH_TIMEOUT_S: Final = 30.0
+_STARTUP_S: Final = 600.0
+_LOOK_BACK_S: Final = 10.0
+_AFFINE: Final = "ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
+_PASSED: Final = ("TTS_", "HF_", "AWS_", "CUDA_", "NUMBA_")
+
+
+class Cluster(BaseModel):
+    """How many replicas, and on what: the arguments of `serve run`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    replicas: int = Field(1, ge=1, description="At least so many.")
+    max_replicas: int = Field(0, ge=0, description="At most so many; 0 is no autoscaling.")
+    gpus: float = Field(0.0, ge=0, description="Of one replica.")
+    cpus: float = Field(1.0, ge=0, description="Of one replica.")
+    busy: float = Field(0.7, gt=0, le=1, description="Part of the slots in use to aim at.")
+    upscale_delay_s: float = Field(5.0, ge=0, description="Seconds of load before more start.")
+    downscale_delay_s: float = Field(300.0, ge=0, description="Seconds of idling before one ends.")
+    affinity: bool = Field(
+        False,
+        description="Send requests with the same header x-session-id, as the name of a voice, to"
+        " the same replica, whose caches know it.",
+    )
+    version: str = Field("1", description="Of the service; a change rolls all replicas.")
+    engine: str = Field(
+        "", description="Import path, module:function, of what makes the engine of Settings."
+    )
+
+    @model_validator(mode="after")
+    def _numbers_agree(self) -> "Cluster":
+        """Refuse fewer replicas at most than at least.
+
+        Raises:
+            ValueError: They are.
+        """
+        if self.max_replicas and self.max_replicas < self.replicas:
+            raise ValueError("max_replicas is less than replicas")
+        return self
+
+
+@serve.ingress()  # no application yet: each replica makes its own, with its engine
+class Replica:
+    """One process with one engine, on one GPU.
+
+    Attributes:
+        app: The application; set by Ray's wrapper.
+    """
+
+    app: FastAPI
+
+    def __init__(self, version: str, engine: str = "") -> None:
+        """Do nothing: the engine starts with the application.
+
+        Args:
+            version: Of the service.
+            engine: Import path of what makes the engine; empty: as `valle-serve serve` does.
+        """
+        self._version, self._engine_path = version, engine
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Return the application; Ray calls it once, in the process of the replica."""
+        from app import logs  # Ray's controller imports this module, and needs no torch
+        from app.cluster.engines import load_engine
+        from app.cluster.flow import BoundedSend
+        from app.cluster.metrics import export
+        from app.main import create_app
+
+        settings = Settings()
+        logs.configure(settings.log_level, settings.log_format)
+        app = create_app(settings, load_engine(self._engine_path, settings))
+        app.add_middleware(BoundedSend)
+        export(app.state.engine.metrics.registry, app.state.http_metrics.registry)
+        return app
+
+    @property
+    def _engine(self) -> "SpeechEngine":
+        engine: SpeechEngine = self.app.state.engine
+        return engine
+
+    async def check_health(self) -> None:
+        """Return when the replica can speak.
+
+        Raises:
+            EngineNotReady: It must be restarted.
+        """
+        self._engine.check_healthy()
+        await self._engine.wait_ready()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return how much of the engine is in use and waits for it, as a part of its slots."""
+        status = self._engine.status
+        return {"load": (status.used_slots + status.queued) / status.slots}
+
+
+class LoadPolicy:
+    """As many replicas as the engines' load asks for."""
+
+    def __init__(self, busy: float = 0.7) -> None:
+        """Initialise the policy.
+
+        Args:
+            busy: Part of the slots in use to aim at.
+        """
+        self._busy = busy
+
+    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        """Return the number of replicas; the load is what `record_autoscaling_stats` tells."""
+        loads = (context.aggregated_metrics or {}).get("load", {})
+        wanted = wanted_replicas(list(loads.values()), self._busy) or context.target_num_replicas
+        least = context.capacity_adjusted_min_replicas
+        most = context.capacity_adjusted_max_replicas
+        return min(max(wanted, least), most), {}
+
+
+def wanted_replicas(loads: list[float], busy: float) -> int:
+    """Return how many replicas make a load of each that is at most ``busy``; 0 if none is known.
+
+    Args:
+        loads: Slots in use and requests waiting over slots, of each replica.
+        busy: Part of the slots to use.
+    """
+    return max(1, math.ceil(round(sum(loads) / busy, 6))) if loads else 0
+
+
+def build(cluster: Cluster) -> serve.Application:
+    """Return the application that Ray runs.
+
+    Raises:
+        RuntimeError: Ray's HAProxy is its ingress, which makes broken answers look whole.
+    """
+    if RAY_SERVE_ENABLE_HA_PROXY:
+        raise RuntimeError(
+            "RAY_SERVE_ENABLE_HA_PROXY is set: with that ingress of Ray an answer whose replica"
+            " died ends as if it were whole. Unset it"
+        )
+    settings = Settings()
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
+    options: dict[str, Any] = {"num_replicas": cluster.replicas}
+    if cluster.max_replicas:
+        policy = AutoscalingPolicy(policy_function=LoadPolicy, policy_kwargs={"busy": cluster.busy})
+        options = {
+            "autoscaling_config": AutoscalingConfig(
+                min_replicas=cluster.replicas,
+                max_replicas=cluster.max_replicas,
+                upscale_delay_s=cluster.upscale_delay_s,
+                downscale_delay_s=cluster.downscale_delay_s,
+                look_back_period_s=_LOOK_BACK_S,
+                policy=policy,
+            )
+        }
+    if cluster.affinity:
+        router = RequestRouterConfig(request_router_class=_AFFINE)
+        options["request_router_config"] = router
+    return serve.deployment(
+        Replica,
+        name="valle",
+        max_surge_percent=50,
+        # An engine itself refuses what is too much, with a Retry-After that knows its queue.
+        max_ongoing_requests=settings.slots + settings.max_queue + settings.max_sessions,
+        max_queued_requests=settings.max_queue,
+        # A running response ends by itself, an idle WebSocket too.
+        graceful_shutdown_timeout_s=settings.request_timeout_s + settings.idle_timeout_s,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=_HEALTH_PERIOD_S,
+        health_check_timeout_s=_HEALTH_TIMEOUT_S,
+        ray_actor_options={
+            "num_cpus": cluster.cpus,
+            "num_gpus": cluster.gpus,
+            "runtime_env": {
+                "env_vars": passed | {"OMP_NUM_THREADS": str(settings.threads)},
+            },
+        },
+        **options,
+    ).bind(cluster.version, cluster.engine)

@@ -1,0 +1,1 @@
+"""Several replicas: a card that only keeps time, clients of replicas, and a simulation."""

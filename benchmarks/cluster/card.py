@@ -1,0 +1,257 @@
+"""A card that only keeps time: an engine whose steps take as long as those of a card would.
+
+For measurements of what stands before the engines, on a machine that could not run several. A step
+draws a frame of every row and sleeps; the processor does next to nothing. A text of N
+characters is N frames of `FRAME_S`. Codes are drawn from the seed, and the sound is made of the
+codes, so that a repeated or broken speech is seen by its bytes.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from app.engine.engine import SpeechEngine
+from app.engine.errors import InvalidRequest, SpeechError
+from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.job import (
+    AudioChunk,
+    Progress,
+    Samples,
+    SpeechJob,
+    SpeechResult,
+    SpokenUtterance,
+    Timings,
+)
+from app.engine.playback import Playback
+from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.voices import Voices
+from app.main import create_app
+from app.server import serve
+from app.settings import Settings
+from models.text import Utterance
+from models.voices.voice import BuiltinVoices
+from samplers.knobs.features import rows_needed
+from samplers.knobs.params import SamplingParams
+
+RATE_HZ: Final = 24_000
+FRAME_S: Final = 0.08
+LEVELS: Final = 8
+_SAMPLES: Final = round(FRAME_S * RATE_HZ)
+
+
+STEP_S: Final = 0.025
+
+
+def fast_engine(settings: Settings) -> SpeechEngine:
+    """Return an engine with a card that speaks 40 times as fast as it is listened to."""
+    return create_engine(settings, step_s=0.002)
+
+
+def slow_engine(settings: Settings) -> SpeechEngine:
+    """Return an engine with a card so slow that eight of them are little work for a processor."""
+    return create_engine(settings, step_s=0.1)
+
+
+def create_engine(settings: Settings, step_s: float = STEP_S) -> SpeechEngine:
+    """Return an engine with a card that keeps time.
+
+    Args:
+        settings: Limits of the engine.
+        step_s: Seconds of a step.
+    """
+    card = Card(step_s)
+    return SpeechEngine(
+        lambda: card,
+        max_queue=settings.max_queue,
+        request_timeout_s=settings.request_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
+        slots=settings.slots,
+    )
+
+
+def codes_of(seed: int, frames: int) -> np.ndarray[tuple[int, int], np.dtype[np.int16]]:
+    """Return the codes ``[frames, LEVELS]`` of a speech."""
+    codes = np.random.default_rng(seed).integers(0, 1024, (frames, LEVELS))
+    return codes.astype(np.int16)
+
+
+def sound_of(codes: np.ndarray[tuple[int, int], np.dtype[np.int16]]) -> Samples:
+    """Return the samples of codes: of each frame a tone whose pitch is that of level 0."""
+    times = np.arange(_SAMPLES, dtype=np.float32) / RATE_HZ
+    pitches = 100 + codes[:, :1].astype(np.float32)
+    tones = 0.3 * np.sin(2 * np.pi * pitches * times)
+    return tones.reshape(-1).astype(np.float32)
+
+
+class Card:
+    """A backend for `SpeechEngine`; see the module.
+
+    Args:
+        step_s: Seconds of a step, of however many rows.
+    """
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+        self.info = ModelInfo(
+            "card", "0" * 64, "cpu", RATE_HZ, ("en",), frame_rate_hz=round(1 / FRAME_S, 3)
+        )
+        self.voices = Voices(BuiltinVoices(Path("/nonexistent")))
+        self.presets = {"auto": SamplingParams(preset="default")}
+
+    def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
+        """Resolve a job; its seed is drawn if it has none.
+
+        Raises:
+            InvalidRequest: There is no text.
+        """
+        on_piece()
+        if not job.text.strip():
+            raise InvalidRequest("nothing to say", param="input")
+        seed = job.params.seed
+        seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        voice = self.voices.speaker(job.voice, job.owner)
+        return Plan(job, job.params, seed, voice, "en", (), 0.0, rows_needed(job.params))
+
+    def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
+        """Return the text as one utterance."""
+        on_piece()
+        return Reading("en", (Utterance(job.text, job.text),))
+
+    def batch(self, slots: int) -> "CardBatch":
+        """Return an empty batch."""
+        del slots  # the scheduler keeps count
+        return CardBatch(self.step_s)
+
+    def sound_stream(self, plan: Plan, playback: Playback) -> "CardSound":
+        """Return what makes the sound of a job."""
+        return CardSound(plan, playback)
+
+    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
+        """Yield the sound of the codes once more."""
+        samples = sound_of(replay.result.utterances[0].codes)
+        playback.add(len(samples) / RATE_HZ)
+        yield AudioChunk(samples, RATE_HZ, replay.result)
+
+    def prepare_sound(self) -> None:
+        """Do nothing."""
+
+    def sound_context(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def unload(self, is_idle: Callable[[], bool]) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def measure(self, costs: CostMeter) -> None:
+        """Record nothing: every slot is offered."""
+
+    def check_golden(self) -> GoldenResult | None:
+        """Return None: there are no golden requests."""
+        return None
+
+    def check_deterministic(self) -> bool:
+        """Return True: codes are those of the seed."""
+        return True
+
+
+class CardLevel0:
+    """A job's frames, counted."""
+
+    def __init__(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> None:
+        self._frames, self._on_chunk = len(plan.job.text), on_chunk
+        self.over, self.frames = False, 0
+        self.error: SpeechError | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        return Progress(0, 1, self.frames)
+
+    def step(self) -> None:
+        """Draw a frame."""
+        self.frames += 1
+        self.over = self.frames >= self._frames
+        end = UtteranceEnd("stop", last=True) if self.over else None
+        self._on_chunk(Level0Chunk(0, None, torch.zeros(1, dtype=torch.int64), end))
+
+
+class CardBatch:
+    """Draws a frame of every job in the time of a step."""
+
+    def __init__(self, step_s: float) -> None:
+        self._step_s, self._due_s = step_s, 0.0
+
+    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> CardLevel0:
+        """Add a job."""
+        return CardLevel0(plan, on_chunk)
+
+    def step(self, jobs: Collection[CardLevel0]) -> None:
+        """Draw a frame of each job; steps follow each other at the card's pace."""
+        now_s = time.monotonic()
+        self._due_s = max(self._due_s, now_s - self._step_s) + self._step_s
+        time.sleep(max(0.0, self._due_s - now_s))
+        for job in jobs:
+            job.step()
+
+    def end(self, job: CardLevel0) -> None:
+        """Remove a job."""
+        job.over = True
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class CardSound:
+    """The tones of a job's codes."""
+
+    def __init__(self, plan: Plan, playback: Playback) -> None:
+        self._plan, self._playback = plan, playback
+        self._codes = codes_of(plan.seed, len(plan.job.text))
+        self._queue_s = time.monotonic() - playback.submitted_s
+        self._made = 0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+        """Yield the tone of a frame."""
+        samples = sound_of(self._codes[self._made : self._made + 1])
+        self._made += 1
+        self._playback.add(FRAME_S)
+        yield AudioChunk(samples, RATE_HZ, None if level_0.ending is None else self._result())
+
+    def _result(self) -> SpeechResult:
+        plan, frames = self._plan, len(self._codes)
+        total_s = time.monotonic() - self._playback.submitted_s
+        audio_s = frames * FRAME_S
+        return SpeechResult(
+            job_id=plan.job.id,
+            finish_reason="stop",
+            seed=plan.seed,
+            params=plan.params,
+            voice=plan.voice.name,
+            language=plan.language,
+            codes_sha256=f"{plan.seed:064x}",
+            frames=frames,
+            audio_s=audio_s,
+            timings=Timings(self._queue_s, 0.0, total_s - self._queue_s, 0.0, 0.0, total_s),
+            utterances=(SpokenUtterance(self._codes, "stop", duration_s=audio_s),),
+        )
+
+
+def main() -> None:
+    """Serve one card in this process, as `valle-serve serve` does: for comparison."""
+    settings = Settings()
+    serve(create_app(settings, create_engine(settings)), settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Clients of several replicas of `benchmarks.cluster.card`, who know each byte that must come.
+
+    python -m benchmarks.cluster.streams load --clients 8 --seconds 20
+    python -m benchmarks.cluster.streams during --clients 12 --every 15 --command COMMAND
+    python -m benchmarks.cluster.streams slow
+
+`load` is a closed loop of clients, every fourth over a WebSocket. `during` runs a command every few
+seconds meanwhile: a rollout, or the end of a replica. An outcome is *whole*, with every byte;
+*broken*, which the client sees; *refused*, with a status; or *short*: it looks whole and is not.
+`slow` reads nothing of a long speech and tells how much was generated.
+"""
+
+import argparse
+import asyncio
+import json
+import shlex
+import socket
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from app.audio.containers import pcm
+from benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.websocket_client import receive_live
+
+_LIVE_EVERY = 4
+TEXT = "The clocks of the old tower went on as if nobody had ever asked them for the time"
+
+
+@dataclass
+class Outcomes:
+    """What clients saw.
+
+    Attributes:
+        counts: By outcome.
+        first_s: Seconds to the first audio of each whole stream.
+        audio_s: Seconds of audio of whole streams.
+        causes: What the others said.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first_s: list[float] = field(default_factory=list)
+    audio_s: float = 0.0
+    causes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, text: str, seed: int, got: ReceivedSpeech) -> None:
+        """Count a stream."""
+        if got.status != 200:
+            outcome = "refused" if got.status else "broken"
+            self.causes[f"{kind} {got.status} {got.broke or got.sound[:80].decode()}"] += 1
+        elif got.broke is not None:
+            outcome = "broken"
+            self.causes[f"{kind} {got.broke}"] += 1
+        elif got.sound != pcm(sound_of(codes_of(seed, len(text)))):
+            outcome = "short"
+            self.causes[f"{kind} {len(got.sound)} bytes of {len(text)} frames"] += 1
+        else:
+            outcome = "whole"
+            self.first_s.append(got.arrivals[0][0])
+            self.audio_s += got.audio_s
+        self.counts[outcome] += 1
+        self.counts[kind] += 1
+
+    def row(self, seconds: float) -> dict[str, Any]:
+        """Return the figures."""
+        first = sorted(self.first_s) or [0.0, 0.0]
+        return {
+            **{one: self.counts[one] for one in ("whole", "broken", "refused", "short", "live")},
+            "audio_s_a_s": round(self.audio_s / seconds, 2),
+            "first_p50_ms": round(1000 * median(first), 1),
+            "first_p95_ms": round(1000 * quantiles(first, n=20)[-1], 1) if len(first) > 1 else 0,
+            "causes": dict(self.causes),
+        }
+
+
+async def run_clients(
+    url: str, clients: int, seconds: float, *, text: str = TEXT, live: bool = True
+) -> Outcomes:
+    """Let clients ask one speech after the other for some seconds, and finish what they began."""
+    outcomes, ends_s = Outcomes(), time.monotonic() + seconds
+
+    async def ask(number: int) -> None:
+        seed = number * 1_000_000
+        await asyncio.sleep(number / clients)
+        async with open_client(url) as client:
+            while time.monotonic() < ends_s:
+                seed += 1
+                if live and number % _LIVE_EVERY == 1:
+                    got = await receive_live(url, text, seed=seed)
+                    outcomes.add("live", text, seed, got)
+                else:
+                    outcomes.add("http", text, seed, await receive(client, text, seed=seed))
+                if got_nothing(outcomes):
+                    await asyncio.sleep(0.2)
+
+    await asyncio.gather(*(ask(number) for number in range(clients)))
+    return outcomes
+
+
+def got_nothing(outcomes: Outcomes) -> bool:
+    """Return whether streams are refused: clients wait then, as they should."""
+    return outcomes.counts["refused"] > 0
+
+
+async def run_command(command: Sequence[str]) -> tuple[int, float]:
+    """Run a command; return its status and how long it took."""
+    began_s = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await process.wait(), time.monotonic() - began_s
+
+
+async def during(url: str, clients: int, every_s: float, times: int, command: list[str]) -> None:
+    """Run a command several times while clients speak."""
+    seconds = every_s * (times + 1)
+    began_s = time.monotonic()
+    speaking = asyncio.create_task(run_clients(url, clients, seconds))
+    for number in range(times):
+        await asyncio.sleep(max(0.0, began_s + every_s * (number + 1) - time.monotonic()))
+        status, took_s = await run_command([one.replace("{n}", str(number)) for one in command])
+        print(f"command {number}: status {status}, {took_s:.1f} s", flush=True)
+    outcomes = await speaking
+    print(json.dumps(outcomes.row(time.monotonic() - began_s)))
+
+
+def slow(url: str, seconds: float) -> None:
+    """Read nothing of a long speech; print how much of it was generated, and how it ended."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    body = json.dumps({"input": TEXT * 45, "response_format": "pcm", "stream": True, "seed": 1})
+    head = (
+        f"POST /v1/audio/speech HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.socket() as reader, httpx.Client(base_url=url, trust_env=False) as asking:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        reader.connect((parts.hostname, parts.port or 80))
+        reader.sendall((head + body).encode())
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < seconds:
+            # Each answer is of one replica; the greatest of several is of the one that speaks.
+            used = max(asking.get("/health").json()["used_slots"] for _ in range(8))
+            print(f"{time.monotonic() - began_s:6.1f} s: {used} slots in use", flush=True)
+            time.sleep(seconds / 12)
+        reader.settimeout(5)
+        received = bytearray()
+        try:
+            while part := reader.recv(65_536):
+                received += part
+            ended = "closed"
+        except OSError as error:
+            ended = type(error).__name__
+        head_end = received.index(b"\r\n\r\n")
+        speech_id = bytes(received[:head_end]).split(b"x-request-id: ")[1].split(b"\r\n")[0]
+        report = asking.get(f"/v1/audio/speech/{speech_id.decode()}").json()
+    row = {
+        "bytes_read": len(received),
+        "bytes_of_speech": 2 * round(FRAME_S * RATE_HZ) * 45 * len(TEXT),
+        "bytes_generated": 2 * round(FRAME_S * RATE_HZ) * report["frames"],
+        "looks_whole": bytes(received).endswith(b"0\r\n\r\n"),
+        "connection": ended,
+        "finish_reason": report["finish_reason"],
+        "error": report["error"] and report["error"]["code"],
+    }
+    print(json.dumps(row))
+
+
+def main() -> None:
+    """Run a command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["load", "during", "slow"])
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--every", type=float, default=15)
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--no-live", action="store_true", help="HTTP only")
+    parser.add_argument("--command", default="", help="for `during`; {n} is its number")
+    asked = parser.parse_args()
+    match asked.what:
+        case "load":
+            began_s = time.monotonic()
+            speaking = run_clients(asked.url, asked.clients, asked.seconds, live=not asked.no_live)
+            outcomes = asyncio.run(speaking)
+            print(json.dumps(outcomes.row(time.monotonic() - began_s)))
+        case "during":
+            asyncio.run(
+                during(
+                    asked.url, asked.clients, asked.every, asked.times, shlex.split(asked.command)
+                )
+            )
+        case _:
+            slow(asked.url, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()
