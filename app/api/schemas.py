@@ -303,6 +303,11 @@ class UtteranceText(BaseModel):
         description="Where it begins in the audio sent; trims, pauses and `speed` are counted."
     )
     duration_s: float = Field(description="How long it sounds, without the pause after it.")
+    trimmed_s: float = Field(
+        description="Silence that was cut off at its beginning: frame n of its codes is heard at"
+        " start_s - trimmed_s + n * frame_s."
+    )
+    frame_s: float = Field(description="How long a frame of its codes sounds.")
     words: list[WordTimes] | None = Field(
         description="When each word is heard; null without `timestamps`."
     )
@@ -320,6 +325,8 @@ class UtteranceText(BaseModel):
             "phonemes": spoken.phonemes,
             "start_s": round(spoken.start_s / speed, 6),
             "duration_s": round(spoken.duration_s / speed, 6),
+            "trimmed_s": round(spoken.trimmed_s / speed, 6),
+            "frame_s": spoken.frame_s / speed,
             "words": None
             if spoken.words is None
             else [WordTimes.of(one, speed) for one in spoken.words],

@@ -240,6 +240,7 @@ class SpokenUtterance:
         start_s: Where it begins in the speech at speed 1, in seconds.
         duration_s: For how long it sounds, the pause after it not counted.
         trimmed_s: Seconds of silence that were cut off before its beginning.
+        frame_s: Seconds of a frame of its codes.
         words: When each word is heard; None if that was not asked for.
         memory: Of the sampler, if it has one beside the codes and the take was the only one.
     """
@@ -255,6 +256,7 @@ class SpokenUtterance:
     start_s: float = 0.0
     duration_s: float = 0.0
     trimmed_s: float = 0.0
+    frame_s: float = 0.0
     words: tuple[WordTiming, ...] | None = None
     memory: SamplerMemory | None = None
 

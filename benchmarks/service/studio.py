@@ -23,7 +23,14 @@ PAGE = Path(__file__).resolve().parents[2] / "app" / "studio" / "page"
 
 def api_first_sound_ms(client: httpx.Client, seed: int) -> float:
     """Milliseconds from the request to the first samples, of the request that the page sends."""
-    body = {"input": TEXT, "seed": seed, "trace": True, "response_format": "pcm", "stream": True}
+    body = {
+        "input": TEXT,
+        "seed": seed,
+        "trace": True,
+        "timestamps": "word",
+        "response_format": "pcm",
+        "stream": True,
+    }
     began_s = perf_counter()
     with client.stream("POST", "/tts", json=body) as answer:
         parts = answer.iter_bytes()

@@ -1,7 +1,9 @@
 """Takes: what is played, what is drawn, A and B, going on, and what a reload leaves."""
 
+import json
 from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -270,3 +272,79 @@ def test_speaking_can_be_stopped(studio) -> None:
     studio.page.keyboard.press("Escape")
     studio.page.wait_for_selector("[data-take='1'][data-outcome=cancelled]")
     assert studio.page.text_content("button.speak") == "Speak"
+
+
+def test_words_lie_where_the_report_says_and_a_switch_meets_the_same_word(studio) -> None:
+    page = studio.page
+    first, second = two_takes(studio)
+    words = page.locator("[data-side=a] .words span")
+    assert words.all_text_contents() == ["One", "two", "three", "four", "five", "six"]
+    lanes = page.locator("[data-side=a] .lanes")
+    box, seconds = lanes.bounding_box(), float(lanes.get_attribute("aria-valuemax"))
+    reports = {}
+    for side, number in (("a", first), ("b", second)):
+        page.click(f"[data-take='{number}'] .title")
+        reports[side] = studio.report(number)
+    spoken = {
+        side: [word for one in report["utterances"] for word in one["words"]]
+        for side, report in reports.items()
+    }
+    lefts = [words.nth(n).bounding_box()["x"] for n in range(6)]
+    for left, word in zip(lefts, spoken["a"], strict=True):
+        share = (left - box["x"] - 52) / (box["width"] - 52)
+        assert share * seconds == pytest.approx(word["start_s"], abs=0.02)
+    # In the middle of "four" of A, so in the middle of "four" of B.
+    word = spoken["a"][3]
+    middle_s = (word["start_s"] + word["end_s"]) / 2
+    x = 52 + middle_s / seconds * (box["width"] - 52)
+    lanes.click(position={"x": x, "y": 20})
+    page.evaluate("scheduled.length = 0")
+    page.click(".compare >> text=Switch to B")
+    (part,) = page.evaluate("scheduled")
+    whole_s = float(page.get_attribute("[data-side=b] .lanes", "aria-valuemax"))
+    at_s = whole_s - len(part["samples"]) / 24000
+    there = spoken["b"][3]
+    assert there["start_s"] - 0.02 <= at_s <= spoken["b"][4]["end_s"]
+
+
+def cut(studio: Studio, number: int) -> dict[str, Any]:
+    """Let the next take go on from the middle of a take; return where that is."""
+    page = studio.page
+    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
+    lanes.focus()
+    page.keyboard.press("Home")
+    for _ in range(6):
+        page.keyboard.press("Shift+ArrowRight")
+    page.click(f"[data-take='{number}'] .go-on")
+    assert f"Goes on from take {number} at" in page.text_content(".request .note")
+    page.click(".request >> text=Take away")
+    told = page.text_content("[data-way=Link] pre").split("#")[1]
+    place: dict[str, Any] = json.loads(unquote(told))["continue_from"]
+    page.keyboard.press("Escape")
+    return place
+
+
+def test_going_on_keeps_the_take_up_to_there_and_draws_the_rest_with_other_knobs(studio) -> None:
+    page = studio.page
+    studio.request(input="One two three four five six.", seed=1)
+    first = studio.speak()
+    before = studio.report(first)
+    place = cut(studio, first)
+    assert place["id"] == before["id"]
+    assert 40 < place["frame"] < 80
+    number = studio.speak()
+    after = studio.report(number)
+    assert after["codes_sha256"] == before["codes_sha256"]  # the same knobs and seed
+    drawn = studio.markers(number)
+    assert drawn["goes on here"] == 1
+    page.click(f"[data-take='{first}'] .title")
+    place = cut(studio, first)
+    page.fill("#search", "seed")
+    page.fill("#knob-seed", "99")
+    number = studio.speak()
+    after = studio.report(number)
+    assert after["codes_sha256"] != before["codes_sha256"]
+    kept = slice(0, place["frame"])
+    assert after["utterances"][0]["codes"][kept] == before["utterances"][0]["codes"][kept]
+    page.click("text=Begin anew")
+    assert page.query_selector(".request .note") is None

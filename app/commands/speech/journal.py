@@ -151,6 +151,7 @@ def _metadata(result: SpeechResult) -> dict[str, Any]:
                 "start_s": spoken.start_s,
                 "duration_s": spoken.duration_s,
                 "trimmed_s": spoken.trimmed_s,
+                "frame_s": spoken.frame_s,
             }
             for spoken in result.utterances
         ],

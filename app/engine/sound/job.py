@@ -134,6 +134,7 @@ class SoundJob:
                 start_s=self._before_s + joiner.begin / rate_hz,
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
                 trimmed_s=joiner.trimmed / rate_hz,
+                frame_s=self._frame_s,
                 words=self._all_words(),
                 memory=end.memory,
             )

@@ -19,45 +19,42 @@ const known = new WeakMap();
 
 /**
  * Return the utterances of a take, or null without a report. Each has `start` and `seconds` in the
- * sound, `codes`, `tokens` (one of each frame, and the stop), `words` and `markers`.
+ * sound; where its frames `begin`, whose silence at both ends is not in the sound, and `frameS`, how
+ * long one is; `codes`, `tokens` (one of each frame, and the stop), `words` and `markers`.
  */
-export function utterancesOf({ report, sound }) {
+export function utterancesOf({ report }) {
   if (!report) return null;
-  if (!known.has(report)) known.set(report, report.utterances.map(analysed(report, sound)));
+  if (!known.has(report)) known.set(report, report.utterances.map(analysed));
   return known.get(report);
 }
 
-function analysed(report, sound) {
-  const frames = report.utterances.reduce((sum, { codes }) => sum + codes.length, 0);
-  let before = 0;
-  return (one, number) => {
-    // A report of an older service does not tell where an utterance lies: then by its share.
-    const share = sound.seconds / Math.max(1, frames);
-    const start = one.start_s ?? before * share;
-    const seconds = one.duration_s ?? one.codes.length * share;
-    before += one.codes.length;
-    const tokens = keptTokens(one.tokens ?? []);
-    return {
-      number,
-      start,
-      seconds,
-      codes: one.codes,
-      phonemes: one.phonemes ?? "",
-      tokens,
-      words: one.words ?? [],
-      markers: markersOf(one, tokens),
-      logprobs: one.logprobs ?? [],
-      takes: one.takes ?? [],
-      backtracks: one.backtracks ?? [],
-    };
+function analysed(one, number) {
+  const tokens = keptTokens(one.tokens ?? []);
+  return {
+    number,
+    start: one.start_s,
+    seconds: one.duration_s,
+    begin: one.start_s - one.trimmed_s,
+    frameS: one.frame_s,
+    codes: one.codes,
+    phonemes: one.phonemes ?? "",
+    tokens,
+    words: one.words ?? [],
+    markers: markersOf(one, tokens),
+    logprobs: one.logprobs ?? [],
+    takes: one.takes ?? [],
+    backtracks: one.backtracks ?? [],
   };
 }
 
-/** Return the last token that was drawn for each frame: those before a rewind are gone. */
+/**
+ * Return the last token that was drawn for each frame, by its frame: those before a rewind are gone,
+ * and there is none where an earlier take's frames were kept.
+ */
 function keptTokens(tokens) {
   const kept = [];
   for (const token of tokens) {
-    kept.length = Math.min(kept.length, token.frame);
+    kept.length = token.frame;
     kept.push(token);
   }
   return kept;
@@ -66,12 +63,14 @@ function keptTokens(tokens) {
 /** Return the frames at which each thing fired: a list of `{ name, frame, told }`. */
 function markersOf({ backtracks = [], takes = [] }, tokens) {
   const markers = [];
-  for (const token of tokens) {
+  tokens.forEach((token) => { // which leaves out frames without one
     for (const [name, fired] of FIRED) if (fired(token)) markers.push({ name, frame: token.frame });
-  }
+  });
   for (const { cause, frames, kept, code } of backtracks) {
     markers.push({ name: `taken back (${cause})`, frame: kept, told: `from frame ${frames} to ${kept}, without code ${code}` });
   }
+  const first = tokens.findIndex(Boolean);
+  if (first > 0) markers.push({ name: "goes on here", frame: first });
   const best = takes.findIndex(({ kept }) => kept);
   if (best >= 0) markers.push({ name: "candidate kept", frame: 0, told: `number ${best + 1} of ${takes.length}` });
   return markers;
@@ -79,16 +78,16 @@ function markersOf({ backtracks = [], takes = [] }, tokens) {
 
 /** Seconds of the sound at which a frame of an utterance begins. */
 export function timeOf(utterance, frame) {
-  return utterance.start + (utterance.seconds * frame) / Math.max(1, utterance.codes.length);
+  return utterance.begin + utterance.frameS * frame;
 }
 
 /** Return the utterance that is heard at a time, and its frame; the nearest in a pause. */
 export function placeOf(utterances, seconds) {
   const utterance = utterances.findLast(({ start }) => start <= seconds) ?? utterances[0];
   if (!utterance) return null;
-  const share = (seconds - utterance.start) / Math.max(1e-9, utterance.seconds);
   const last = Math.max(0, utterance.codes.length - 1);
-  return { utterance, frame: Math.min(last, Math.max(0, Math.floor(share * utterance.codes.length + 1e-6))) };
+  const frame = Math.floor((seconds - utterance.begin) / utterance.frameS + 1e-6);
+  return { utterance, frame: Math.min(last, Math.max(0, frame)) };
 }
 
 /** Return the words of a take with their times, in order. */

@@ -117,7 +117,7 @@ function zoomed([from, to], whole, around, factor) {
 }
 
 function keyed(event, { app, take, pinned, point, pin, seek }) {
-  const frameS = pinned ? pinned.utterance.seconds / Math.max(1, pinned.utterance.codes.length) : 1 / 75;
+  const frameS = pinned?.utterance.frameS ?? 0.1;
   const steps = event.shiftKey ? 10 : 1;
   const moves = {
     ArrowLeft: () => pin(point - steps * frameS),
@@ -141,7 +141,7 @@ function told(seconds, place) {
   const fired = utterance.markers.filter((marker) => marker.frame === frame).map(({ name }) => name);
   return [
     `${seconds.toFixed(2)} seconds, utterance ${utterance.number + 1}, frame ${frame}`,
-    word && `in ${word.text ?? word.word}`,
+    word && `in ${word.word}`,
     token && `code ${token.code}, entropy ${token.entropy_bits.toFixed(1)} bits`,
     ...fired,
   ].filter(Boolean).join(", ");
@@ -199,10 +199,10 @@ function peakOf(sound) {
 
 function Words({ view, width, utterances }) {
   const words = utterances.flatMap((one) => one.words.length
-    ? one.words.filter(({ missing }) => !missing).map((word) => [word.text ?? word.word, word.start_s, word.end_s])
+    ? one.words.filter(({ missing }) => !missing).map((word) => [word.word, word.start_s, word.end_s ?? one.start + one.seconds])
     : [[one.phonemes, one.start, one.start + one.seconds]]);
   const at = (seconds) => ((seconds - view[0]) / (view[1] - view[0])) * width;
-  const missing = utterances.flatMap(({ words: all }) => all.filter((word) => word.missing).map((word) => word.text ?? word.word));
+  const missing = utterances.flatMap(({ words: all }) => all.filter(({ missing: lacked }) => lacked).map(({ word }) => word));
   if (!words.some(([text]) => text)) return null;
   return html`
     <${Lane} name="words">
@@ -219,8 +219,12 @@ function Codes({ view, width, utterances }) {
   const height = 10 * levels;
   const draw = (pen) => {
     for (const utterance of utterances) {
-      const each = ((utterance.seconds / Math.max(1, utterance.codes.length)) / (view[1] - view[0])) * width;
-      const first = xOf(utterance.start, { view, width }) - LEFT;
+      const each = (utterance.frameS / (view[1] - view[0])) * width;
+      const first = xOf(utterance.begin, { view, width }) - LEFT;
+      pen.save();
+      pen.beginPath(); // silence that was cut off is not heard, and not drawn
+      pen.rect(xOf(utterance.start, { view, width }) - LEFT, 0, (utterance.seconds / (view[1] - view[0])) * width, height);
+      pen.clip();
       utterance.codes.forEach((codes, frame) => {
         const x = first + frame * each;
         if (x + each < 0 || x > width) return;
@@ -229,6 +233,7 @@ function Codes({ view, width, utterances }) {
           pen.fillRect(x, 10 * level, Math.max(0.5, each + 0.3), 9.5);
         });
       });
+      pen.restore();
     }
   };
   return html`<${Lane} name="codes"><${Canvas} width=${width} height=${height} draw=${draw} seen=${[...view, utterances]}
@@ -268,7 +273,7 @@ function Markers({ view, width, utterances }) {
 function Curve({ view, width, title, lines, utterances, last }) {
   const place = useRef();
   const tokens = utterances.flatMap((utterance) => [
-    ...utterance.tokens.map((token) => [timeOf(utterance, token.frame), token]),
+    ...utterance.tokens.filter(Boolean).map((token) => [timeOf(utterance, token.frame), token]),
     [timeOf(utterance, utterance.tokens.length), {}], // the line ends with the utterance
   ]);
   const present = lines.filter(([field]) => tokens.some(([, token]) => token[field] != null));

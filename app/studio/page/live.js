@@ -61,6 +61,10 @@ class Live {
     this.app.player.stop();
   }
 
+  #create() {
+    this.socket.send(stringify({ type: "response.create", ...this.app.asked(this.options) }));
+  }
+
   #send(type, more = {}) {
     this.socket.send(stringify({ type, sequence: this.sequence++, ...more }));
   }
@@ -69,7 +73,7 @@ class Live {
     const told = {
       "session.created": () => {
         this.rate = message.audio.sample_rate_hz;
-        this.socket.send(stringify({ type: "response.create", ...this.app.asked(this.options) }));
+        this.#create();
       },
       "response.created": () => {
         this.take = this.app.newTake({ input: "", ...this.options });
@@ -83,6 +87,11 @@ class Live {
       },
       "response.done": () => this.#done(message),
       error: () => {
+        if (message.error.param === "timestamps" && !this.ready) {
+          this.app.state.service.wordTimes = false; // the model has none
+          this.#create();
+          return;
+        }
         this.problem = message.error.message;
         this.app.refuse(new Refusal(422, message.error));
         if (!this.ready) this.socket.close();

@@ -114,10 +114,8 @@ class Studio {
     const leaving = new AbortController();
     this.set({ speaking: leaving, refusals: {}, notice: null, tab: "takes", ...this.settled() });
     try {
-      for await (const samples of spoken(this.asked(take.body), {
-        signal: leaving.signal,
-        onHead: (head) => this.#begin(take, head, since),
-      })) take.sound.push(samples);
+      const onHead = (head) => this.#begin(take, head, since);
+      for await (const samples of this.spoken(take.body, { signal: leaving.signal, onHead })) take.sound.push(samples);
       take.outcome = "done";
     } catch (error) {
       if (!this.#failed(take, error)) return;
@@ -131,6 +129,17 @@ class Studio {
   /** Return a request with what the page wants to know of every take. */
   asked(body) {
     return { ...body, trace: true, ...(this.state.service.wordTimes && { timestamps: "word" }) };
+  }
+
+  /** Yield the samples of a request, without word times from then on if the model has none. */
+  async *spoken(body, options) {
+    try {
+      yield* spoken(this.asked(body), options);
+    } catch (error) {
+      if (error.param !== "timestamps") throw error;
+      this.state.service.wordTimes = false;
+      yield* spoken(this.asked(body), options);
+    }
   }
 
   newTake(body) {

@@ -1,7 +1,7 @@
 /** Parts that several files draw with. */
 
 const html = htm.bind(preact.h);
-const { useEffect, useReducer, useRef } = preactHooks;
+const { useEffect, useLayoutEffect, useReducer, useRef } = preactHooks;
 
 /** A component of a module that is loaded when it is first drawn. */
 export function later(load, name) {
@@ -16,7 +16,7 @@ export function later(load, name) {
 /** A dialog that closes with Esc, its button, or a click beside it. */
 export function Dialog({ title, onClose, children }) {
   const dialog = useRef();
-  useEffect(() => { dialog.current.showModal(); }, []);
+  useLayoutEffect(() => { dialog.current.showModal(); }, []);
   return html`
     <dialog ref=${dialog} aria-label=${title} onClose=${onClose} onClick=${({ target }) => target === dialog.current && onClose()}>
       <article>

@@ -3,7 +3,7 @@
 import { silencesOf, utterancesOf } from "./analysis.js";
 import { bodyOf } from "./request.js";
 import { loudness, Sound } from "./sound.js";
-import { getJson, parse, spoken, stringify } from "./wire.js";
+import { getJson, parse, stringify } from "./wire.js";
 
 const html = htm.bind(preact.h);
 const { useState } = preactHooks;
@@ -102,7 +102,7 @@ async function make(app, take, signal) {
     take.seed = head.get("x-seed");
     take.sound = new Sound(Number(head.get("x-sample-rate")) || 24000);
   };
-  for await (const samples of spoken(app.asked(take.body), { signal, onHead })) take.sound.push(samples);
+  for await (const samples of app.spoken(take.body, { signal, onHead })) take.sound.push(samples);
   take.sound.finish();
   take.report = await getJson(`v1/audio/speech/${encodeURIComponent(take.id)}`, { signal });
   take.lufs = loudness(take.sound);
@@ -111,7 +111,7 @@ async function make(app, take, signal) {
 
 /** Return what the table tells of a take. */
 function measured({ sound, report }) {
-  const utterances = utterancesOf({ report, sound });
+  const utterances = utterancesOf({ report });
   const phonemes = utterances.reduce((sum, one) => sum + [...one.phonemes].length, 0);
   const likelihoods = utterances.flatMap(({ logprobs }) => logprobs).filter((value) => value !== null);
   const { pauses, silentS } = silencesOf(sound);

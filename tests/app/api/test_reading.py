@@ -54,6 +54,10 @@ def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
     end_s = first["start_s"] + first["duration_s"]
     assert second["start_s"] == pytest.approx(end_s + 0.6 / speed, abs=1e-4)
     assert second["start_s"] + second["duration_s"] == pytest.approx(len(sound) / RATE_HZ, abs=1e-3)
+    for one in told:  # what is heard lies within its frames, which are 1/75 s at speed 1
+        assert one["frame_s"] == pytest.approx(1 / 75 / speed)
+        frames_s = len(one["codes"]) * one["frame_s"]
+        assert 0 <= one["trimmed_s"] <= one["trimmed_s"] + one["duration_s"] <= frames_s + 1e-3
     middle_s = (end_s + second["start_s"]) / 2  # of the pause
     assert not sound[round(middle_s * RATE_HZ) - 240 :][:480].any()
 
