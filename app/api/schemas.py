@@ -297,6 +297,10 @@ class WordTimes(BaseModel):
 class UtteranceText(BaseModel):
     """How an utterance was read, and where it is in the audio that was sent."""
 
+    voice: str | None = Field(
+        description="Who speaks it, where the text names them; null is the voice of the request."
+    )
+
     text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
     phonemes: str = Field(description="What the model spoke; empty if it is only a pause.")
     start_s: float = Field(
@@ -321,6 +325,7 @@ class UtteranceText(BaseModel):
             speed: Of the playback.
         """
         return {
+            "voice": spoken.voice,
             "text": spoken.text,
             "phonemes": spoken.phonemes,
             "start_s": round(spoken.start_s / speed, 6),
@@ -354,6 +359,9 @@ class PhonemesRequest(BaseModel):
 class ReadUtterance(BaseModel):
     """How an utterance would be read."""
 
+    voice: str | None = Field(
+        description="Who would speak it, where the text names them; null is the request's voice."
+    )
     text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
     phonemes: str = Field(description="What the model would speak; empty if it is only a pause.")
     pause_after_s: float | None = Field(

@@ -6,7 +6,7 @@ of it, a chunk at a time (`SoundStream`).
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
@@ -68,6 +68,7 @@ class Plan:
         decoder: What makes samples of codes: `codec` or `vocos`.
         words: Of each utterance, its words with their phonemes; empty without timestamps.
         lengths: Of each utterance, how many symbols each phoneme id stands for; likewise.
+        speakers: The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
     """
 
     job: SpeechJob
@@ -83,6 +84,12 @@ class Plan:
     decoder: str = "codec"
     words: tuple[tuple[WordSpan, ...], ...] = ()
     lengths: tuple[Sequence[int], ...] = ()
+    speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
+
+    def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
+        """Return who speaks an utterance, with the prompt."""
+        name = self.utterances[utterance].voice
+        return (self.voice, self.prompt) if name is None else self.speakers[name.lower()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,7 @@ class SpokenUtterance:
         frame_s: Seconds of a frame of its codes.
         words: When each word is heard; None if that was not asked for.
         memory: Of the sampler, if it has one beside the codes and the take was the only one.
+        voice: Who spoke it, as the text named them; None: the voice of the request.
     """
 
     codes: NDArray[np.int16]
@@ -259,6 +260,7 @@ class SpokenUtterance:
     frame_s: float = 0.0
     words: tuple[WordTiming, ...] | None = None
     memory: SamplerMemory | None = None
+    voice: str | None = None
 
     def kept(self, frames: int) -> "SpokenUtterance":
         """Return its first frames, as they were before any later one was drawn.

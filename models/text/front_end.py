@@ -35,6 +35,7 @@ class FrontEnd:
         language: str,
         max_chars: int,
         on_piece: Callable[[], None] = lambda: None,
+        voice: str | None = None,
     ) -> list[Utterance]:
         """Return the utterances of a text, in order; see `models.text.prepare.prepare`.
 
@@ -49,6 +50,7 @@ class FrontEnd:
             symbols=self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
             reader=reference_reader(language) if self._tokenizer else None,
             on_piece=on_piece,
+            voice=voice,
         )
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:

@@ -1,4 +1,4 @@
-"""Parsing of inline phonemes `[[həlˈoʊ]]` and pauses `[pause:0.5s]`.
+"""Parsing of inline phonemes `[[həlˈoʊ]]`, pauses `[pause:0.5s]` and speakers `[voice:emma]`.
 
 Each word of inline phonemes is replaced by a character of the Private Use Area, which normalisation
 and splitting treat as an opaque word.
@@ -19,17 +19,25 @@ _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _MARKUP: Final = re.compile(
     r"\[\[(?P<phonemes>.*?)\]\](?!\])"
     r"|\[pause:(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>ms|s)\]"
-    r"|(?P<malformed>\[\[|\[\s*pause\s*[:\]])[^\]]{0,40}\]?",
+    r"|\[voice:(?P<voice>[^\[\]\n]{1,200})\]"
+    r"|(?P<malformed>\[\[|\[\s*(?:pause|voice)\s*[:\]])[^\]]{0,40}\]?",
     re.DOTALL | re.IGNORECASE | re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Text up to a pause; ``pause_after_s`` is None at the end of the text."""
+    """Text up to a pause or another speaker.
+
+    Attributes:
+        text: The text.
+        pause_after_s: Silence after it; None without a pause.
+        voice: Who speaks it; None: as before.
+    """
 
     text: str
     pause_after_s: float | None
+    voice: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,12 +71,14 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
     words: dict[str, str] = {}
     stretches: list[Stretch] = []
     written, start = "", 0
+    voice: str | None = None
     for match in _MARKUP.finditer(text):
         written += text[start : match.start()]
         start = match.end()
         if match["malformed"]:
             raise TextError(
-                f"malformed markup {match[0]!r}; write [[phonemes]], [pause:0.5s] or [pause:500ms]"
+                f"malformed markup {match[0]!r}; write [[phonemes]], [pause:0.5s], [pause:500ms] or"
+                " [voice:name]"
             )
         if match["phonemes"] is not None:
             places = []
@@ -78,10 +88,13 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
                 places.append(chr(_FIRST_PLACE + len(words)))
                 words[places[-1]] = word
             written += " ".join(places)
+        elif match["voice"] is not None:
+            stretches.append(Stretch(written, None, voice))
+            written, voice = "", match["voice"].strip()
         else:
-            stretches.append(Stretch(written, _pause_s(match)))
-            written = ""
-    return [*stretches, Stretch(written + text[start:], None)], Inline(words)
+            stretches.append(Stretch(written, _pause_s(match), voice))
+            written, voice = "", None
+    return [*stretches, Stretch(written + text[start:], None, voice)], Inline(words)
 
 
 def _phoneme_words(phonemes: str, symbols: Collection[str], max_phonemes: int) -> list[str]:

@@ -10,6 +10,7 @@ from models.text.markup import MAX_PAUSE_S, parse
 from models.text.phonemes import ENGLISH_SYMBOLS
 from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance, split
+from models.text.ssml import refuse
 
 MOST_WRITTEN = 6
 """Limit of the normalised length, as a multiple of `max_chars`: prices grow fivefold."""
@@ -26,11 +27,13 @@ def prepare(
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
     on_piece: Callable[[], None] = lambda: None,
+    voice: str | None = None,
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
     Args:
-        text: Written text; may contain `[[phonemes]]` and `[pause:0.5s]`.
+        text: Written text; may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]` and the
+            SSML of `models.text.ssml`.
         language: The language of the text.
         max_chars: The longest text accepted.
         max_phonemes: The longest utterance returned.
@@ -38,6 +41,7 @@ def prepare(
         reader: Converts words to phonemes; None is that of the built-in voice.
         on_piece: Called after each piece, some milliseconds of work, so that a caller can do
             something more urgent.
+        voice: Who speaks before the text names a voice; None: the voice of the request.
 
     Raises:
         TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
@@ -48,6 +52,7 @@ def prepare(
     utterances: list[Utterance] = []
     written = 0
     for piece in pieces(text):
+        refuse(piece)
         stretches, inline = parse(piece, symbols, max_phonemes)
         for stretch in stretches:
             words = reader.clean(stretch.text)
@@ -57,7 +62,11 @@ def prepare(
                     f"the text has over {written} characters once numbers and signs are written"
                     f" out; at most {MOST_WRITTEN * max_chars} are spoken"
                 )
-            utterances += split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
+            voice = stretch.voice or voice
+            utterances += [
+                replace(one, voice=voice)
+                for one in split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
+            ]
             if stretch.pause_after_s is not None:
                 _add_pause(utterances, stretch.pause_after_s)
         on_piece()

@@ -46,11 +46,13 @@ class Utterance:
         phonemes: Input of the model; empty only for a pause at the beginning of a text.
         pause_after_s: Silence after it in seconds: that of the markup, 0 where a sentence was cut
             between two words, None for the default pause of the request.
+        voice: Who speaks it, as the markup names them; None: the voice of the request.
     """
 
     text: str
     phonemes: str
     pause_after_s: float | None = None
+    voice: str | None = None
 
 
 def split(

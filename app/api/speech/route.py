@@ -107,7 +107,12 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         language=reading.language,
         phonemes=sum(len(one.phonemes) for one in reading.utterances),
         utterances=[
-            ReadUtterance(text=one.text, phonemes=one.phonemes, pause_after_s=one.pause_after_s)
+            ReadUtterance(
+                voice=one.voice,
+                text=one.text,
+                phonemes=one.phonemes,
+                pause_after_s=one.pause_after_s,
+            )
             for one in reading.utterances
         ],
     )

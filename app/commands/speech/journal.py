@@ -148,6 +148,7 @@ def _metadata(result: SpeechResult) -> dict[str, Any]:
                 "pause_after_s": spoken.pause_after_s,
                 "phonemes": spoken.phonemes,
                 "text": spoken.text,
+                "voice": spoken.voice,
                 "start_s": spoken.start_s,
                 "duration_s": spoken.duration_s,
                 "trimmed_s": spoken.trimmed_s,

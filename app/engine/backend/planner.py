@@ -16,7 +16,7 @@ from app.engine.backend.abilities import (
     choose_level_0,
     nar_plan,
 )
-from app.engine.errors import InvalidRequest
+from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.serving.forecast import pauses_s as pauses_of
@@ -30,6 +30,9 @@ from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
 from samplers.knobs.resolve import resolve
+
+MOST_SPEAKERS = 8
+"""Voices that one text may name: each may have to be encoded."""
 
 
 class Planner:
@@ -131,7 +134,8 @@ class Planner:
         aligned = job.timestamps != "none"
         if aligned:
             check_alignment(config)
-        utterances = self._read(job.text, language, on_piece)
+        utterances = self._read(job.text, language, on_piece, _last_voice(job))
+        speakers = self._speakers(utterances, job.owner, params)
         read = self.front_end
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
@@ -153,6 +157,7 @@ class Planner:
             decoder=self._decoder,
             words=words,
             lengths=lengths,
+            speakers=speakers,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -220,8 +225,37 @@ class Planner:
             torch.cuda.current_stream(prompt.device).synchronize()
         return prompt
 
+    def _speakers(
+        self, utterances: Sequence[Utterance], owner: str, params: SamplingParams
+    ) -> dict[str, tuple[Voice, Tensor | None]]:
+        """Return the voices that a text names, in lower case, with their prompts.
+
+        Raises:
+            InvalidRequest: There is no such voice, there are too many, or one lacks what a knob
+                asks for.
+        """
+        names = dict.fromkeys(one.voice.lower() for one in utterances if one.voice is not None)
+        if len(names) > MOST_SPEAKERS:
+            raise InvalidRequest(
+                f"the text names {len(names)} voices, at most {MOST_SPEAKERS} may speak",
+                param="input",
+            )
+        speakers = {}
+        for name in names:
+            try:
+                voice = self.voices.speaker(name, owner)
+            except (UnknownVoice, VoiceDamaged) as error:
+                raise InvalidRequest(f"[voice:{name}]: {error.message}", param="input") from error
+            check_trained(params, voice, self._config)
+            speakers[name] = voice, self._prompt(voice)
+        return speakers
+
     def _read(
-        self, text: str, language: str, on_piece: Callable[[], None]
+        self,
+        text: str,
+        language: str,
+        on_piece: Callable[[], None],
+        voice: str | None = None,
     ) -> tuple[Utterance, ...]:
         """Return the utterances of a text, as phonemes.
 
@@ -230,11 +264,21 @@ class Planner:
         """
         try:
             utterances = self.front_end.prepare(
-                text, language=language, max_chars=self._max_text_chars, on_piece=on_piece
+                text,
+                language=language,
+                max_chars=self._max_text_chars,
+                on_piece=on_piece,
+                voice=voice,
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
+
+
+def _last_voice(job: SpeechJob) -> str | None:
+    """Return who spoke last in the jobs that a job continues, as the text named them."""
+    spoken = job.before.utterances if job.before else ()
+    return spoken[-1].voice if spoken else None
 
 
 def limited(

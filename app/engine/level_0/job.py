@@ -81,6 +81,7 @@ class Level0Job:
         language = speech.model.config.languages.index(plan.language)
         self._voice = VoiceKey(plan.voice.owner, plan.voice.key, language)
         before, limit_s = plan.job.before, plan.job.max_duration_s
+        self._speaker = before.utterances[-1].voice if before and before.utterances else None
         self._frames_left = (
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
         ) - (before.frames if before else 0)
@@ -230,18 +231,22 @@ class Level0Job:
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan
+        voice, prompt = plan.speaker(self._number)
+        if utterance.voice != self._speaker:
+            self._context.clear()  # of another speaker
+            self._speaker = utterance.voice
         return UtteranceInput(
             ids,
             plan.params,
             plan.seed,
             self._first + self._number,
             max_frames=min(self._frames_left, longest(len(ids), self._frame_rate_hz)),
-            prompt=plan.prompt,
+            prompt=prompt,
             language=self._voice.language,
             trace=plan.job.trace,
             silent=self._silent,
             context=tuple(self._context),
-            voice=self._voice,
+            voice=VoiceKey(voice.owner, voice.key, self._voice.language),
             aligned=plan.job.timestamps != "none",
             kept=self._kept_frames(),
         )

@@ -137,6 +137,7 @@ class SoundJob:
                 frame_s=self._frame_s,
                 words=self._all_words(),
                 memory=end.memory,
+                voice=utterance.voice,
             )
         )
         self._clock = None

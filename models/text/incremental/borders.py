@@ -26,6 +26,7 @@ from models.text.normalise.vocabulary import (
 )
 
 PAUSE: Final = r"\[pause:[\d.]{1,13}m?s\]"
+VOICE: Final = r"\[voice:[^\[\]\n]{1,200}\]"
 LONGEST_PAUSE: Final = len("[pause:123456.123456ms]")
 
 _MARK, _CLOSING = ".!?…", "\"')\\]}”’»"

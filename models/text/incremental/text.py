@@ -26,6 +26,7 @@ from models.text.incremental.borders import (
 )
 from models.text.incremental.enclosure import PARAGRAPH, Enclosure, Undecided
 from models.text.incremental.speakable import Speakable
+from models.text.ssml import SsmlRewriter
 
 _PAUSE: Final = re.compile(rf"{PAUSE}\s*+", re.IGNORECASE)
 _ENDS_IN_PAUSE: Final = re.compile(rf"{PAUSE}$", re.IGNORECASE)
@@ -44,10 +45,15 @@ class GrowingText:
 
     def __init__(self) -> None:
         self._given = 0
+        self._ssml = SsmlRewriter()
         self._hold("", at_line_start=True)
 
     def append(self, text: str) -> list[str]:
         """Append a packet; return the pieces that are now certain."""
+        return self._append(self._ssml.push(text))
+
+    def _append(self, text: str) -> list[str]:
+        """Append text without SSML; return the pieces that are now certain."""
         self._text = (self._text + text).lstrip()
         pieces: list[str] = []
         if len(self._text) < self._look_again:
@@ -67,12 +73,13 @@ class GrowingText:
 
         A rest without a word is kept for the following text.
         """
+        pieces = self._append(self._ssml.end())
         if not self._speakable.within(self._text, len(self._text)):
-            return []
+            return pieces
         piece = self._text.rstrip()
         self._hold("", at_line_start=True)
         self._given += 1
-        return [piece]
+        return [*pieces, piece]
 
     def end(self) -> list[str]:
         """Return the rest and end the text.

@@ -138,3 +138,29 @@ def test_a_model_without_a_head_that_aligns_refuses_by_name(toy_server) -> None:
     assert answer.status_code == 422
     assert answer.json()["error"]["param"] == "timestamps"
     assert "calibrate" in answer.json()["error"]["message"]
+
+
+def test_several_speakers_speak_one_text_whole_and_in_pieces(builtin) -> None:
+    text = "I am one. [voice:Bella] I am two. [voice:emma] I am three."
+    answer = builtin.post("/tts", json=SPOKEN | {"input": text})
+    report = report_of(builtin, answer)
+    assert [one["voice"] for one in report["utterances"]] == [None, "Bella", "emma"]
+    plain = SPOKEN | {"input": "I am one. I am two."}
+    heart = report_of(builtin, builtin.post("/tts", json=plain))
+    assert heart["utterances"][0]["codes"] == report["utterances"][0]["codes"]
+    assert heart["utterances"][1]["codes"] != report["utterances"][1]["codes"]
+    bella = report_of(builtin, builtin.post("/tts", json=plain | {"voice": "bella"}))
+    assert bella["utterances"][1]["codes"] == report["utterances"][1]["codes"]
+    with live(builtin) as session:
+        done = session.say(text[:30], text[30:], seed=1, voice="heart")
+        assert session.sound == answer.content
+    assert [one["voice"] for one in done["utterances"]] == [None, "Bella", "emma"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[voice:nobody] Hi.", "<prosody rate='slow'>Hi.</prosody>", "[voice:] Hi."]
+)
+def test_a_speaker_or_an_element_that_is_none_is_refused(builtin, text) -> None:
+    answer = builtin.post("/tts", json=SPOKEN | {"input": text})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["param"] == "input"

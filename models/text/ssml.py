@@ -1,0 +1,182 @@
+"""The part of SSML that is spoken, rewritten to our own markup as a text arrives.
+
+W3C, Speech Synthesis Markup Language 1.1: `break`, `sub`, `phoneme` in IPA, `say-as` for characters
+and dates; `speak`, `p` and `s` have nothing to say. What cannot be rewritten is left as it is, and
+`refuse` then names it; tags of HTML are none of ours and are dropped later, as in any text.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from html import unescape
+from typing import Final
+
+from models.text.errors import TextError
+from models.text.normalise.vocabulary import MONTHS
+
+PATIENCE_CHARS: Final = 1000
+"""For how long the end of a tag or element is waited for."""
+
+_NAMES: Final = (
+    "audio|break|desc|emphasis|lang|lexicon|lookup|mark|meta|metadata|paragraph|phoneme|prosody"
+    "|say-as|sentence|token|voice|w|[A-Za-z]+:[A-Za-z-]+"
+)
+_TAG: Final = re.compile(rf"</?(?P<name>{_NAMES}|sub(?=[^<>]*\salias))(?=[\s/>])[^<>]*>", re.I)
+_WRAPPER: Final = re.compile(r"<\?xml[^<>]*>|</?speak(?:\s[^<>]*)?>", re.IGNORECASE)
+_ELEMENT: Final = re.compile(
+    r"<(?P<empty>break)(?P<options>(?:\s[^<>]{0,400}?)?)\s*(?:/>|>\s*</break\s*>)"
+    r"|<(?P<name>sub|phoneme|say-as)(?P<attributes>\s[^<>]{0,400}?)"
+    r"(?:\s*/>|>(?P<content>[^<>]{0,400})</(?P=name)\s*>)",
+    re.IGNORECASE,
+)
+_ATTRIBUTE: Final = re.compile(r"""([A-Za-z:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_OPEN_TAG: Final = re.compile(r"<(?:[A-Za-z/?][^<>]*)?$")
+_OPENING: Final = re.compile(
+    r"<(?P<name>sub|phoneme|say-as|break)(?=[\s>])[^<>]*(?<!/)>[^<>]*(?:</?[A-Za-z-]*)?$",
+    re.IGNORECASE,
+)
+_HINTS: Final[Mapping[str, str]] = {
+    "break": 'write <break time="500ms"/> or a strength',
+    "phoneme": 'write <phoneme alphabet="ipa" ph="...">word</phoneme>',
+    "prosody": "set `speed` for the whole text",
+    "say-as": "interpret-as may be characters, spell-out or date, with a valid content",
+    "sub": 'write <sub alias="words">abbreviation</sub>',
+    "voice": "write [voice:NAME]",
+}
+_STRENGTHS: Final = {
+    "none": None,
+    "x-weak": "100ms",
+    "weak": "250ms",
+    "medium": "500ms",
+    "strong": "1s",
+    "x-strong": "2s",
+}
+_TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})(ms|s)", re.IGNORECASE)
+_ENTITIES: Final = re.compile(r"&(amp|quot|apos|lt|gt);")
+_SPOKEN_ENTITIES: Final = {
+    "amp": "&",
+    "quot": '"',
+    "apos": "'",
+    "lt": " less than ",  # as a character it could begin a tag
+    "gt": " greater than ",
+}
+_MONTHS: Final = tuple(dict.fromkeys(MONTHS))
+
+
+class SsmlRewriter:
+    """Rewrites a text that arrives in packets; the result does not depend on how it is divided."""
+
+    def __init__(self) -> None:
+        """Begin before the first character."""
+        self._held = ""
+
+    def push(self, packet: str) -> str:
+        """Return the text that is complete with a packet, rewritten."""
+        text = self._held + packet
+        place = len(text)
+        for pattern in (_OPEN_TAG, _OPENING):
+            near = max(0, len(text) - PATIENCE_CHARS)
+            found = pattern.search(text, near)
+            place = min(place, found.start() if found else place)
+        ampersand = text.rfind("&", max(0, place - 5), place)
+        place = ampersand if ampersand >= 0 else place
+        self._held = text[place:]
+        return rewrite(text[:place])
+
+    def end(self) -> str:
+        """Return the rest, rewritten."""
+        text, self._held = self._held, ""
+        return rewrite(text)
+
+
+def rewrite(text: str) -> str:
+    """Return a text with its SSML in our own markup, as far as that has any."""
+    if "<" in text:
+        text = _ELEMENT.sub(_rewritten, _WRAPPER.sub("", text))
+    return _ENTITIES.sub(lambda match: _SPOKEN_ENTITIES[match[1]], text) if "&" in text else text
+
+
+def refuse(text: str) -> None:
+    """Raise for SSML that is not supported; call with the result of `rewrite`.
+
+    Raises:
+        TextError: There is some; the message names it and says what to write.
+    """
+    if (tag := _TAG.search(text)) is not None:
+        name = tag["name"].lower()
+        hint = _HINTS.get(name, "remove it")
+        raise TextError(f"{tag[0][:80]!r}: <{name}> is not supported so; {hint}")
+
+
+def _rewritten(match: re.Match[str]) -> str:
+    attributes = {
+        name.lower(): unescape(double or single)
+        for name, double, single in _ATTRIBUTE.findall(
+            match["attributes"] or match["options"] or ""
+        )
+    }
+    kind = (match["empty"] or match["name"]).lower()
+    found = _REWRITES[kind](attributes, match["content"] or "")
+    return match[0] if found is None else found
+
+
+def _break(attributes: Mapping[str, str], _: str) -> str | None:
+    if "time" in attributes:
+        time = _TIME.fullmatch(attributes["time"].strip())
+        return time and f"[pause:{'0' * time[1].startswith('.')}{time[1]}{time[2].lower()}]"
+    strength = attributes.get("strength", "medium").strip().lower()
+    if strength not in _STRENGTHS:
+        return None
+    pause = _STRENGTHS[strength]
+    return "" if pause is None else f"[pause:{pause}]"
+
+
+def _sub(attributes: Mapping[str, str], _: str) -> str | None:
+    alias = attributes.get("alias", "").strip()
+    return alias if alias and "<" not in alias else None
+
+
+def _phoneme(attributes: Mapping[str, str], _: str) -> str | None:
+    ipa = attributes.get("ph", "").strip()
+    if attributes.get("alphabet", "ipa").lower() != "ipa" or not ipa or set(ipa) & set("[]<>"):
+        return None
+    return f"[[{ipa}]]"
+
+
+def _say_as(attributes: Mapping[str, str], content: str) -> str | None:
+    kind = attributes.get("interpret-as", "").strip().lower()
+    if kind in {"characters", "spell-out"}:
+        signs = [sign.upper() for sign in unescape(content) if sign.isalnum()]
+        return " ".join(signs) or None
+    if kind == "date":
+        return _date(content, attributes.get("format", "").strip().lower())
+    return None
+
+
+def _date(content: str, order: str) -> str | None:
+    """Return a date in the words that are read as one: October 5, 2026."""
+    numbers = re.split(r"[-/.\s]+", content.strip())
+    if not order:
+        order = "ymd" if len(numbers[0]) == 4 else "mdy"[: len(numbers)]
+    if len(order) != len(numbers) or len(set(order)) != len(order) or not set(order) <= set("ymd"):
+        return None
+    if not all(one.isascii() and one.isdigit() for one in numbers):
+        return None
+    parts = dict(zip(order, map(int, numbers), strict=True))
+    month, day, year = (parts.get(part) for part in "mdy")
+    if (month is not None and not 1 <= month <= 12) or (day is not None and not 1 <= day <= 31):
+        return None
+    if month is None:
+        return str(year) if order == "y" else None
+    words = _MONTHS[month - 1]
+    words += f" {day}" if day is not None else ""
+    if year is None:
+        return words
+    return f"{words}, {year}" if day is not None else f"{words} {year}"
+
+
+_REWRITES: Final[Mapping[str, Callable[[Mapping[str, str], str], str | None]]] = {
+    "break": _break,
+    "sub": _sub,
+    "phoneme": _phoneme,
+    "say-as": _say_as,
+}
