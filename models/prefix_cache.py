@@ -5,7 +5,7 @@ of guidance. See `models.prefix.Prefix.shared` for why the copy is exact.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -42,16 +42,25 @@ class PrefixCache:
     Attributes:
         bytes: Memory of all cached keys and values.
         misses: How many parts the model has computed so far.
+        new_cache: Makes a cache of so many slots of so many positions, of the kind of its own.
     """
 
-    def __init__(self, model: Valle, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        model: Valle,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        new_cache: Callable[[int, int], SlotCache] | None = None,
+    ) -> None:
         """Create an empty cache.
 
         Args:
             model: Computes the prefixes.
             max_bytes: Memory above which unpinned entries are evicted.
+            new_cache: Makes its caches; None: the model.
         """
         self._model, self._max_bytes = model, max_bytes
+        self.new_cache = new_cache or model.new_cache
         self._entries: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
         self.bytes = self.misses = 0
@@ -117,7 +126,7 @@ class PrefixCache:
         return entry
 
     def _compute(self, part: Prefix, level: int) -> SlotCache:
-        cache = self._model.new_cache(1, len(part))
+        cache = self.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)
         self.misses += 1

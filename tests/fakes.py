@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -86,6 +86,13 @@ class FakeBackend:
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)
+
+    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
+        return True
+
+    @property
+    def cache_bytes(self) -> Mapping[str, int]:
+        return {"level_0": 1000}
 
     def sound_stream(self, plan: Plan, playback: Playback) -> "FakeSoundStream":
         return FakeSoundStream(plan, playback, self._chunk)

@@ -4,7 +4,7 @@ Two threads run a model: one draws level 0 of all jobs together (`Batch`), the o
 of it, a chunk at a time (`SoundStream`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -215,6 +215,13 @@ class Backend(Protocol):
 
     def batch(self, slots: int) -> Batch[Any]:
         """Return an empty batch of so many rows. Call in the thread that will use it."""
+
+    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
+        """Return whether memory holds a job beside those that have begun and not ended."""
+
+    @property
+    def cache_bytes(self) -> Mapping[str, int]:
+        """The bytes of keys and values, by what they are of. Any thread may ask."""
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
         """Return what makes the audio of a job. Call in the thread that will use it."""

@@ -1,5 +1,6 @@
 """The KV cache of a float stack: two tensors a layer, allocated once."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -10,14 +11,43 @@ from models.config import ModelConfig
 from models.stack.slot_cache import SlotCache
 
 
-class KVCache(SlotCache):
+class FloatCache(SlotCache):
+    """Keys and values of a float stack.
+
+    Attributes:
+        read_whole: Whether positions past a slot's length are read, weighted 0: only finite keys
+            and values may then be stored.
+    """
+
+    def __init__(self, slots: int, max_length: int) -> None:
+        super().__init__(slots, max_length)
+        self.read_whole = False
+
+    @abstractmethod
+    def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new positions after a slot's length; return all positions including them.
+
+        Args:
+            layer: Index of the layer.
+            slot: Index of the slot.
+            keys: ``[kv_heads, S, head_dim]``, already rotated.
+            values: ``[kv_heads, S, head_dim]``.
+
+        Returns:
+            Keys and values ``[kv_heads, length + S, head_dim]``. The length itself is
+            changed only by `advance`, once every layer has written.
+
+        Raises:
+            ValueError: The slot is full.
+        """
+
+
+class KVCache(FloatCache):
     """Keys and values ``[slots, kv_heads, max_length, head_dim]``, one tensor of each a layer.
 
     Attributes:
         keys: A tensor a layer, already rotated.
         values: A tensor a layer.
-        read_whole: Whether positions past a slot's length are read, weighted 0: only finite keys
-            and values may then be stored.
     """
 
     def __init__(
@@ -30,7 +60,6 @@ class KVCache(SlotCache):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(slots, max_length)
-        self.read_whole = False
         shape = (slots, config.kv_heads, max_length, config.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
@@ -49,20 +78,10 @@ class KVCache(SlotCache):
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new positions after a slot's length; return all positions including them.
-
-        Args:
-            layer: Index of the layer.
-            slot: Index of the slot.
-            keys: ``[kv_heads, S, head_dim]``, already rotated.
-            values: ``[kv_heads, S, head_dim]``.
+        """Write new positions after a slot's length; see `FloatCache.write`.
 
         Returns:
-            Views ``[kv_heads, length + S, head_dim]`` of keys and values. The length itself is
-            changed only by `advance`, once every layer has written.
-
-        Raises:
-            ValueError: The slot is full.
+            Views, not copies.
         """
         self.check_room(slot, keys.shape[1])
         start = self.lengths[slot]

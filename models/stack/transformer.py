@@ -22,7 +22,7 @@ from models.config import ModelConfig
 from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
-from models.stack.cache import KVCache
+from models.stack.cache import FloatCache, KVCache
 from models.stack.fixed_step import FixedStep, replace_nonfinite
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
@@ -30,6 +30,8 @@ from samplers.ops.entropix import AttentionStatistics
 
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
+
+_WRONG_CACHE = "a float stack needs a KVCache: see Transformer.new_cache"
 
 
 class Transformer(nn.Module):
@@ -240,14 +242,19 @@ class Transformer(nn.Module):
         ranks: Tensor | None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told."""
+        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told.
+
+        Raises:
+            ValueError: As `extend`.
+        """
         mask = None
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
         if self._passes is not None:
             return self._passes.extend(x, positions, cache, slot, mask, layer)
-        cache = _as_kv_cache(cache)
+        if not isinstance(cache, FloatCache):
+            raise ValueError(_WRONG_CACHE)
         rotations, wanted = self.rotations[positions], x
         last = len(self.blocks) - 1 if layer is None else layer
         for number, block in enumerate(self.blocks):
@@ -299,5 +306,5 @@ class Transformer(nn.Module):
 
 def _as_kv_cache(cache: SlotCache) -> KVCache:
     if not isinstance(cache, KVCache):
-        raise ValueError("a float stack needs a KVCache: see Transformer.new_cache")
+        raise ValueError(_WRONG_CACHE)
     return cache

@@ -5,7 +5,7 @@ Owns the model and its voices. Knows nothing of threads and queues: those are `a
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.playback import Playback
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
+from app.engine.sound.memory import fits, pool_bytes
 from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
 from app.engine.sound.replay import replay as replayed
@@ -38,6 +39,7 @@ from models.codecs.silence import known_silence
 from models.cuda.graphs import Recorder
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
 
@@ -94,7 +96,8 @@ class Synthesizer:
         )
         self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
-        self._sound_decoder = sound_process or LocalSoundDecoder(speech)
+        self._sound_decoder = sound_process or LocalSoundDecoder(speech, pool_bytes(device))
+        self._level_0_bytes = 0
         weights = (speech.model, speech.codec, speech.vocos)
         self._residence = Residence(
             [module for module in weights if module is not None], device, torch.device("cpu")
@@ -245,7 +248,30 @@ class Synthesizer:
         """
         self._residence.bring()
         on_gpu = self._device.type == "cuda"
-        return self._batch(slots, Recorder(self._device).record if on_gpu else None)
+        batch = self._batch(slots, Recorder(self._device).record if on_gpu else None)
+        self._level_0_bytes = batch.cache_bytes
+        return batch
+
+    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
+        """Return whether memory holds a job beside others; see `app.engine.sound.memory`."""
+        pool = self._pool
+        if pool is None:
+            return True
+        return fits(plan, running, pool, self._speech.model.config, self.info.frame_rate_hz)
+
+    @property
+    def cache_bytes(self) -> Mapping[str, int]:
+        """The bytes of keys and values, by what they are of."""
+        found = {"level_0": self._level_0_bytes, "prefixes": self._prefixes.bytes}
+        if (pool := self._pool) is not None:
+            found["finer_levels"] = pool.used_bytes
+            found["finer_levels_pool"] = pool.pages * pool.page_bytes
+        return found
+
+    @property
+    def _pool(self) -> PagePool | None:
+        decoder = self._sound_decoder
+        return decoder.pool if isinstance(decoder, LocalSoundDecoder) else None
 
     def _batch(self, slots: int, record: Record | None) -> JobBatch:
         return JobBatch(

@@ -46,6 +46,11 @@ class Runner(ABC):
         return self._rows.free
 
     @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of all slots, used or not."""
+        return self._rows.cache.bytes
+
+    @property
     def running(self) -> Sequence[HypothesisGroup]:
         """The utterances that the next step draws for."""
         return tuple(self._running)

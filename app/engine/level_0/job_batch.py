@@ -65,6 +65,11 @@ class JobBatch:
         self._own: dict[Level0Job, ArRunner] = {}
         self._pins: dict[Level0Job, ExitStack] = {}  # of all jobs, in the prefix cache
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values of all rows, used or not."""
+        return self._shared.cache_bytes
+
     def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> Level0Job:
         """Add a job; the next step prefills its first utterance.
 

@@ -9,6 +9,7 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from time import monotonic
 
 from app.engine.errors import EngineNotReady
@@ -58,7 +59,7 @@ class Lifecycle:
             scheduler: The level-0 worker.
             sound_worker: The sound worker.
             capacity: Gets the costs measured in the warm-up.
-            metrics: Counts restarts of workers.
+            metrics: Counts restarts of workers, and gets the memory of keys and values.
             slots: Rows of the batch.
             unload_after_s: Seconds without a job after which the model leaves its device; 0: never.
             check_golden: Whether to speak the model's golden requests in the warm-up.
@@ -66,6 +67,7 @@ class Lifecycle:
         self._load, self._queue, self._capacity = load, queue, capacity
         self._scheduler, self._sound_worker = scheduler, sound_worker
         self._supervisor = Supervisor(metrics, on_give_up=self._fail)
+        self._metrics = metrics
         self._slots, self._idle_after_s = slots, unload_after_s or math.inf
         self._check_golden = check_golden
         self._backend: Backend | None = None
@@ -181,7 +183,8 @@ class Lifecycle:
         while not self._queue.closed:
             with closing(backend.batch(self._slots)) as batch:
                 self._warmed("level 0", backend)
-                self._scheduler.run(batch, backend.info.frame_rate_hz, self._idle_after_s)
+                rate_hz = backend.info.frame_rate_hz
+                self._scheduler.run(batch, rate_hz, self._idle_after_s, backend.fits)
             if not self._queue.closed:
                 log.info("no job for %g s: the model leaves its device", self._idle_after_s)
                 backend.unload(lambda: self._queue.empty)
@@ -215,8 +218,15 @@ class Lifecycle:
             if self._cold or self.state != "warming":
                 return
             self._backend = backend
+            for name in backend.cache_bytes:
+                told = partial(_cache_bytes, backend, name)
+                self._metrics.cache_bytes.labels(name).set_function(told)
             self._queue.free_rows = self._slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
                 info, took_s = backend.info, monotonic() - self._began_s
                 log.info("ready: %s on %s in %.1f s", info.name, info.device, took_s)
+
+
+def _cache_bytes(backend: Backend, name: str) -> int:
+    return backend.cache_bytes.get(name, 0)

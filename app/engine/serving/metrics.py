@@ -26,6 +26,7 @@ class EngineMetrics:
         underrun_s: Seconds that playbacks begun with the first audio would have stalled.
         continuous: Jobs whose playback would not have stalled (``ok`` is ``yes``) or would have.
         restarts: Times that a worker was restarted after a crash.
+        cache_bytes: Bytes of keys and values, by what they are ``of``.
     """
 
     def __init__(self) -> None:
@@ -69,6 +70,12 @@ class EngineMetrics:
             "tts_continuous_jobs",
             "Jobs whose playback never stalled, or did.",
             ["ok"],
+            registry=registry,
+        )
+        self.cache_bytes = Gauge(
+            "tts_kv_bytes",
+            "Bytes of keys and values, by what they are of.",
+            ["of"],
             registry=registry,
         )
         self.restarts = Counter(

@@ -1,7 +1,7 @@
 """Which jobs draw level 0 in the next step; jobs join and leave between two steps of the batch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
@@ -23,6 +23,8 @@ LATE_S, AHEAD_S = 1.0, 3.0
 than `AHEAD_S`, and of no less priority, are stepped: a step of fewer rows is quicker."""
 
 _IDLE_S, _PAUSE_S = 5.0, 0.25
+
+Fits = Callable[[Plan, Iterable[Plan]], bool]
 
 
 class Scheduler:
@@ -54,17 +56,25 @@ class Scheduler:
         self._slots, self._shares = slots, RowShares(slots)
         self._capacity, self._frame_rate_hz = capacity, math.inf
         self._streams: dict[Ticket, Level0Stream] = {}
+        self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()
 
-    def run(self, batch: Batch[Any], frame_rate_hz: float, idle_after_s: float = math.inf) -> None:
+    def run(
+        self,
+        batch: Batch[Any],
+        frame_rate_hz: float,
+        idle_after_s: float = math.inf,
+        fits: Fits = lambda *_: True,
+    ) -> None:
         """Step until the queue is closed and no job draws any more, or until idle for long.
 
         Args:
             batch: Without jobs.
             frame_rate_hz: Frames of level 0 in a second of speech.
             idle_after_s: Return after so many seconds in which no ticket waited or ran.
+            fits: Whether memory holds a plan beside those that run.
         """
-        self._frame_rate_hz = frame_rate_hz
+        self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()
         busy_s = monotonic()
         while self._streams or not self._queue.closed:
@@ -123,13 +133,17 @@ class Scheduler:
         """Return the ticket to admit next; None if all must wait.
 
         Replays come first: they take no rows. Of the others `RowShares` names one whose rows are
-        free; if it is played, it waits while no room is left for it without a stream stalling.
+        free; it waits while memory does not hold it, and, if it is played, while no room is left
+        for it without a stream stalling.
         """
         replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
         if replay is not None:
             return replay
         ticket = self._shares.next(waiting, self._streams)
         if ticket is None:
+            return None
+        running = [one.work for one in self._queue.running if isinstance(one.work, Plan)]
+        if isinstance(ticket.work, Plan) and not self._fits(ticket.work, running):
             return None
         playback = ticket.playback
         fits = not playback.played or self._sound_worker.has_room_for(playback.expected_s)

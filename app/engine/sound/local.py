@@ -11,11 +11,13 @@ from app.engine.job import Samples
 from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
+from app.engine.sound.memory import make_pool
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import BOS_ID, EOS_ID
 from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
 
 
@@ -58,14 +60,35 @@ class SoundDecoder(Protocol):
 
 
 class LocalSoundDecoder:
-    """Decodes utterances in the calling thread."""
+    """Decodes utterances in the calling thread.
 
-    def __init__(self, speech: SpeechModel) -> None:
-        """Use a loaded model."""
-        self._speech, self._prefixes = speech, PrefixCache(speech.model)
+    Attributes:
+        pool: The memory for keys and values of all utterances; None if each has its own.
+    """
+
+    def __init__(self, speech: SpeechModel, pool_bytes: int = 0) -> None:
+        """Use a loaded model.
+
+        Args:
+            speech: The model.
+            pool_bytes: Of one memory for the keys and values of all utterances; 0: each utterance
+                has its own, for as long as it may become.
+        """
+        self._speech, self._pool_bytes = speech, pool_bytes
+        self.pool: PagePool | None = None
+        self._prefixes = PrefixCache(speech.model)
+        self._make_pool()
+
+    def _make_pool(self) -> None:
+        if self._pool_bytes and self.pool is None:
+            model = self._speech.model
+            dtype, device = model.separator.dtype, model.separator.device
+            self.pool = make_pool(model.config, self._pool_bytes, dtype, device)
+            self._prefixes = PrefixCache(model, new_cache=self.pool.new_cache)
 
     def begin(self, inputs: UtteranceInput) -> UtteranceDecoder:
         """Begin an utterance: prefill its prefixes."""
+        self._make_pool()
         return UtteranceDecoder(self._speech, inputs, self._prefixes)
 
     @torch.inference_mode()
@@ -93,8 +116,8 @@ class LocalSoundDecoder:
             pass
 
     def clear_cache(self) -> None:
-        """Free the keys and values that utterances share."""
-        self._prefixes.clear()
+        """Free the keys and values that utterances share, and the memory for those to come."""
+        self._prefixes, self.pool = PrefixCache(self._speech.model), None
 
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""

@@ -34,7 +34,7 @@ class CachedLevels(FinerLevels):
         super().__init__(model, codebooks, inputs)
         self._frames = 0
         if self._prefixes:
-            self._cache = self._make_cache()
+            self._cache = self._make_cache(prefixes)
             self._read_prefixes(prefixes)
 
     @torch.inference_mode()
@@ -80,10 +80,10 @@ class CachedLevels(FinerLevels):
     def _slot(self, level: int, condition: int) -> int:
         return (level - 1) * len(self._prefixes[level]) + condition
 
-    def _make_cache(self) -> SlotCache:
-        prefixes = [prefix for conditions in self._prefixes.values() for prefix in conditions]
-        length = max(map(len, prefixes)) + self._inputs.max_frames
-        return self._model.new_cache(len(prefixes), length)
+    def _make_cache(self, prefixes: PrefixCache) -> SlotCache:
+        own = [prefix for conditions in self._prefixes.values() for prefix in conditions]
+        length = max(map(len, own)) + self._inputs.max_frames
+        return prefixes.new_cache(len(own), length)
 
     @torch.inference_mode()
     def _read_prefixes(self, prefixes: PrefixCache) -> None:

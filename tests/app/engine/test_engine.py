@@ -464,6 +464,7 @@ async def test_what_is_measured_of_a_job():
         assert sample("tts_queued_jobs") == 0
         await until(lambda: sample("tts_slots", {"state": "used"}) == 0)
         assert sample("tts_slots", {"state": "free"}) == 1
+        assert sample("tts_kv_bytes", {"of": "level_0"}) == 1000
 
 
 async def test_an_engine_that_nobody_asks_leaves_its_device_until_somebody_does():

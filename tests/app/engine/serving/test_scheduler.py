@@ -100,6 +100,25 @@ def test_a_speech_sent_whole_begins_whatever_is_played(scheduler):
     assert scheduler._next([whole]) is whole
 
 
+def test_a_job_waits_while_memory_does_not_hold_it_beside_those_that_run(scheduler):
+    plan, other = (
+        SimpleNamespace(work=_plan(), priority=0, asker="", playback=Playback(0.0))
+        for _ in range(2)
+    )
+    scheduler._sound_worker = SimpleNamespace(has_room_for=lambda _: True)
+    scheduler._queue = SimpleNamespace(running=[other])
+    asked: list[object] = []
+
+    def fits(*given: object) -> bool:
+        asked.append(given)
+        return len(asked) > 1
+
+    scheduler._fits = fits
+    assert scheduler._next([plan]) is None
+    assert scheduler._next([plan]) is plan
+    assert asked[0] == (plan.work, [other.work])
+
+
 def _plan() -> Plan:
     plan = object.__new__(Plan)
     object.__setattr__(plan, "rows", 2)
