@@ -7,7 +7,7 @@ codes, so that a repeated or broken speech is seen by its bytes.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -126,6 +126,16 @@ class Card:
         """Return an empty batch."""
         del slots  # the scheduler keeps count
         return CardBatch(self.step_s)
+
+    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
+        """Return that there is memory for all."""
+        del plan, running
+        return True
+
+    @property
+    def cache_bytes(self) -> Mapping[str, int]:
+        """There are no keys and values."""
+        return {}
 
     def sound_stream(self, plan: Plan, playback: Playback) -> "CardSound":
         """Return what makes the sound of a job."""

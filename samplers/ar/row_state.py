@@ -186,8 +186,7 @@ class RowState:
             prompt: ``(n,)`` int64, the codes that penalties count before its own.
             runs: Whether its chain reads runs.
         """
-        self.mu[slot, 0] = 2 * tau
-        self.last_act[slot, 0] = NEVER
+        self.mu[slot], self.last_act[slot] = 2 * tau, NEVER
         if prompt is not None:
             self.codes[slot, : len(prompt)] = prompt
         if runs:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from app.engine.errors import GenerationFailed
+from app.engine.job import SamplerMemory
 from app.engine.level_0.admission import Runner
 from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.hypothesis import Hypothesis
@@ -22,6 +23,7 @@ from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.ar.chain import FULL, LIGHT, ChainKind, kind_of, why_eager
 from samplers.ar.row_state import Host
+from samplers.knobs.features import is_on
 from samplers.ops.bounds import within
 from samplers.ops.draw import Stage, stream_key
 
@@ -114,6 +116,16 @@ class RecordedRows(Rows):
         if self._kinds[hypothesis].reads_runs:
             prompt = graph.state.codes[slot, : int(numbers[Host.PROMPTED])].cpu()
             graph.state.recount(slot, torch.cat([prompt, torch.tensor(hypothesis.codes)]))
+
+    def memory(self, hypotheses: Sequence[Hypothesis]) -> SamplerMemory | None:
+        """Return what is known of an utterance's one row where that is more than its codes."""
+        hypothesis, state = hypotheses[0], self.graph.state
+        params = hypothesis.inputs.params
+        if params.best_of > 1 or not (params.mirostat_mode or is_on("pause", params)):
+            return None
+        slot, columns = hypothesis.slots[0], len(hypothesis.codes) + 1
+        mu, last_act = (table[slot, :columns].cpu() for table in (state.mu, state.last_act))
+        return SamplerMemory(mu.numpy(), last_act.numpy())
 
     def launch(self) -> Launched | None:
         """Queue a step of all active rows; None if there is none."""
@@ -232,5 +244,7 @@ class RecordedRunner(Runner):
         if group in self._running:
             self._running.remove(group)
         group.paused = False
+        if group.finish_reason not in {"cancelled", "error"}:
+            group.memory = self._recorded.memory(group.hypotheses)
         self._rows.release(group.slots)
         group.slots = []

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -128,6 +129,23 @@ def plain(model: Valle) -> ArRunner:
 def test_each_kind_of_row_is_drawn_as_by_the_other_loop(model: Valle, number: int) -> None:
     inputs = [utterance(model, number)]
     assert drawn(recorded(model, 4), inputs, 0) == drawn(plain(model), inputs, 0)
+
+
+@pytest.mark.parametrize("number", [0, 9, 17])
+def test_what_a_later_take_goes_on_from_is_kept_as_by_the_other_loop(
+    model: Valle, number: int
+) -> None:
+    inputs, found = utterance(model, number), []
+    for runner in (recorded(model, 2), plain(model)):
+        group = runner.admit(inputs)
+        while group.finish_reason is None:
+            runner.step()
+        found.append(group.memory)
+    one, other = found
+    assert (one is None) == (other is None) == (number == 0)
+    if one is not None and other is not None:
+        assert one.last_act.tolist() == other.last_act.tolist()
+        np.testing.assert_allclose(one.mu, other.mu, atol=1e-4)
 
 
 @pytest.mark.slow
