@@ -69,6 +69,9 @@ BY_OTHER_TESTS = {
     "scripts/check": "scripts/check",
     "scripts/test": "scripts/test",
     "python3 -m pip wheel": "tests/deploy/test_wheel.py",
+    "valle-serve batch": "tests/app/cluster/test_batch.py",
+    "export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "tests/app/cluster/test_deployment.py",
+    "serve run": "tests/app/cluster/test_deployment.py",
     "python -m scripts.follow": "tests/docs/test_tour.py",
     "python -c": "tests/docs/test_tour.py",
     'valle-serve speak "Hello there." --seed 7 --top-p 0.5 --trace': "tests/docs/test_tour.py",
@@ -76,6 +79,8 @@ BY_OTHER_TESTS = {
 """What a command begins with, and what runs it or what it calls."""
 
 NOT_HERE = {
+    "pip install": "it asks a registry",
+    "ray start": "half a minute and 600 MB; docs/results/10-many-machines.md has runs",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
     "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; test_sources.py loads such",
