@@ -79,6 +79,9 @@ BY_OTHER_TESTS = {
 """What a command begins with, and what runs it or what it calls."""
 
 NOT_HERE = {
+    "CUDA_VISIBLE_DEVICES=": "no card; tests/app/commands/test_serve.py runs the rest of it",
+    "CARD_0=": "it serves for ever; tests/deploy/test_balancer.py runs it",
+    "helm install": "no Kubernetes; tests/deploy/test_chart.py renders and checks the chart",
     "pip install": "it asks a registry",
     "ray start": "half a minute and 600 MB; docs/results/10-many-machines.md has runs",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",

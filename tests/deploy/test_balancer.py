@@ -1,0 +1,174 @@
+"""Several cards of one host behind HAProxy."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.live_client import live
+from tests.app.tools.process import process
+from tests.app.tools.serving import served, until
+from tests.conftest import ROOT
+from tests.deploy.container_files import text
+from tests.fakes import FakeBackend, fake_engine
+
+CONFIG = ROOT / "deploy" / "balancer" / "haproxy.cfg"
+needs_haproxy = pytest.mark.skipif(shutil.which("haproxy") is None, reason="no haproxy")
+
+
+class Loader(yaml.SafeLoader):
+    """Reads compose's own tags as what they hold."""
+
+
+for tag in ("!reset", "!override"):
+    Loader.add_constructor(
+        tag,
+        lambda loader, node: (
+            loader.construct_sequence(node, deep=True)
+            if isinstance(node, yaml.SequenceNode)
+            else None
+        ),
+    )
+
+
+def cards() -> dict[str, Any]:
+    return dict(yaml.load(text("docker-compose.cards.yml"), Loader)["services"])
+
+
+def test_the_compose_file_is_valid(tmp_path: Path) -> None:
+    plain = tmp_path / "compose.json"
+    plain.write_text(json.dumps({"services": cards()}))
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    told = subprocess.run([*check, str(plain)], capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout
+
+
+def test_each_replica_has_a_card_of_its_own_and_a_place_in_the_balancer() -> None:
+    services = cards()
+    replicas = [name for name in services if name.startswith("tts")]
+    taken = []
+    for name in replicas:
+        (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        taken += device["device_ids"]
+        assert services[name]["ports"] == []
+        assert services[name]["environment"]["TTS_STATE"].startswith("redis://redis:")
+    assert taken == [str(number) for number in range(len(replicas))]
+    told = services["balancer"]["environment"]
+    assert [told[f"CARD_{number}"] for number in range(len(replicas))] == [
+        f"{name}:8000" for name in replicas
+    ]
+    asked = set(re.findall(r"\$\{(\w+)\}", CONFIG.read_text()))
+    assert asked == set(told)
+
+
+def test_the_balancer_waits_longer_than_the_service() -> None:
+    settings, config = Settings(), CONFIG.read_text()
+    waits = {name: int(seconds) for name, seconds in re.findall(r"timeout (\w+) (\d+)s", config)}
+    assert waits["client"] > settings.stall_timeout_s
+    assert waits["server"] > settings.request_timeout_s
+    assert "retry-on conn-failure\n" in config, "a request that was sent is never sent again"
+
+
+@pytest.fixture
+def balanced(tmp_path: Path):
+    """A client of HAProxy before two fakes, and the fakes."""
+    backends = [FakeBackend(0.01), FakeBackend(0.01)]
+    apps = [create_app(Settings(), fake_engine(one, slots=4)) for one in backends]
+    with (
+        served(apps[0]) as first,
+        served(apps[1]) as second,
+        haproxy(str(first.base_url), str(second.base_url)) as client,
+    ):
+        yield client, backends
+
+
+@contextmanager
+def haproxy(first: str, second: str) -> Iterator[httpx.Client]:
+    """Run HAProxy before two servers; give a client of it."""
+    with create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    places = {"CARD_0": first[7:], "CARD_1": second[7:], "PORT": str(port)}
+    command = ["haproxy", "-db", "-f", str(CONFIG)]
+    with (
+        subprocess.Popen(command, env=places | {"PATH": "/usr/sbin:/usr/bin"}) as started,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        try:
+            until(lambda: _ready(client))
+            yield client
+        finally:
+            started.terminate()
+
+
+def _ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@needs_haproxy
+def test_streams_pass_as_they_come_and_the_least_busy_replica_gets_the_next(balanced) -> None:
+    client, backends = balanced
+    asked = {"input": "wait, please", "stream": True, "response_format": "pcm"}
+    for backend in backends:
+        backend.let(1)
+    with client.stream("POST", "/tts", json=asked) as one:
+        busy = next(backend for backend in backends if backend.spoken)
+        for _ in range(4):
+            assert client.post("/tts", json={"input": "Hi."}).status_code == 200
+        idle = next(backend for backend in backends if backend is not busy)
+        assert (len(busy.spoken), len(idle.spoken)) == (1, 4)
+        busy.let(len(asked["input"]))
+        assert one.read()
+
+
+@needs_haproxy
+def test_websockets_pass(balanced) -> None:
+    client, _ = balanced
+    with live(client) as session:
+        session.create()
+        session.send("input_text.append", sequence=0, text="Hello.")
+        session.send("input_text.end", sequence=1)
+        assert session.until("response.done")["finish_reason"] == "stop"
+
+
+@needs_haproxy
+def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with (
+        process(tmp_path / "first") as first,
+        process(tmp_path / "second") as second,
+        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
+    ):
+        asked = {"input": "wait for it", "stream": True, "response_format": "pcm"}
+        first.let(1)
+        second.let(1)
+        with client.stream("POST", "/tts", json=asked) as one:
+            parts = one.iter_raw()
+            received = len(next(parts))
+            running = [one.client.get("/health").json()["running"] for one in (first, second)]
+            busy, idle = (first, second) if running[0] else (second, first)
+            busy.process.terminate()
+            until(lambda: busy.client.get("/ready").status_code == 503)
+            answers = [client.post("/tts", json={"input": "Hi."}) for _ in range(20)]
+            assert {answer.status_code for answer in answers} <= {200, 503}
+            until(lambda: client.post("/tts", json={"input": "Hi."}).status_code == 200)
+            assert idle.client.get("/ready").status_code == 200
+            busy.let(len(asked["input"]))
+            received += sum(len(part) for part in parts)
+        assert received == len(asked["input"]) * 4800
+        assert busy.until_gone() == 0

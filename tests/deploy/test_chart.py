@@ -1,0 +1,204 @@
+"""The Helm chart, rendered by Helm's own library and checked against Kubernetes' own schemas."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from app.settings import Settings
+from tests.conftest import ROOT
+from tests.deploy.container_files import env, last, volumes
+
+helm = pytest.importorskip("helm_python", reason="needs the package helm-python-sdk")
+schemas = pytest.importorskip("kubernetes_validate")
+
+CHART = ROOT / "deploy" / "helm" / "valle-serve"
+KUBERNETES = "1.33"
+OF_OTHERS = {"ServiceMonitor", "ScaledObject"}
+"""Kinds that Kubernetes itself has no schema of."""
+
+EVERYTHING = {
+    "keys": {"secret": "speech-keys"},
+    "redis": {"enabled": True},
+    "cache": {"persistent": True, "accessModes": ["ReadWriteMany"]},
+    "ingress": {"enabled": True, "host": "speech.example", "className": "nginx", "tlsSecret": "t"},
+    "autoscaling": {"kind": "hpa"},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "settings": {"TTS_SLOTS": 32, "TTS_RATE_PER_MINUTE": 60, "TTS_CHECK_GOLDEN": True},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "keda": {"autoscaling": {"kind": "keda"}},
+    "cpu": {"gpus": 0, "image": {"tag": "cpu"}, "networkPolicy": {"enabled": False}},
+    "own redis": {"redis": {"urlSecret": "redis-url"}, "state": {"fail": "closed"}},
+    "bucket": {
+        "settings": {"TTS_VOICES": "s3://bucket/voices"},
+        "voices": {"persistent": False},
+        "networkPolicy": {"from": [{"namespaceSelector": {}}]},
+    },
+}
+EVERY = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def rendered(values: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the resources by kind and name."""
+    with helm.Chart.load(str(CHART)) as chart:
+        files = chart.render(values, name="speech", namespace="prod")
+    documents = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+    found = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+    assert len(found) == len(documents)
+    return found
+
+
+def pod(values: dict[str, Any]) -> dict[str, Any]:
+    spec = rendered(values)["Deployment", "speech"]["spec"]["template"]["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+def variables(values: dict[str, Any]) -> dict[str, Any]:
+    (container,) = pod(values)["containers"]
+    named = [(one["name"], one.get("value")) for one in container["env"]]
+    assert len(dict(named)) == len(named)
+    return dict(named)
+
+
+def test_helm_finds_no_fault() -> None:
+    found = helm.lint(str(CHART))
+    assert found["total_charts_linted"] == 1
+    assert found["errors"] == []
+    assert all(one["severity"] <= 1 for one in found["messages"]), found["messages"]
+
+
+@EVERY
+def test_every_resource_is_what_kubernetes_takes(variant) -> None:
+    resources = rendered(VARIANTS[variant])
+    for (kind, _), resource in resources.items():
+        if kind not in OF_OTHERS:
+            schemas.validate(resource, KUBERNETES, strict=True)
+    kinds = {kind for kind, _ in resources}
+    assert {"Deployment", "Service", "PodDisruptionBudget"} <= kinds
+    assert ("NetworkPolicy" in kinds) == (variant != "cpu")
+
+
+def test_what_is_not_asked_for_is_not_there() -> None:
+    kinds = {kind for kind, _ in rendered({})}
+    assert not kinds & {"Ingress", "HorizontalPodAutoscaler", *OF_OTHERS}
+    everything = {kind for kind, _ in rendered(EVERYTHING)}
+    assert everything >= {"Ingress", "HorizontalPodAutoscaler", "ServiceMonitor"}
+
+
+@EVERY
+def test_variables_are_settings(variant, monkeypatch) -> None:
+    for name, value in variables(VARIANTS[variant]).items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert (settings.host, settings.port) == ("0.0.0.0", int(last("EXPOSE")))
+
+
+def test_a_value_of_no_meaning_is_refused() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"replcas": 2},
+        {"settings": {"SLOTS": 3}},
+        {"autoscaling": {"kind": "magic"}},
+        {"state": {"fail": "ajar"}},
+    ]
+    for values in wrong:
+        with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):
+            chart.validate_schema(values)
+
+
+def test_it_agrees_with_the_image() -> None:
+    (container,) = pod({})["containers"]
+    (port,) = container["ports"]
+    assert str(port["containerPort"]) == last("EXPOSE")
+    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    assert volumes() < mounts
+    assert env()["TTS_VOICES"] in mounts
+
+
+def test_running_requests_may_end() -> None:
+    spec = pod({})
+    (container,) = spec["containers"]
+    waits_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert spec["terminationGracePeriodSeconds"] > Settings().drain_timeout_s + waits_s
+    strategy = rendered({})["Deployment", "speech"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy["maxUnavailable"] == 0
+
+
+def test_probes_ask_what_they_mean() -> None:
+    (container,) = pod({})["containers"]
+    asked = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in PROBES}
+    assert asked == PROBES
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 600
+
+
+PROBES = {"startup": "/ready", "readiness": "/ready", "liveness": "/health"}
+
+
+@EVERY
+def test_no_container_has_more_rights_than_it_needs(variant) -> None:
+    for (kind, _), resource in rendered(VARIANTS[variant]).items():
+        if kind != "Deployment":
+            continue
+        spec = resource["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert not spec["automountServiceAccountToken"]
+        for container in spec["containers"]:
+            allowed = container["securityContext"]
+            assert allowed["readOnlyRootFilesystem"]
+            assert not allowed["allowPrivilegeEscalation"]
+            assert allowed["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_any_uid_runs_it() -> None:
+    spec = pod({})
+    assert spec["securityContext"]["fsGroup"] == 0  # the image's folders belong to it
+    (container,) = spec["containers"]
+    assert "runAsUser" not in spec["securityContext"] | container["securityContext"]
+
+
+def test_a_card_is_asked_for_unless_there_is_none() -> None:
+    for gpus in (0, 1, 2):
+        (container,) = pod({"gpus": gpus})["containers"]
+        asked = container["resources"]["limits"].get("nvidia.com/gpu")
+        assert asked == (gpus or None)
+        assert (variables({"gpus": gpus}).get("TTS_DEVICE") == "cpu") == (gpus == 0)
+
+
+def test_everything_selects_the_pods_of_the_service() -> None:
+    resources = rendered(EVERYTHING)
+    labels = resources["Deployment", "speech"]["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        resources["Deployment", "speech"]["spec"]["selector"]["matchLabels"],
+        resources["Service", "speech"]["spec"]["selector"],
+        resources["PodDisruptionBudget", "speech"]["spec"]["selector"]["matchLabels"],
+        resources["NetworkPolicy", "speech"]["spec"]["podSelector"]["matchLabels"],
+        resources["ServiceMonitor", "speech"]["spec"]["selector"]["matchLabels"],
+    ]
+    redis = resources["Deployment", "speech-redis"]["spec"]["template"]["metadata"]["labels"]
+    for selector in selectors:
+        assert selector.items() <= labels.items()
+        assert not selector.items() <= redis.items()
+    scaled = resources["HorizontalPodAutoscaler", "speech"]["spec"]["scaleTargetRef"]
+    assert scaled["name"] == "speech"
+
+
+def test_scaling_asks_for_metrics_that_exist() -> None:
+    trigger = rendered({"autoscaling": {"kind": "keda"}})["ScaledObject", "speech"]["spec"]
+    (metadata,) = (one["metadata"] for one in trigger["triggers"])
+    source = (ROOT / "app" / "engine" / "serving" / "metrics.py").read_text()
+    for name in ("tts_slots", "tts_queued_jobs"):
+        assert name in metadata["query"]
+        assert f'"{name}"' in source
+    assert float(metadata["threshold"]) == 0.7 * Settings().slots
+
+
+def test_the_schema_names_every_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(schema["properties"]) - {"global"} == set(values)
