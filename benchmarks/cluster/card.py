@@ -6,6 +6,7 @@ characters is N frames of `FRAME_S`. Codes are drawn from the seed, and the soun
 codes, so that a repeated or broken speech is seen by its bytes.
 """
 
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -257,10 +258,24 @@ class CardSound:
         )
 
 
+def even_engine(settings: Settings) -> SpeechEngine:
+    """Return an engine with a card of 20 steps a second."""
+    return create_engine(settings, step_s=0.05)
+
+
+ENGINES: Final = {
+    "even": even_engine,
+    "usual": create_engine,
+    "slow": slow_engine,
+    "fast": fast_engine,
+}
+
+
 def main() -> None:
-    """Serve one card in this process, as `valle-serve serve` does: for comparison."""
+    """Serve one card in this process, as `valle-serve serve` does; an argument says which."""
     settings = Settings()
-    serve(create_app(settings, create_engine(settings)), settings)
+    engine = ENGINES[sys.argv[1] if len(sys.argv) > 1 else "usual"](settings)
+    serve(create_app(settings, engine), settings)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,232 @@
+"""Simulate the queues of many replicas: first sound and throughput at a load.
+
+    python -m benchmarks.cluster.simulate --replicas 4 --slots 4 --rate 1.2 --step-ms 100
+    python -m benchmarks.cluster.simulate --check http://127.0.0.1:8300 --replicas 2 ...
+    python -m benchmarks.cluster.simulate --plan
+
+Requests arrive as a Poisson process and go to a replica, that with the fewest requests (`least`) or
+the better of two at random (`two`), as Ray's router chooses. A replica has rows; it steps while any
+row is in use, and a step draws a frame of each row. A request that finds no free row waits in
+order. So the first sound comes after the wait for a row, the rest of the step that is under way,
+and a step; and the costs outside a replica (`--overhead-ms`). `--check` offers the same load to
+replicas of `benchmarks.cluster.card` and compares.
+"""
+
+import argparse
+import asyncio
+import heapq
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any, Literal
+
+from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.report import print_table
+
+Route = Literal["least", "two"]
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load and what serves it.
+
+    Attributes:
+        replicas: How many.
+        slots: Rows of each.
+        rate: Requests a second, over all.
+        step_s: Seconds of a step.
+        frames: Frames of a request.
+        first_frames: Frames until the first sound.
+        overhead_s: Seconds outside the replica until the first sound.
+        route: How a replica is chosen.
+    """
+
+    replicas: int
+    slots: int
+    rate: float
+    step_s: float
+    frames: int
+    first_frames: int = 1
+    overhead_s: float = 0.0
+    route: Route = "least"
+
+    @property
+    def utilisation(self) -> float:
+        """Part of the rows in use on average."""
+        return self.rate * self.frames * self.step_s / (self.replicas * self.slots)
+
+
+class _Replica:
+    """Rows, a queue, and when the next step begins."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots, self.step_ends_s = slots, 0.0
+        self.ends: list[float] = []  # of the requests that have rows
+
+    def load(self, now_s: float) -> int:
+        """Return how many requests it has, waiting ones too."""
+        while self.ends and self.ends[0] <= now_s:
+            heapq.heappop(self.ends)
+        return len(self.ends)
+
+    def take(self, now_s: float, load: Load) -> float:
+        """Take a request; return when its first sound is ready."""
+        busy = self.load(now_s)
+        if busy == 0:
+            self.step_ends_s = now_s  # idle: a step begins at once
+        # With every row in use, the row of the request that ends as the last one waiting has begun.
+        free_s = now_s if busy < self.slots else sorted(self.ends)[busy - self.slots]
+        steps = math.ceil(max(0.0, free_s - self.step_ends_s) / load.step_s - 1e-9)
+        begins_s = self.step_ends_s + steps * load.step_s
+        heapq.heappush(self.ends, begins_s + load.frames * load.step_s)
+        return begins_s + load.first_frames * load.step_s
+
+
+def simulate(load: Load, requests: int = 20_000, seed: int = 1) -> list[float]:
+    """Return the seconds to the first sound of each request, but for the first tenth.
+
+    Args:
+        load: The load.
+        requests: How many.
+        seed: Of arrivals and routes.
+    """
+    random_ = random.Random(seed)
+    replicas = [_Replica(load.slots) for _ in range(load.replicas)]
+    now_s, first_s = 0.0, []
+    for _ in range(requests):
+        now_s += random_.expovariate(load.rate)
+        if load.route == "least":
+            counts = [replica.load(now_s) for replica in replicas]
+            least = min(counts)
+            chosen = random_.choice([one for one, n in enumerate(counts) if n == least])
+        else:
+            some = random_.sample(range(len(replicas)), min(2, len(replicas)))
+            chosen = min(some, key=lambda one: replicas[one].load(now_s))
+        first_s.append(replicas[chosen].take(now_s, load) - now_s + load.overhead_s)
+    return first_s[requests // 10 :]
+
+
+def figures(first_s: Sequence[float]) -> dict[str, float]:
+    """Return p50 and p95 in milliseconds."""
+    return {
+        "p50_ms": round(1000 * median(first_s), 1),
+        "p95_ms": round(1000 * quantiles(first_s, n=20)[-1], 1),
+    }
+
+
+async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
+    """Offer the load to a service; return the seconds to the first byte of sound of each request.
+
+    Raises:
+        RuntimeError: A request failed.
+    """
+    random_ = random.Random(seed)
+    first_s: list[float] = []
+    text = "x" * load.frames
+
+    async def ask(number: int) -> None:
+        got = await receive(client, text, seed=number)
+        if not got.ok:
+            raise RuntimeError(f"{got.status} {got.broke}")
+        if number >= requests // 10:
+            first_s.append(got.arrivals[0][0])
+
+    async with open_client(url) as client, asyncio.TaskGroup() as asking:
+        at_s = time.monotonic()
+        for number in range(requests):
+            at_s += random_.expovariate(load.rate)
+            await asyncio.sleep(max(0.0, at_s - time.monotonic()))
+            asking.create_task(ask(number))
+    return first_s
+
+
+STREAMS_A_CARD = 128
+"""Rows of a card that are used: docs/scale.md says where this and the next are from."""
+STEP_S = 0.008
+FRAMES_A_S = 75
+
+
+def plan() -> list[dict[str, Any]]:
+    """Return, for 1 to 10,000 cards, what they serve at a first sound of 300 ms (p95)."""
+    rows = []
+    for cards in (1, 10, 100, 1_000, 10_000):
+        # Past some dozens of replicas one choice of the least busy is as good as another: a hundred
+        # stand for more of them.
+        simulated = min(cards, 100)
+        best: tuple[float, float] = (0.0, 0.0)
+        for percent in range(50, 100, 5):
+            frames = 8 * FRAMES_A_S
+            capacity = simulated * STREAMS_A_CARD / (frames * STEP_S)
+            load = Load(
+                simulated,
+                STREAMS_A_CARD,
+                capacity * percent / 100,
+                STEP_S,
+                frames,
+                first_frames=15,
+                overhead_s=0.04,
+            )
+            p95_s = quantiles(simulate(load, min(40_000, 20_000 * simulated)), n=20)[-1]
+            if p95_s <= 0.3:
+                best = (percent / 100, p95_s)
+        used, p95_s = best
+        speech_s = cards * STREAMS_A_CARD * used / (STEP_S * FRAMES_A_S)
+        rows.append({
+            "cards": cards,
+            "used": used,
+            "first_p95_ms": round(1000 * p95_s),
+            "speech_s_a_s": round(speech_s),
+            "requests_a_s": round(speech_s / 8, 1),
+            "pcm_gbit_s": round(speech_s * 48_000 * 8 / 1e9, 3),
+            "mp3_gbit_s": round(speech_s * 64_000 / 1e9, 3),
+            "redis_commands_s": round(speech_s / 8 * 5 + speech_s / 8 * 5, 0),
+        })
+    return rows
+
+
+def main() -> None:
+    """Run a command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plan", action="store_true", help="the table of docs/scale.md")
+    parser.add_argument("--check", default="", help="URL of replicas to compare with")
+    parser.add_argument("--replicas", type=int, default=2)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--rate", type=float, action="append", help="requests a second")
+    parser.add_argument("--step-ms", type=float, default=100)
+    parser.add_argument("--frames", type=int, default=30)
+    parser.add_argument("--overhead-ms", type=float, default=0)
+    parser.add_argument("--route", choices=["least", "two"], default="least")
+    parser.add_argument("--requests", type=int, default=200)
+    asked = parser.parse_args()
+    if asked.plan:
+        print_table(plan())
+        return
+    rows = []
+    for rate in asked.rate or [1.0]:
+        load = Load(
+            asked.replicas,
+            asked.slots,
+            rate,
+            asked.step_ms / 1000,
+            asked.frames,
+            overhead_s=asked.overhead_ms / 1000,
+            route=asked.route,
+        )
+        row: dict[str, Any] = {"rate": rate, "used": round(load.utilisation, 2)}
+        row |= {f"predicted_{name}": value for name, value in figures(simulate(load)).items()}
+        if asked.check:
+            got = figures(asyncio.run(offer(asked.check, load, asked.requests, seed=7)))
+            same = figures(simulate(load, asked.requests, seed=7))
+            row |= {f"same_arrivals_{name}": value for name, value in same.items()}
+            row |= {f"measured_{name}": value for name, value in got.items()}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
