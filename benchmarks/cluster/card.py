@@ -138,6 +138,16 @@ class Card:
         """There are no keys and values."""
         return {}
 
+    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
+        """Return True: it has no memory that could be full."""
+        del plan, running
+        return True
+
+    @property
+    def cache_bytes(self) -> Mapping[str, int]:
+        """Nothing."""
+        return {}
+
     def sound_stream(self, plan: Plan, playback: Playback) -> "CardSound":
         """Return what makes the sound of a job."""
         return CardSound(plan, playback)
