@@ -129,16 +129,6 @@ class Card:
         return CardBatch(self.step_s)
 
     def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
-        """Return that there is memory for all."""
-        del plan, running
-        return True
-
-    @property
-    def cache_bytes(self) -> Mapping[str, int]:
-        """There are no keys and values."""
-        return {}
-
-    def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
         """Return True: it has no memory that could be full."""
         del plan, running
         return True
