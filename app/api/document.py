@@ -12,6 +12,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from app.api.schemas import SpeechRequest
+from app.api.shapes.captioned import CaptionedRequest, captioned_router
+from app.api.shapes.elevenlabs import ElevenLabsRequest, elevenlabs_router
 from app.api.speech.route import speech_router
 from samplers.knobs.params import SamplingParams
 
@@ -57,8 +59,10 @@ class Service(FastAPI):
 
 def _parts_of_bodies() -> dict[str, Any]:
     """Return the schemas that bodies refer to, by name: FastAPI does not see those bodies."""
-    schema = SpeechRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts: dict[str, Any] = schema.get("$defs", {})
+    parts: dict[str, Any] = {}
+    for kind in (SpeechRequest, CaptionedRequest, ElevenLabsRequest):
+        schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts |= schema.get("$defs", {})
     return parts
 
 
@@ -66,7 +70,8 @@ def _sources() -> dict[str, Any]:
     """Return the schemas that were passed to FastAPI for parts with integers beyond a float."""
     paths = {
         route.path: {method.lower(): route.openapi_extra for method in route.methods or ()}
-        for route in speech_router.routes
+        for router in (speech_router, captioned_router, elevenlabs_router)
+        for route in router.routes
         if isinstance(route, APIRoute) and route.openapi_extra
     }
     schemas = {"SamplingParams": SamplingParams.model_json_schema()}

@@ -37,6 +37,7 @@ class ModelInfo:
         frame_rate_hz: Frames of codes in a second of speech.
         batching: How few rows of level 0 are computed together, so that each has the same bits in
             every batch: `models.stack.batching`; empty on a GPU.
+        aligns: Whether it can tell when words are heard.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ModelInfo:
     decoder: str = "codec"
     frame_rate_hz: float = 75.0
     batching: str = ""
+    aligns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ SUBPROTOCOL = "valle.key."
 NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
 """Pattern of an owner's name, which is also a folder name on any file system."""
 
+THEIR_HEADER = "xi-api-key"
+"""Header in which ElevenLabs' clients send a key."""
+
 _KEY = r"[A-Za-z0-9._~-]{16,256}"  # valid in a header and in a subprotocol
 _HASH = r"[0-9a-f]{64}"
 
@@ -96,9 +99,14 @@ def hashed(key: str) -> str:
 
 
 def sent_key(connection: HTTPConnection) -> str | None:
-    """Return the key of a request: its bearer token, or a WebSocket's subprotocol; None without."""
+    """Return the key of a request: a bearer token, ElevenLabs' header, a WebSocket's subprotocol.
+
+    None without.
+    """
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
+        return key.strip()
+    if (key := connection.headers.get(THEIR_HEADER, "")) != "":
         return key.strip()
     for offered in connection.scope.get("subprotocols", ()):
         if offered.startswith(SUBPROTOCOL):

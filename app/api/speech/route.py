@@ -75,7 +75,7 @@ async def create_speech(
     request: Request, wanted: SpeechBody, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, compatible with OpenAI's clients: by default streamed MP3."""
-    return await _speak(request, wanted, engine, recent)
+    return await speak(request, wanted, engine, recent)
 
 
 @speech_router.post("/tts", responses=SPEECH_RESPONSES, openapi_extra=body_schema(TtsRequest))
@@ -83,7 +83,7 @@ async def create_tts(
     request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text: by default a whole WAV."""
-    return await _speak(request, wanted, engine, recent)
+    return await speak(request, wanted, engine, recent)
 
 
 @speech_router.post(
@@ -118,7 +118,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
     )
 
 
-async def _speak(
+async def speak(
     request: Request, wanted: SpeechRequest, engine: SpeechEngine, recent: RecentSpeeches
 ) -> Response:
     """Submit a request and return its response, whole or streamed."""

@@ -88,6 +88,7 @@ def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
         speech.decoder_name,
         codec.frame_rate_hz,
         batching,
+        model.config.alignment is not None,
     )
 
 

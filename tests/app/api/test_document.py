@@ -93,6 +93,11 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
     named = {
         "post /v1/audio/speech": "create_speech",
         "get /v1/presets": "list_presets",
+        "post /v1/text-to-speech/{voice_id}": "elevenlabs_speech",
+        "post /v1/text-to-speech/{voice_id}/stream": "elevenlabs_stream",
+        "post /v1/text-to-speech/{voice_id}/with-timestamps": "elevenlabs_timestamps",
+        "post /v1/text-to-speech/{voice_id}/stream/with-timestamps": "elevenlabs_stream_timestamps",
+        "post /dev/captioned_speech": "captioned_speech",
         "post /v1/audio/phonemes": "read_text",
         "post /tts": "create_tts",
         "get /v1/audio/speech/{id}": "get_speech",

@@ -1,0 +1,271 @@
+"""`POST /v1/text-to-speech/{voice_id}` and its kin, in ElevenLabs' shape.
+
+Source: ElevenLabs' API reference, as its Python client sends it.
+"""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from time import monotonic
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
+
+from app.api.errors import CLIENT_CLOSED
+from app.api.gate.admission import client_of
+from app.api.requests import (
+    EngineDep,
+    SettingsDep,
+    body_schema,
+    check_model,
+    json_body,
+    model_names,
+)
+from app.api.responses import SPEECH_RESPONSES
+from app.api.schemas import SpeechRequest
+from app.api.shapes.characters import TimedCharacter, timed_characters
+from app.api.shapes.words import timed_parts
+from app.api.speech.collected import (
+    CollectedSpeech,
+    collect_all,
+    rendered_response,
+    unless_client_leaves,
+)
+from app.api.speech.route import RecentDep, speak
+from app.audio.formats import AudioFormat
+from app.audio.rendering import OutputOptions
+from app.engine.engine import SpeechEngine
+from app.engine.errors import InvalidRequest
+from app.engine.job import SpeechJob, WordTiming
+from app.settings import Settings
+
+_FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav)_(\d{4,6})(?:_\d{1,3})?")
+_THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")
+_DEFAULT_FORMAT: Final = "mp3_44100_128"
+_IDLE = {"stability", "similarity_boost", "style", "use_speaker_boost"}
+
+
+class VoiceSettings(BaseModel):
+    """ElevenLabs' settings of a voice; only `speed` does anything here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    speed: float | None = Field(None, ge=0.25, le=4, description="Playback speed.")
+    stability: float | None = None
+    similarity_boost: float | None = None
+    style: float | None = None
+    use_speaker_boost: bool | None = None
+
+
+class ElevenLabsRequest(BaseModel):
+    """ElevenLabs' request; fields without a description are accepted and do nothing."""
+
+    model_config = ConfigDict(extra="forbid", title="ElevenLabsRequest")
+
+    text: str = Field(description="The text to speak.")
+    model_id: str | None = Field(
+        None, max_length=200, description="A model's name, or any of ElevenLabs'."
+    )
+    language_code: str | None = Field(None, max_length=35, description="Language of the text.")
+    seed: int | None = Field(None, ge=0, le=2**32 - 1, description="Seed.")
+    voice_settings: VoiceSettings | None = Field(None, description="Only `speed` is used.")
+    pronunciation_dictionary_locators: list[Any] | None = None
+    previous_text: str | None = None
+    next_text: str | None = None
+    previous_request_ids: list[str] | None = None
+    next_request_ids: list[str] | None = None
+    use_pvc_as_ivc: bool | None = None
+    apply_text_normalization: str | None = None
+    apply_language_text_normalization: bool | None = None
+    audio_effects: Any = None
+
+    def ignored(self) -> list[str]:
+        """Return the names of the fields that were sent and do nothing."""
+        used = {"text", "model_id", "language_code", "seed", "voice_settings"}
+        sent = [name for name in self.model_fields_set - used if getattr(self, name) is not None]
+        settings = self.voice_settings
+        if settings is not None:
+            sent += [name for name in _IDLE if getattr(settings, name) is not None]
+        return sorted(sent)
+
+
+def output_format(name: str) -> AudioFormat:
+    """Return the format that one of ElevenLabs' names means.
+
+    Raises:
+        InvalidRequest: There is none here; the message says which there are.
+    """
+    match = _FORMAT.fullmatch(name)
+    forms: dict[str, AudioFormat] = {"mp3": "mp3", "opus": "opus", "pcm": "pcm", "wav": "wav"}
+    if match is None or (match[1] in {"pcm", "wav"} and match[2] != "24000"):
+        raise InvalidRequest(
+            f"{name[:40]!r} cannot be made: mp3_* and opus_*, pcm_24000 and wav_24000 can",
+            param="output_format",
+        )
+    return forms[match[1]]
+
+
+def check_their_model(name: str | None, engine: SpeechEngine, settings: Settings) -> None:
+    """Do nothing if a name is ElevenLabs' or the loaded model's.
+
+    Raises:
+        UnknownModel: It is neither.
+    """
+    if name is None or not _THEIR_MODELS.fullmatch(name):
+        check_model(name, engine.info.name, model_names(settings))
+
+
+VoiceId = Annotated[str, Path(alias="voice_id", max_length=200, description="A voice's name.")]
+Form = Annotated[str, Query(alias="output_format", max_length=40)]
+Body = Annotated[ElevenLabsRequest, Depends(json_body(ElevenLabsRequest))]
+
+_SCHEMA = body_schema(ElevenLabsRequest)
+elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_RESPONSES)
+
+
+@elevenlabs_router.post("/v1/text-to-speech/{voice_id}", openapi_extra=_SCHEMA)
+async def elevenlabs_speech(
+    request: Request,
+    voice: VoiceId,
+    body: Body,
+    engine: EngineDep,
+    recent: RecentDep,
+    settings: SettingsDep,
+    form: Form = _DEFAULT_FORMAT,
+) -> Response:
+    """Speak a text, whole, as ElevenLabs would."""
+    wanted = _wanted(body, voice, form, engine, settings, stream=False)
+    return _told(await speak(request, wanted, engine, recent), body)
+
+
+@elevenlabs_router.post("/v1/text-to-speech/{voice_id}/stream", openapi_extra=_SCHEMA)
+async def elevenlabs_stream(
+    request: Request,
+    voice: VoiceId,
+    body: Body,
+    engine: EngineDep,
+    recent: RecentDep,
+    settings: SettingsDep,
+    form: Form = _DEFAULT_FORMAT,
+) -> Response:
+    """Speak a text while it is generated, as ElevenLabs would."""
+    wanted = _wanted(body, voice, form, engine, settings, stream=True)
+    return _told(await speak(request, wanted, engine, recent), body)
+
+
+@elevenlabs_router.post("/v1/text-to-speech/{voice_id}/with-timestamps", openapi_extra=_SCHEMA)
+async def elevenlabs_timestamps(
+    request: Request,
+    voice: VoiceId,
+    body: Body,
+    engine: EngineDep,
+    recent: RecentDep,
+    settings: SettingsDep,
+    form: Form = _DEFAULT_FORMAT,
+) -> Response:
+    """Speak a text, whole, with the times of its characters, as ElevenLabs would."""
+    job, output = _timed_job(request, _wanted(body, voice, form, engine, settings, stream=False))
+    collecting = collect_all(engine.submit(job), monotonic())
+    speech = await unless_client_leaves(request, collecting)
+    if speech is None:
+        return Response(status_code=CLIENT_CLOSED)
+    recent.keep(job, speech.result)
+    words = [word for one in speech.result.utterances for word in one.words or ()]
+    pool = request.app.state.render_pool
+    sound = await rendered_response(
+        CollectedSpeech(speech.chunks, speech.first_audio_s), output, pool, client_of(request)
+    )
+    told = _part(bytes(sound.body), timed_characters(words, job.speed))
+    return _told(Response(json.dumps(told), media_type="application/json"), body)
+
+
+@elevenlabs_router.post(
+    "/v1/text-to-speech/{voice_id}/stream/with-timestamps", openapi_extra=_SCHEMA
+)
+async def elevenlabs_stream_timestamps(
+    request: Request,
+    voice: VoiceId,
+    body: Body,
+    engine: EngineDep,
+    settings: SettingsDep,
+    form: Form = _DEFAULT_FORMAT,
+) -> Response:
+    """Speak a text while it is generated, a JSON object a line, with the times of characters."""
+    job, output = _timed_job(request, _wanted(body, voice, form, engine, settings, stream=True))
+    parts = timed_parts(request, engine, job, output)
+    first = await anext(parts)  # so that a refusal is an answer
+
+    def line(sound: bytes, words: Sequence[WordTiming]) -> str:
+        return json.dumps(_part(sound, timed_characters(words, job.speed))) + "\n"
+
+    async def lines() -> AsyncIterator[str]:
+        async with aclosing(parts):
+            yield line(*first)
+            async for part in parts:
+                yield line(*part)
+
+    return _told(StreamingResponse(lines(), media_type="application/x-ndjson"), body)
+
+
+def _wanted(
+    body: ElevenLabsRequest,
+    voice: str,
+    form: str,
+    engine: SpeechEngine,
+    settings: Settings,
+    *,
+    stream: bool,
+) -> SpeechRequest:
+    """Return our request for one of theirs.
+
+    Raises:
+        InvalidRequest: The format cannot be made.
+        UnknownModel: The model is another.
+    """
+    check_their_model(body.model_id, engine, settings)
+    speed = body.voice_settings.speed if body.voice_settings else None
+    given: dict[str, Any] = {
+        "seed": body.seed,
+        "language": body.language_code,
+        "speed": speed,
+    }
+    return SpeechRequest(
+        input=body.text,
+        voice=voice,
+        response_format=output_format(form),
+        stream=stream,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _timed_job(request: Request, wanted: SpeechRequest) -> tuple[SpeechJob, OutputOptions]:
+    """Return the job of a request with the times of words, and how its audio is rendered."""
+    timed = wanted.model_copy(update={"timestamps": "word"})
+    job = timed.job(request.state.id, request.state.owner, client_of(request))
+    return job, OutputOptions(timed.response_format, timed.speed)
+
+
+def _part(sound: bytes, characters: Sequence[TimedCharacter]) -> dict[str, Any]:
+    """Return bytes and characters as ElevenLabs' object; aligned is the normalised text."""
+    alignment = {
+        "characters": [one.character for one in characters],
+        "character_start_times_seconds": [round(one.start_s, 4) for one in characters],
+        "character_end_times_seconds": [round(one.end_s, 4) for one in characters],
+    }
+    told = alignment if characters else None
+    return {
+        "audio_base64": b64encode(sound).decode(),
+        "alignment": told,
+        "normalized_alignment": told,
+    }
+
+
+def _told(answer: Response, body: ElevenLabsRequest) -> Response:
+    """Return an answer that names the fields that did nothing."""
+    if ignored := body.ignored():
+        answer.headers["X-Ignored"] = ", ".join(ignored)
+    return answer

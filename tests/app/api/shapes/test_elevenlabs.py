@@ -1,0 +1,169 @@
+"""ElevenLabs' and Kokoro-FastAPI's shapes, on a real server with the built-in voice."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.serving import served
+
+KEY = "a-key-that-is-long-enough"
+TEXT = "Hello there. We won."
+NORMALISED = "Hello there We won "
+
+
+@pytest.fixture(scope="module")
+def builtin(tmp_path_factory) -> Iterator[httpx.Client]:
+    voices = str(tmp_path_factory.mktemp("voices"))
+    settings = Settings(device="cpu", voices=voices, api_keys=f"me:{KEY}")
+    with served(create_app(settings), until_ready=False) as client:
+        client.headers["xi-api-key"] = KEY
+        while client.get("/ready").status_code != 200:
+            pass
+        yield client
+
+
+def post(client: httpx.Client, path: str = "", **fields: Any) -> httpx.Response:
+    query = {"output_format": fields.pop("output_format", "pcm_24000")}
+    return client.post(f"/v1/text-to-speech/heart{path}", params=query, json=fields)
+
+
+@pytest.mark.weights
+def test_whole_and_streamed_speech_are_ours(builtin) -> None:
+    wanted: dict[str, Any] = {"text": TEXT, "seed": 1, "model_id": "eleven_multilingual_v2"}
+    ours = builtin.post(
+        "/v1/audio/speech",
+        json={"input": TEXT, "seed": 1, "voice": "heart", "response_format": "pcm"},
+        headers={"authorization": f"Bearer {KEY}"},
+    )
+    for path in ("", "/stream"):
+        answer = post(builtin, path, **wanted, voice_settings={"stability": 0.5})
+        assert answer.status_code == 200, answer.text
+        assert answer.content == ours.content
+        assert answer.headers["x-ignored"] == "stability"
+    mp3 = post(builtin, **wanted, output_format="mp3_44100_128")
+    assert mp3.headers["content-type"] == "audio/mpeg"
+    samples, _ = soundfile.read(BytesIO(mp3.content))
+    assert len(samples) > 10_000
+
+
+@pytest.mark.weights
+def test_timestamps_are_told_whole_and_streamed(builtin) -> None:
+    wanted: dict[str, Any] = {"text": TEXT, "seed": 1, "voice_settings": {"speed": 2.0}}
+    whole = post(builtin, "/with-timestamps", **wanted).json()
+    lines = [
+        json.loads(line)
+        for line in post(builtin, "/stream/with-timestamps", **wanted).text.splitlines()
+    ]
+    assert b"".join(b64decode(line["audio_base64"]) for line in lines) == b64decode(
+        whole["audio_base64"]
+    )
+    parts = [line["alignment"] for line in lines if line["alignment"]]
+    for name, values in whole["alignment"].items():
+        assert [value for part in parts for value in part[name]] == values
+    alignment = whole["normalized_alignment"]
+    assert "".join(alignment["characters"]) == NORMALISED
+    starts = alignment["character_start_times_seconds"]
+    assert starts == sorted(starts)
+    assert starts[-1] < len(b64decode(whole["audio_base64"])) / 2 / 24_000
+
+
+@pytest.mark.weights
+def test_text_in_pieces_is_spoken_over_the_websocket_with_its_alignment(builtin) -> None:
+    url = str(builtin.base_url.copy_with(scheme="ws")).rstrip("/")
+    url += "/v1/text-to-speech/heart/stream-input?output_format=pcm_24000&model_id=eleven_v3"
+    sound, characters = b"", ""
+    with connect(url, additional_headers={"xi-api-key": KEY}) as socket:
+        for text in (" ", "Hello ", "there. We ", "won. ", ""):
+            socket.send(json.dumps({"text": text, "try_trigger_generation": True}))
+        while not (message := json.loads(socket.recv(timeout=60)))["isFinal"]:
+            sound += b64decode(message["audio"])
+            alignment = message["alignment"]
+            characters += "".join(alignment["chars"]) if alignment else ""
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=60)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1000
+    assert characters == NORMALISED
+    assert len(sound) > 48_000
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"text": "Hi.", "output_format": "ulaw_8000"}, 422, "output_format"),
+        ({"text": "Hi.", "output_format": "pcm_16000"}, 422, "output_format"),
+        ({"text": "Hi.", "model_id": "whisper-1"}, 404, "model"),
+        ({"text": ""}, 422, "input"),
+        ({"words": "Hi."}, 422, "text"),
+        ({"text": "Hi.", "language_code": "tlh"}, 422, "language"),
+        ({"text": "Hi.", "voice_settings": {"speed": 9}}, 422, "voice_settings.speed"),
+    ],
+)
+@pytest.mark.parametrize("path", ["", "/stream", "/with-timestamps", "/stream/with-timestamps"])
+def test_what_cannot_be_is_refused_by_name(builtin, path, fields, status, param) -> None:
+    answer = post(builtin, path, **fields)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == param
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize(
+    ("path", "messages"),
+    [
+        ("nobody/stream-input", ['{"text": "Hello there. "}', '{"text": ""}']),
+        ("heart/stream-input?output_format=ulaw_8000", []),
+        ("heart/stream-input", ["no json"]),
+        ("heart/stream-input", ['{"text": " "}', '{"text": ""}']),
+    ],
+)
+def test_a_session_that_cannot_be_is_closed_with_the_reason(builtin, path, messages) -> None:
+    url = str(builtin.base_url.copy_with(scheme="ws")).rstrip("/") + "/v1/text-to-speech/" + path
+    with connect(url, additional_headers={"xi-api-key": KEY}) as socket:
+        for message in messages:
+            socket.send(message)
+        assert json.loads(socket.recv(timeout=60))["message"]
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=60)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+@pytest.mark.weights
+def test_a_wrong_key_is_refused(builtin) -> None:
+    answer = builtin.post(
+        "/v1/text-to-speech/heart",
+        json={"text": "Hi."},
+        headers={"xi-api-key": "another-key-12345"},
+    )
+    assert answer.status_code == 401
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("stream", [True, False])
+def test_captions_are_kokoro_s(builtin, stream) -> None:
+    wanted = {"model": "tts-1", "input": TEXT, "voice": "heart", "response_format": "wav"}
+    answer = builtin.post(
+        "/dev/captioned_speech",
+        json=wanted | {"stream": stream, "seed": 1, "return_timestamps": True},
+        headers={"authorization": f"Bearer {KEY}"},
+    )
+    assert answer.status_code == 200, answer.text
+    parts = [json.loads(line) for line in answer.text.splitlines()]
+    assert {part["audio_format"] for part in parts} == {"wav"}
+    assert b"".join(b64decode(part["audio"]) for part in parts)[:4] == b"RIFF"
+    words = [word for part in parts for word in part["timestamps"]]
+    assert [word["word"] for word in words] == NORMALISED.split()
+    assert all(word["start_time"] <= word["end_time"] for word in words)
+    refused = builtin.post("/dev/captioned_speech", json=wanted | {"voice": "nobody"})
+    assert refused.status_code == 404
