@@ -50,9 +50,8 @@ def opened(browser: Browser, address: str, size: dict[str, int], scheme: Any) ->
     studio.open(BODY)
     number = studio.speak()
     quiet(studio.page)
-    lanes = studio.page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
-    assert lanes is not None
-    lanes.focus()
+    studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    studio.page.focus(f"[data-take='{number}'] [role=slider]")
     for _ in range(9):
         studio.page.keyboard.press("Shift+ArrowRight")
     studio.page.evaluate("document.activeElement.blur()")
@@ -66,7 +65,8 @@ def quiet(page: Any) -> None:
 
 
 def write(page: Any, name: str) -> None:
-    """Write a small picture of what is on the screen."""
+    """Write a small picture of what is on the screen, without how busy this machine was."""
+    page.add_style_tag(content=".facts .first { display: none; }")
     page.wait_for_timeout(300)
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
     picture.quantize(colors=_COLOURS).save(FOLDER / f"{name}.png", optimize=True)

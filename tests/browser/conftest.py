@@ -62,7 +62,12 @@ def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=path,
-            args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} 127.0.0.1"],
+            args=[
+                "--no-sandbox",
+                f"--host-resolver-rules=MAP {HOST} 127.0.0.1",
+                "--use-fake-device-for-media-stream",  # a microphone that hears beeps
+                "--use-fake-ui-for-media-stream",
+            ],
         )
         yield browser
         browser.close()
@@ -87,8 +92,12 @@ class Studio:
         page.set_default_timeout(WAIT_MS)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self._note)
-        page.on("request", lambda sent: self.hosts.add(urlsplit(sent.url).netloc))
+        page.on("request", self._sent)
         page.add_init_script(LISTENER)
+
+    def _sent(self, request: Any) -> None:
+        if not request.url.startswith(("blob:", "data:")):
+            self.hosts.add(urlsplit(request.url).netloc)
 
     def _note(self, told: Any) -> None:
         if told.type == "error":

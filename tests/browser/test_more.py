@@ -18,6 +18,7 @@ from tests.app.tools.serving import served
 from tests.browser.conftest import HOST, TEXT, WAIT_MS, Studio
 from tests.browser.test_takes import sent
 from tests.fakes import fake_engine
+from tests.toy.make_toy import make
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
 
@@ -140,6 +141,39 @@ def test_a_recording_is_refused_by_name_where_it_is_too_short(studio, tmp_path: 
     studio.errors.clear()
 
 
+def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, server) -> None:
+    page = studio.page
+    assert page.evaluate("isSecureContext") is True
+    page.click("[aria-label='Add or delete a voice']")
+    page.click("dialog >> text=Record >> nth=1")
+    page.wait_for_selector("text=Stop recording")
+    page.wait_for_timeout(2500)
+    page.click("text=Stop recording")
+    page.wait_for_selector("dialog audio")
+    page.fill("dialog [name=name]", "beeps")
+    page.check("dialog [name=consent]")
+    page.click("text=Add the voice")
+    page.wait_for_selector("dialog", state="detached")
+    assert page.input_value("#voice") == "beeps"
+    assert server.get("/v1/audio/voices/beeps").json()["audio_s"] > 1
+    page.click("[aria-label='Add or delete a voice']")
+    page.click("[aria-label='Delete voice beeps']")
+    page.wait_for_selector("#voice >> option[value=beeps]", state="detached")
+
+
+def test_a_model_that_cannot_tell_words_speaks_all_the_same(browser, tmp_path: Path) -> None:
+    app = create_app(Settings(model=str(make(tmp_path / "toy")), device="cpu"))
+    with served(app) as client:
+        context = browser.new_context()
+        studio = Studio(context.new_page(), str(client.base_url).rstrip("/"))
+        studio.open({"input": TEXT, "seed": 3})
+        number = studio.speak()
+        studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+        assert studio.report(number)["utterances"][0]["words"] is None
+        assert studio.page.text_content(f"[data-take='{number}'] .words span")  # its phonemes
+        context.close()
+
+
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser) -> None:
     with served(create_app(Settings(api_keys=f"alice:{KEY}"), fake_engine())) as client:
         context = browser.new_context()
@@ -232,6 +266,54 @@ def test_a_phone_of_390_pixels_scrolls_in_one_direction(browser, server, scheme)
     page.tap(f"[data-take='{number}'] .play")
     context.close()
     assert studio.errors == []
+
+
+# The contrast of each text with what is behind it, by WCAG 2: relative luminance of sRGB.
+CONTRASTS = """
+(() => {
+  const linear = (part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const read = (text) => {
+    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
+    return text.startsWith("color(srgb") ? [r, g, b, a] : [r / 255, g / 255, b / 255, a];
+  };
+  const over = ([r, g, b, a], under) =>
+    [r, g, b].map((part, n) => part * a + under[n] * (1 - a));
+  const behind = (one) => (one === null ? [1, 1, 1]
+    : over(read(getComputedStyle(one).backgroundColor), behind(one.parentElement)));
+  const light = (colour) => {
+    const [r, g, b] = colour.map(linear);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const one = walker.currentNode.parentElement;
+    const left = "pre, option, .unseen, [disabled], script, noscript";
+    if (!one.checkVisibility() || one.closest(left) || !walker.currentNode.data.trim()) continue;
+    const back = behind(one);
+    const [a, b] = [light(over(read(getComputedStyle(one).color), back)), light(back)];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) found.push([walker.currentNode.data.trim(), contrast.toFixed(2)]);
+  }
+  return found;
+})()
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read(browser, server, scheme) -> None:
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme)
+    studio = Studio(context.new_page(), str(server.base_url).rstrip("/"))
+    studio.open({"input": "Hello [pause:0.2s] there.", "repetition_penalty": 1.2, "top_p": 0.9})
+    number = studio.speak()
+    page = studio.page
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    page.click("[aria-label='About top_p']")
+    for tab in ("takes", "live", "sweep"):
+        page.click(f"#tab-{tab}")
+        page.wait_for_timeout(400)  # of transitions
+        assert page.evaluate(CONTRASTS) == [], tab
+    context.close()
 
 
 def test_a_keyboard_is_enough(studio) -> None:

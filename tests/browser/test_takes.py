@@ -130,23 +130,24 @@ def test_a_click_seeks_and_keys_move_the_place(studio) -> None:
     lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
     page.keyboard.press("Escape")
     box = lanes.bounding_box()
-    seconds = float(lanes.get_attribute("aria-valuemax"))
+    slider = page.locator(f"[data-take='{number}'] [role=slider]")
+    seconds = float(slider.get_attribute("aria-valuemax"))
     x = box["width"] * 0.6
     lanes.click(position={"x": x, "y": 30})
-    place = float(lanes.get_attribute("aria-valuenow"))
+    place = float(slider.get_attribute("aria-valuenow"))
     assert place == pytest.approx(seconds * (x - 52) / (box["width"] - 52), abs=0.03)
     assert page.query_selector(f"[data-take='{number}'] .play[aria-label^=Pause]")
     page.keyboard.press("Escape")
-    lanes.focus()
+    slider.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
-    moved = float(lanes.get_attribute("aria-valuenow"))
+    moved = float(slider.get_attribute("aria-valuenow"))
     assert moved == pytest.approx(place + 11 / 75, abs=0.02)
-    told = lanes.get_attribute("aria-valuetext")
+    told = slider.get_attribute("aria-valuetext")
     assert "frame" in told
     assert "entropy" in told
     page.keyboard.press("Home")
-    assert lanes.get_attribute("aria-valuenow") == "0.00"
+    assert slider.get_attribute("aria-valuenow") == "0.00"
 
 
 def test_hovering_tells_the_record_of_the_token(studio) -> None:
@@ -181,6 +182,11 @@ def test_waveform_and_codes_are_drawn(studio) -> None:
     labels = [canvases.nth(n).get_attribute("aria-label") for n in range(canvases.count())]
     assert labels[0].startswith("Waveform")
     assert any(label.startswith("Codes of") for label in labels)
+    boxes = [canvases.nth(n).bounding_box() for n in range(canvases.count())]
+    assert len({box["x"] for box in boxes}) == 1  # one time axis, one lane below the other
+    assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(boxes))
+    box = studio.page.locator(f"[data-take='{number}'] .lanes").bounding_box()
+    assert all(one["x"] + one["width"] <= box["x"] + box["width"] + 1 for one in boxes)
     for n in range(canvases.count()):
         assert studio.inked(f"[data-take='{number}'] .lane:has(canvas) >> nth={n} >> canvas") > 500
 
@@ -213,9 +219,7 @@ def test_a_and_b_are_equally_loud_and_switched_in_mid_play(studio) -> None:
     page.click(".compare >> text=Switch to B")
     assert page.query_selector(".compare [aria-label='Pause B']")
     (part,) = page.evaluate("scheduled")
-    (whole_s,) = page.evaluate(
-        "[Number(document.querySelector('[data-side=b] .lanes').getAttribute('aria-valuemax'))]"
-    )
+    whole_s = float(page.get_attribute("[data-side=b] [role=slider]", "aria-valuemax"))
     left_s = len(part["samples"]) / 24000
     assert 0.2 < whole_s - left_s < 1.6  # it goes on near where A was, not at the beginning
     assert studio.told() == "Now B"
@@ -280,7 +284,8 @@ def test_words_lie_where_the_report_says_and_a_switch_meets_the_same_word(studio
     words = page.locator("[data-side=a] .words span")
     assert words.all_text_contents() == ["One", "two", "three", "four", "five", "six"]
     lanes = page.locator("[data-side=a] .lanes")
-    box, seconds = lanes.bounding_box(), float(lanes.get_attribute("aria-valuemax"))
+    slider = page.locator("[data-side=a] [role=slider]")
+    box, seconds = lanes.bounding_box(), float(slider.get_attribute("aria-valuemax"))
     reports = {}
     for side, number in (("a", first), ("b", second)):
         page.click(f"[data-take='{number}'] .title")
@@ -301,7 +306,7 @@ def test_words_lie_where_the_report_says_and_a_switch_meets_the_same_word(studio
     page.evaluate("scheduled.length = 0")
     page.click(".compare >> text=Switch to B")
     (part,) = page.evaluate("scheduled")
-    whole_s = float(page.get_attribute("[data-side=b] .lanes", "aria-valuemax"))
+    whole_s = float(page.get_attribute("[data-side=b] [role=slider]", "aria-valuemax"))
     at_s = whole_s - len(part["samples"]) / 24000
     there = spoken["b"][3]
     assert there["start_s"] - 0.02 <= at_s <= spoken["b"][4]["end_s"]
@@ -310,8 +315,8 @@ def test_words_lie_where_the_report_says_and_a_switch_meets_the_same_word(studio
 def cut(studio: Studio, number: int) -> dict[str, Any]:
     """Let the next take go on from the middle of a take; return where that is."""
     page = studio.page
-    lanes = page.wait_for_selector(f"[data-take='{number}'] .lanes:has([data-curve])")
-    lanes.focus()
+    page.wait_for_selector(f"[data-take='{number}'] [data-curve]")
+    page.focus(f"[data-take='{number}'] [role=slider]")
     page.keyboard.press("Home")
     for _ in range(6):
         page.keyboard.press("Shift+ArrowRight")

@@ -81,6 +81,11 @@ export function timeOf(utterance, frame) {
   return utterance.begin + utterance.frameS * frame;
 }
 
+/** The same, but of a frame in the silence that was cut off the nearest that is heard. */
+export function heardAt(utterance, frame) {
+  return Math.min(utterance.start + utterance.seconds, Math.max(utterance.start, timeOf(utterance, frame)));
+}
+
 /** Return the utterance that is heard at a time, and its frame; the nearest in a pause. */
 export function placeOf(utterances, seconds) {
   const utterance = utterances.findLast(({ start }) => start <= seconds) ?? utterances[0];

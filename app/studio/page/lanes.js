@@ -1,6 +1,6 @@
 /** A take to look at: waveform, words, codes, markers and the sampler's curves over one time axis. */
 
-import { placeOf, timeOf, utterancesOf } from "./analysis.js";
+import { heardAt, placeOf, timeOf, utterancesOf } from "./analysis.js";
 
 const html = htm.bind(preact.h);
 const { useEffect, useLayoutEffect, useRef, useState } = preactHooks;
@@ -21,7 +21,7 @@ const paint = (name) => getComputedStyle(document.documentElement).getPropertyVa
 
 export function TakeView({ app, take }) {
   const box = useRef();
-  const { sound, report } = take;
+  const { sound } = take;
   const whole = [0, Math.max(0.05, sound.seconds)];
   const [zoom, setZoom] = useState(null);
   const [hover, setHover] = useState(null);
@@ -61,6 +61,7 @@ export function TakeView({ app, take }) {
   const released = (event) => {
     if (!drag) return;
     setDrag(null);
+    box.current.querySelector("[role=slider]").focus({ preventScroll: true });
     if (drag.to === null) seek(secondsAt(event));
     else setZoom([drag.from, drag.to].sort((one, other) => one - other));
   };
@@ -71,10 +72,8 @@ export function TakeView({ app, take }) {
   const onKey = (event) => keyed(event, { app, take, pinned, point, pin, seek });
 
   return html`
-    <div class="lanes" ref=${box} role="slider" tabindex="0" aria-label="Place in take ${take.number}"
-      aria-valuemin="0" aria-valuemax=${sound.seconds.toFixed(2)} aria-valuenow=${point.toFixed(2)}
-      aria-valuetext=${told(point, pinned)} onKeyDown=${onKey} onPointerDown=${pressed} onPointerMove=${moving}
-      onPointerUp=${released} onPointerCancel=${() => setDrag(null)}
+    <div class="lanes" ref=${box} role="figure" aria-label="Take ${take.number} over time" onPointerDown=${pressed}
+      onPointerMove=${moving} onPointerUp=${released} onPointerCancel=${() => setDrag(null)}
       onPointerLeave=${() => { setHover(null); setDrag(null); }} onDblClick=${() => setZoom(null)}>
       ${width > 0 && html`
         <${Wave} ...${scale} sound=${sound} length=${sound.length} />
@@ -84,7 +83,7 @@ export function TakeView({ app, take }) {
           <${Markers} ...${scale} utterances=${utterances} />
           ${CURVES.map(([title, lines], n) => html`
             <${Curve} key=${title} ...${scale} title=${title} lines=${lines} utterances=${utterances} last=${n === CURVES.length - 1} />`)}`}
-        <${Cursor} ...${scale} app=${app} take=${take} />
+        <${Cursor} ...${scale} app=${app} take=${take} text=${told(point, pinned)} onKey=${onKey} />
         ${hover !== null && html`<i class="hover" style=${{ left: `${xOf(hover, scale)}px` }}></i>`}
         ${drag?.to != null && html`<i class="chosen" style=${{
           left: `${xOf(Math.min(drag.from, drag.to), scale)}px`,
@@ -101,7 +100,7 @@ export function TakeView({ app, take }) {
         Go on from ${point.toFixed(2)} s with other knobs</button>`}
     </div>
     ${take.reportError && html`<p class="refusal">${take.reportError}</p>`}
-    ${!report && !take.reportError && html`<p class="note">${take.outcome === "speaking" ? "speaking …" : ""}</p>`}
+    ${take.outcome === "speaking" && html`<p class="note">speaking …</p>`}
     ${place && html`<${Token} place=${place} seconds=${shown} />`}`;
 }
 
@@ -151,7 +150,7 @@ function told(seconds, place) {
 function Canvas({ width, height, draw, seen, label }) {
   const canvas = useRef();
   const theme = `${document.documentElement.dataset.theme}${matchMedia("(prefers-color-scheme: dark)").matches}`;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const ratio = devicePixelRatio || 1;
     Object.assign(canvas.current, { width: width * ratio, height: height * ratio });
     const pen = canvas.current.getContext("2d");
@@ -257,7 +256,8 @@ function Markers({ view, width, utterances }) {
         const draw = (pen) => {
           pen.fillStyle = paint(/taken|nothing|NaN/.test(name) ? "--alarm" : "--marker");
           for (const { utterance, frame } of markers) {
-            pen.fillRect(xOf(timeOf(utterance, frame), { view, width }) - LEFT, 1, 2, 8);
+            const x = xOf(heardAt(utterance, frame), { view, width }) - LEFT;
+            pen.fillRect(x > width + 1 ? x : Math.min(x, width - 2), 1, 2, 8);
           }
         };
         const all = markers.map(({ told: more }) => more).filter(Boolean).join("; ");
@@ -327,8 +327,8 @@ function short(value) {
   return Math.abs(value) >= 0.01 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(0);
 }
 
-/** The place that is heard or chosen, moved with the screen's own rate. */
-function Cursor({ view, width, app, take }) {
+/** The place that is heard or chosen, moved with the screen's own rate, or with keys. */
+function Cursor({ view, width, app, take, text, onKey }) {
   const line = useRef();
   const playing = app.player.sound === take.sound;
   useEffect(() => {
@@ -336,13 +336,15 @@ function Cursor({ view, width, app, take }) {
     const move = () => {
       const seconds = playing ? app.player.position ?? 0 : take.point ?? 0;
       line.current.style.transform = `translateX(${xOf(seconds, { view, width })}px)`;
-      line.current.hidden = seconds < view[0] || seconds > view[1];
+      line.current.style.opacity = seconds < view[0] || seconds > view[1] ? 0 : 1;
       if (playing) next = requestAnimationFrame(move);
     };
     move();
     return () => cancelAnimationFrame(next);
   });
-  return html`<i class="cursor" ref=${line}></i>`;
+  return html`<i class="cursor" ref=${line} role="slider" tabindex="0" aria-label="Place in take ${take.number}" aria-valuemin="0"
+    aria-valuemax=${take.sound.seconds.toFixed(2)} aria-valuenow=${(take.point ?? 0).toFixed(2)} aria-valuetext=${text}
+    onKeyDown=${onKey}></i>`;
 }
 
 function Token({ place: { utterance, frame }, seconds }) {

@@ -165,6 +165,7 @@ export function LivePane({ app }) {
           : html`<button onClick=${() => { const text = app.liveText ?? ""; start(); app.live.type(text); }}>Start</button>`}
       </div>
       ${live?.note && html`<p class="note" role="status">${live.note}</p>`}
+      ${live?.over && live.take?.sound.length > 0 && html`<p class="note" role="status">It is take ${live.take.number} now.</p>`}
       ${live?.problem && html`<p class="refusal" role="alert">${live.problem}</p>`}
       <p class="meters" aria-label="Meters">
         <span>first sound <b>${firstMs == null ? "–" : `${Math.round(firstMs)} ms`}</b></span>

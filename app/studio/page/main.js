@@ -123,7 +123,8 @@ class Studio {
       take.sound?.finish();
       this.set({ speaking: null });
     }
-    await this.finish(take);
+    // The service notices later that nobody listens any more; until then it has no report.
+    await this.finish(take, { reported: take.outcome !== "cancelled" });
   };
 
   /** Return a request with what the page wants to know of every take. */
@@ -191,9 +192,10 @@ class Studio {
   }
 
   /** Read the report of a take whose sound is complete, and keep it. */
-  async finish(take) {
+  async finish(take, { reported = true } = {}) {
     take.lufs = loudness(take.sound);
     this.tell(`Take ${take.number}: ${take.sound.seconds.toFixed(1)} seconds, ${take.outcome}`);
+    if (!reported) return;
     try {
       take.report = await getJson(`v1/audio/speech/${encodeURIComponent(take.id)}`);
     } catch (error) {
