@@ -207,7 +207,8 @@ class CardBatch:
     def step(self, jobs: Collection[CardLevel0]) -> None:
         """Draw a frame of each job; steps follow each other at the card's pace."""
         now_s = time.monotonic()
-        self._due_s = max(self._due_s, now_s - self._step_s) + self._step_s
+        late = now_s - self._due_s > self._step_s  # it was idle
+        self._due_s = (now_s if late else self._due_s) + self._step_s
         time.sleep(max(0.0, self._due_s - now_s))
         for job in jobs:
             job.step()
