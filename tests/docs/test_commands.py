@@ -92,6 +92,7 @@ NOT_HERE = {
     "scripts/install": "it takes minutes and makes an environment",
     "scripts/sbom": "it asks a registry for its tool",
     "git restore samplers": "it undoes what test_tour.py does to a copy",
+    "python -m benchmarks.cluster.simulate --plan": "slow; tests/benchmarks/cluster does the same",
     "python -m benchmarks.card.ticket": "minutes; test_ticket.py does each part",
 }
 
