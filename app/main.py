@@ -44,6 +44,7 @@ from app.voice_store import VoiceStore
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
+    from app.api.shapes.wyoming import WyomingServer
     from app.shared_state import SharedState
 
 
@@ -130,11 +131,16 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # The model loads in the background; until then /ready answers 503.
         engine.start()
+        wyoming = wyoming_server(app) if settings.wyoming_port else None
+        if wyoming is not None:
+            await wyoming.start()
         if shared is not None:
             await shared.start()
         try:
             yield
         finally:
+            if wyoming is not None:
+                await wyoming.stop()
             await engine.drain(settings.drain_timeout_s)
             await engine.stop()
             if shared is not None:
@@ -208,6 +214,19 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
         state.request_ids = SharedRequestIds(shared, settings.keep_s)
     state.recent.when_kept = lambda job, complete: state.request_ids.end(job.id, complete=complete)
     return shared
+
+
+def wyoming_server(app: FastAPI) -> "WyomingServer":
+    """Return the server of the Wyoming protocol.
+
+    Raises:
+        RuntimeError: Its package is not installed.
+    """
+    try:
+        from app.api.shapes.wyoming import WyomingServer
+    except ModuleNotFoundError as error:
+        raise RuntimeError("TTS_WYOMING_PORT needs pip install valle-serve[wyoming]") from error
+    return WyomingServer(app)
 
 
 def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:

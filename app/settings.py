@@ -128,6 +128,13 @@ class Settings(BaseSettings):
         description="Seconds without a request after which a GPU's memory is freed until the"
         " next request; 0: never.",
     )
+    wyoming_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port of the Wyoming protocol, for Home Assistant; it has no keys, so none may"
+        " be configured. Needs pip install valle-serve[wyoming]; 0: off.",
+    )
     instructions: Literal["ignore", "refuse"] = Field(
         "ignore",
         description="What happens to `instructions`, which OpenAI's clients send and no model here"
@@ -274,6 +281,19 @@ class Settings(BaseSettings):
             if names.setdefault(name, target) != target:
                 raise ValueError(f"TTS_ALIASES: {name!r} is given twice")
         return names
+
+    @model_validator(mode="after")
+    def _wyoming_is_open(self) -> Self:
+        """Refuse a port without keys beside keys.
+
+        Raises:
+            ValueError: Both are configured.
+        """
+        if self.wyoming_port and self.asks_for_keys:
+            raise ValueError(
+                "TTS_WYOMING_PORT: the Wyoming protocol has no keys, and this server asks for them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _aliases_are_pairs(self) -> Self:

@@ -1,0 +1,117 @@
+"""Wyoming, with its own client: voices, whole texts, streamed texts, refusals."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+from pydantic import ValidationError
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.serving import served
+
+VOICE = SynthesizeVoice(name="toy")
+
+
+@pytest.fixture(scope="module")
+def port(toy, tmp_path_factory) -> Iterator[int]:
+    """The port of a server that speaks with the toy model."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number: int = free.getsockname()[1]
+    settings = Settings(
+        model=str(toy),
+        device="cpu",
+        voices=str(tmp_path_factory.mktemp("voices")),
+        wyoming_port=number,
+        max_text_chars=40,
+    )
+    with served(create_app(settings)):
+        yield number
+
+
+def talk(port: int, *events: Event, until: str) -> list[Event]:
+    """Send events; return what comes up to an event of a type, or an error."""
+
+    async def run() -> list[Event]:
+        came: list[Event] = []
+        async with AsyncTcpClient("127.0.0.1", port) as client:
+            for event in events:
+                await client.write_event(event)
+            while not came or came[-1].type not in {until, "error"}:
+                event_or_none = await asyncio.wait_for(client.read_event(), 60)
+                assert event_or_none is not None, "the connection ended"
+                came.append(event_or_none)
+        return came
+
+    return asyncio.run(run())
+
+
+def sound(events: list[Event]) -> bytes:
+    return b"".join(
+        AudioChunk.from_event(one).audio for one in events if AudioChunk.is_type(one.type)
+    )
+
+
+def test_the_voices_are_told(port) -> None:
+    (event,) = talk(port, Describe().event(), until="info")
+    (program,) = Info.from_event(event).tts
+    assert program.supports_synthesize_streaming
+    assert [voice.name for voice in program.voices] == ["toy"]
+    assert program.voices[0].languages == ["en"]
+
+
+def test_a_whole_text_is_spoken(port) -> None:
+    events = talk(port, Synthesize("Hi.", VOICE).event(), until="audio-stop")
+    assert AudioStart.is_type(events[0].type)
+    assert AudioStart.from_event(events[0]).rate == 24_000
+    assert AudioStop.is_type(events[-1].type)
+    assert len(sound(events)) > 1000
+
+
+def test_a_text_in_pieces_is_spoken_once_and_its_repetition_is_not(port) -> None:
+    streamed = talk(
+        port,
+        SynthesizeStart(voice=VOICE).event(),
+        SynthesizeChunk("Hi").event(),
+        SynthesizeChunk(". You.").event(),
+        Synthesize("Hi. You.", VOICE).event(),
+        SynthesizeStop().event(),
+        until="synthesize-stopped",
+    )
+    assert [one.type for one in streamed].count("audio-start") == 1
+    assert SynthesizeStopped.is_type(streamed[-1].type)
+    assert len(sound(streamed)) > 1000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Synthesize("Hi.", SynthesizeVoice(name="nobody")).event(),
+        Synthesize("", VOICE).event(),
+        Synthesize("a" * 41, VOICE).event(),
+        Event("synthesize", {}),
+    ],
+)
+def test_what_cannot_be_spoken_is_an_error_and_the_connection_goes_on(port, event) -> None:
+    events = talk(port, event, until="audio-stop")
+    assert Error.is_type(events[-1].type)
+    assert Error.from_event(events[-1]).text
+
+
+def test_keys_and_a_port_without_keys_do_not_go_together() -> None:
+    with pytest.raises(ValidationError, match="TTS_WYOMING_PORT"):
+        Settings(wyoming_port=10200, api_keys="me:a-key-that-is-long-enough")
