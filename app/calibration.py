@@ -19,8 +19,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.backend.alignment_heads import HeadScore
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.job import SpeechJob, TraceColumns
+from app.engine.job import SpeechJob, SpokenUtterance, TraceColumns
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
 
@@ -29,6 +30,7 @@ SENTENCES = Path(__file__).with_name("calibration_sentences.txt")
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 LOW, HIGH = 10, 90
+_SENTENCES_FOR_HEADS, _HEADS_TOLD = 12, 3
 
 THRESHOLDS: Mapping[str, tuple[str, int]] = {
     "entropix_low_entropy": ("entropy_bits", LOW),
@@ -88,6 +90,7 @@ class Calibration:
         knobs: The knobs of the calibrated preset.
         states: Share of the tokens in each entropix state with those knobs.
         model: Name and SHA-256 of the model.
+        heads: The attention heads that follow the text best, the surest first.
     """
 
     columns: Columns
@@ -95,6 +98,7 @@ class Calibration:
     knobs: Mapping[str, Any]
     states: Mapping[str, float]
     model: tuple[str, str]
+    heads: Sequence[HeadScore] = ()
 
     @classmethod
     def measure(
@@ -133,8 +137,9 @@ class Calibration:
             if state >= 0
         }
         attention = {name: seen[name] for name in ATTENTION}
+        heads = _heads(synthesizer, task)
         info = synthesizer.info
-        return cls({**plain, **attention}, silent, knobs, states, (info.name, info.sha256))
+        return cls({**plain, **attention}, silent, knobs, states, (info.name, info.sha256), heads)
 
     def table(self) -> str:
         """Return the percentiles, the codes of silence and the shares of the states as text."""
@@ -149,6 +154,10 @@ class Calibration:
             *lines,
             f"{tokens} tokens. States with the thresholds of the preset: {shares}.",
             f"{len(self.silent)} codes are silence: {', '.join(map(str, self.silent))}.",
+            *(
+                f"TTS_ALIGNMENT={head}: sure to {head.sureness:.0%} that it follows the text"
+                for head in self.heads
+            ),
         ])
 
     def preset_file(self, name: str, task: CalibrationTask) -> dict[str, Any]:
@@ -178,6 +187,21 @@ class Calibration:
             "states": {state: round(share, 4) for state, share in self.states.items()},
         }
         return {"about": about, "presets": {name: dict(self.knobs)}}
+
+
+def _heads(synthesizer: Synthesizer, task: CalibrationTask) -> list[HeadScore]:
+    """Return the heads that follow the text best, on a few of the sentences.
+
+    Raises:
+        SpeechError: A sentence cannot be spoken.
+    """
+    spoken: list[SpokenUtterance] = []
+    for _, job in zip(range(_SENTENCES_FOR_HEADS), task.jobs(entropix=False), strict=False):
+        *_, last = synthesizer.speak(synthesizer.plan(job))
+        assert last.result is not None
+        spoken += [one for one in last.result.utterances if len(one.codes) > 1]
+    plan = synthesizer.plan(task.base)
+    return synthesizer.rate_heads(plan, spoken)[:_HEADS_TOLD]
 
 
 def _observe(

@@ -3,6 +3,7 @@
 Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI factories.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -41,6 +42,7 @@ from app.remote_voices import open_voice_store
 from app.settings import Settings
 from app.studio.route import studio_router
 from app.voice_store import VoiceStore
+from models.config import AlignmentHead
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
@@ -72,11 +74,20 @@ def load_synthesizer(
         presets=presets,
         uploads=voice_store(settings),
         voice_names=settings.names,
+        alignment=alignment_head(settings),
         cache=settings.cache,
         offline=settings.offline,
         sound_process=settings.voice_process,
         sound_start=sound_start,
     )
+
+
+def alignment_head(settings: Settings) -> AlignmentHead | None:
+    """Return the head that the settings name; None leaves the model's own."""
+    if not settings.alignment:
+        return None
+    layer, head, lead = map(int, re.findall(r"\d+", settings.alignment + "+0")[:3])
+    return AlignmentHead(layer=layer, head=head, lead_frames=lead)
 
 
 def voice_store(settings: Settings) -> VoiceStore:

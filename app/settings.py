@@ -135,6 +135,12 @@ class Settings(BaseSettings):
         description="Port of the Wyoming protocol, for Home Assistant; it has no keys, so none may"
         " be configured. Needs pip install valle-serve[wyoming]; 0: off.",
     )
+    alignment: str = Field(
+        "",
+        pattern=r"^(\d{1,3}\.\d{1,3}(\+\d{1,2})?)?$",
+        description="Attention head that follows the text, as valle-serve calibrate names it: 3.2+3"
+        " is layer 3, head 2, 3 frames ahead of the sound; empty: the model's own.",
+    )
     instructions: Literal["ignore", "refuse"] = Field(
         "ignore",
         description="What happens to `instructions`, which OpenAI's clients send and no model here"

@@ -9,8 +9,9 @@ from typing import Final, Literal
 import torch
 
 from app.engine.interface import ModelInfo
-from models.checkpoints import DecoderName, SpeechModel, open_speech_model
+from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
 from models.checkpoints.download import Unreachable
+from models.config import AlignmentHead, ModelConfig
 from models.cuda import library
 from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
@@ -32,6 +33,7 @@ def load_speech(
     threads: int,
     cache: Path,
     offline: bool,
+    alignment: AlignmentHead | None = None,
 ) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
 
@@ -43,9 +45,11 @@ def load_speech(
         threads: Threads of one step.
         cache: Folder of codecs that were downloaded and converted.
         offline: Whether nothing may be downloaded.
+        alignment: The head that follows the text, in place of the model's own.
 
     Raises:
-        CheckpointError: The weights are missing, damaged or not what their description says.
+        CheckpointError: The weights are missing, damaged or not what their description says, or
+            there is no such head.
         Unreachable: They are to be downloaded, and the hub does not answer.
     """
     torch.set_num_threads(threads)
@@ -58,6 +62,12 @@ def load_speech(
                 raise
             log.warning("%s; the next attempt is in %d s", error, wait_s)
             sleep(wait_s)
+    if alignment is not None:
+        fields = speech.model.config.model_dump() | {"alignment": alignment.model_dump()}
+        try:
+            speech.model.config = ModelConfig.model_validate(fields)
+        except ValueError as error:
+            raise CheckpointError(f"alignment: {error}") from error
     if device.type == "cuda":
         library.set_up()
         prepare_for(device, speech.model)

@@ -14,13 +14,14 @@ from typing import Literal, Self
 
 import torch
 
+from app.engine.backend.alignment_heads import HeadScore, rate_heads
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, choose_weights, load_speech, model_info
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
 from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
-from app.engine.job import AudioChunk, Progress, SpeechJob
+from app.engine.job import AudioChunk, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.playback import Playback
@@ -36,6 +37,7 @@ from models.checkpoints import DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
+from models.config import AlignmentHead
 from models.cuda.graphs import Recorder
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
@@ -115,6 +117,15 @@ class Synthesizer:
         """Each preset with every knob resolved for this model; see `Planner.presets`."""
         return self._planner.presets()
 
+    def rate_heads(self, plan: Plan, utterances: Iterable[SpokenUtterance]) -> list[HeadScore]:
+        """Return which attention heads follow the text, the surest first; see `alignment_heads`.
+
+        Args:
+            plan: Of a job in the voice that spoke.
+            utterances: What it spoke.
+        """
+        return rate_heads(self._speech, self._planner.front_end, plan.prompt, utterances)
+
     @classmethod
     def load(
         cls,
@@ -129,6 +140,7 @@ class Synthesizer:
         presets: Presets = PRESETS,
         uploads: VoiceStore | None = None,
         voice_names: Mapping[str, str] | None = None,
+        alignment: AlignmentHead | None = None,
         cache: str | Path = CACHE,
         offline: bool = False,
         sound_process: bool = False,
@@ -147,6 +159,7 @@ class Synthesizer:
             presets: Those that a request may name.
             uploads: The store of uploaded voices; None: there are none.
             voice_names: The operator's further names of voices; see `app.engine.voices`.
+            alignment: The head that follows the text, in place of the model's own.
             cache: Folder of codecs that were downloaded and converted.
             offline: Whether nothing may be downloaded.
             sound_process: Whether a process of its own decodes codes to samples, on a CPU.
@@ -162,6 +175,7 @@ class Synthesizer:
             model,
             place,
             weights=choose_weights(weights),
+            alignment=alignment,
             decoder=decoder,
             threads=threads,
             cache=Path(cache),
