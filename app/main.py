@@ -31,6 +31,7 @@ from app.api.routes import list_router
 from app.api.shapes.captioned import captioned_router
 from app.api.shapes.elevenlabs import elevenlabs_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
+from app.api.speech.codes import codes_router
 from app.api.speech.route import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.synthesizer import Synthesizer
@@ -183,7 +184,14 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.include_router(live_router)  # its path looks like the id of a speech
     security = [BEARER_KEY] if keyring else []
     app.include_router(elevenlabs_live_router)
-    for router in (speech_router, elevenlabs_router, captioned_router, list_router, voices_router):
+    for router in (
+        speech_router,
+        codes_router,
+        elevenlabs_router,
+        captioned_router,
+        list_router,
+        voices_router,
+    ):
         app.include_router(router, responses=GATE_RESPONSES, dependencies=security)
     app.include_router(health_router)
     app.include_router(studio_router)

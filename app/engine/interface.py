@@ -38,6 +38,8 @@ class ModelInfo:
         batching: How few rows of level 0 are computed together, so that each has the same bits in
             every batch: `models.stack.batching`; empty on a GPU.
         aligns: Whether it can tell when words are heard.
+        levels: Codes of a frame.
+        codes: How many codes a level has.
     """
 
     name: str
@@ -50,6 +52,8 @@ class ModelInfo:
     frame_rate_hz: float = 75.0
     batching: str = ""
     aligns: bool = False
+    levels: int = 0
+    codes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from app.audio.formats import AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed, UnknownSpeech
-from app.engine.job import SpeechJob
+from app.engine.job import SpeechJob, SpeechResult
 from app.engine.serving.ticket import SpeechStream
 from app.settings import Settings
 from samplers.knobs.params import SamplingParams
@@ -271,6 +271,27 @@ async def _replay(
     """
     result = await recent.result(speech_id, request.state.owner)
     job, _ = await recent.find(speech_id, request.state.owner)
+    return await replayed_response(request, job, result, engine, form, came_s)
+
+
+async def replayed_response(
+    request: Request,
+    job: SpeechJob,
+    result: SpeechResult,
+    engine: SpeechEngine,
+    form: AudioFormat,
+    came_s: float,
+) -> Response:
+    """Return the response with the audio of a result's codes.
+
+    Args:
+        request: The request.
+        job: Whose speed and loudness are used.
+        result: The codes, and the pauses between them.
+        engine: Decodes them.
+        form: The container.
+        came_s: Monotonic time of the request.
+    """
     replayed = collect_all(engine.replay(request.state.id, result, client_of(request)), came_s)
     speech = await unless_client_leaves(request, replayed)
     if speech is None:

@@ -99,6 +99,8 @@ def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
         codec.frame_rate_hz,
         batching,
         model.config.alignment is not None,
+        model.config.levels,
+        model.config.codes,
     )
 
 

@@ -1,0 +1,172 @@
+"""Codes out and in: those of a recent speech, and the audio of others sent in their place."""
+
+from dataclasses import replace
+from time import monotonic
+from typing import Annotated, Any, Final
+
+import numpy as np
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from pydantic_core import from_json, to_json
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from app.api.gate.limits import media_type
+from app.api.requests import EngineDep, SettingsDep
+from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES
+from app.api.schemas import SoundQuery
+from app.api.speech.route import RecentDep, SpeechId, replayed_response
+from app.engine.errors import InvalidRequest
+from app.engine.interface import ModelInfo
+from app.engine.job import SpeechResult
+
+SAFETENSORS: Final = "application/vnd.safetensors"
+"""Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""
+
+_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "utterances": {
+                            "type": "array",
+                            "items": {
+                                "type": "array",
+                                "items": {"type": "array", "items": {"type": "integer"}},
+                            },
+                        }
+                    },
+                    "required": ["utterances"],
+                }
+            },
+            SAFETENSORS: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+codes_router = APIRouter(tags=["speech"], responses=TEXT_RESPONSES)
+
+
+@codes_router.get(
+    "/v1/audio/speech/{id}/codes",
+    response_class=Response,
+    responses={200: {"content": {"application/json": {}, SAFETENSORS: {}}}},
+)
+async def get_speech_codes(
+    request: Request, speech_id: SpeechId, recent: RecentDep, engine: EngineDep
+) -> Response:
+    """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
+    result = await recent.result(speech_id, request.state.owner)
+    if SAFETENSORS in request.headers.get("accept", ""):
+        tensors = {
+            str(number): np.ascontiguousarray(one.codes)
+            for number, one in enumerate(result.utterances)
+        }
+        return Response(save(tensors, _told(result, engine.info)), media_type=SAFETENSORS)
+    told: dict[str, Any] = {
+        **_told(result, engine.info),
+        "utterances": [one.codes.tolist() for one in result.utterances],
+    }
+    return Response(to_json(told), media_type="application/json")
+
+
+@codes_router.post(
+    "/v1/audio/speech/{id}/audio",
+    response_class=Response,
+    responses=SPEECH_RESPONSES,
+    openapi_extra=_BODY,
+)
+async def decode_codes(
+    request: Request,
+    speech_id: SpeechId,
+    engine: EngineDep,
+    recent: RecentDep,
+    settings: SettingsDep,
+    wanted: Annotated[SoundQuery, Query()],
+) -> Response:
+    """Return the audio of codes sent in place of those of a recent speech.
+
+    Pauses, speed and loudness are those of that speech.
+    """
+    came_s = monotonic()
+    job, _ = await recent.find(speech_id, request.state.owner)
+    result = await recent.result(speech_id, request.state.owner)
+    arrays = _read(await request.body(), media_type(request.headers))
+    changed = _replaced(result, arrays, engine.info, settings.max_audio_s)
+    return await replayed_response(request, job, changed, engine, wanted.response_format, came_s)
+
+
+def _replaced(
+    result: SpeechResult, arrays: list[np.ndarray[Any, Any]], info: ModelInfo, max_audio_s: float
+) -> SpeechResult:
+    """Return a result with other codes.
+
+    Raises:
+        InvalidRequest: They are no codes of the loaded model, are not of as many utterances, or are
+            too many.
+    """
+    if len(arrays) != len(result.utterances):
+        raise InvalidRequest(
+            f"{len(arrays)} utterances were sent, the speech has {len(result.utterances)}",
+            param="utterances",
+        )
+    checked = [_checked(array, number, info) for number, array in enumerate(arrays)]
+    frames = sum(map(len, checked))
+    if frames / info.frame_rate_hz > max_audio_s:
+        raise InvalidRequest(f"{frames} frames are over {max_audio_s:g} s", param="utterances")
+    pairs = zip(result.utterances, checked, strict=True)
+    spoken = tuple(replace(one, codes=codes, words=None) for one, codes in pairs)
+    return replace(result, utterances=spoken, frames=frames)
+
+
+def _told(result: SpeechResult, info: ModelInfo) -> dict[str, str]:
+    """Return what there is to know about codes, as text, as safetensors have it."""
+    return {
+        "model_sha256": info.sha256,
+        "codes_sha256": result.codes_sha256,
+        "frame_rate_hz": f"{info.frame_rate_hz:g}",
+        "sample_rate_hz": str(info.sample_rate_hz),
+    }
+
+
+def _read(body: bytes, kind: str) -> list[np.ndarray[Any, Any]]:
+    """Return the codes of each utterance.
+
+    Raises:
+        HTTPException: The media type is another.
+        InvalidRequest: They cannot be read.
+    """
+    try:
+        if kind == SAFETENSORS:
+            tensors = load(body)
+            return [tensors[str(number)] for number in range(len(tensors))]
+        if kind != "application/json":
+            raise HTTPException(415, f"send JSON or {SAFETENSORS}")
+        sent = from_json(body)
+        if not isinstance(sent, dict) or set(sent) != {"utterances"}:
+            raise InvalidRequest("send an object with `utterances`", param="utterances")
+        return [np.array(one) for one in sent["utterances"]]
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise InvalidRequest("the codes cannot be read", param="utterances") from error
+
+
+def _checked(codes: np.ndarray[Any, Any], number: int, info: ModelInfo) -> Any:
+    """Return codes ``[T, K]`` as int16.
+
+    Raises:
+        InvalidRequest: They are no codes of the loaded model.
+    """
+    if codes.size == 0:
+        return np.zeros((0, info.levels), np.int16)
+    if codes.ndim != 2 or codes.dtype.kind not in "iu" or not 1 <= codes.shape[1] <= info.levels:
+        raise InvalidRequest(
+            f"utterance {number}: the codes must be integers [T, K], K from 1 to {info.levels}",
+            param="utterances",
+        )
+    if codes.min() < 0 or codes.max() >= info.codes:
+        raise InvalidRequest(
+            f"utterance {number}: a code is not from 0 to {info.codes - 1}", param="utterances"
+        )
+    return codes.astype(np.int16)
