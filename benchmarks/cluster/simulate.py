@@ -8,7 +8,7 @@ Requests arrive as a Poisson process and go to a replica, that with the fewest r
 the better of two at random (`two`), as Ray's router chooses. A replica has rows; it steps while any
 row is in use, and a step draws a frame of each row. A request that finds no free row waits in
 order. So the first sound comes after the wait for a row, the rest of the step that is under way,
-and a step; and the costs outside a replica (`--overhead-ms`). `--check` offers the same load to
+and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). `--check` offers the same load to
 replicas of `benchmarks.cluster.card` and compares.
 """
 
@@ -42,6 +42,7 @@ class Load:
         frames: Frames of a request.
         first_frames: Frames until the first sound.
         overhead_s: Seconds outside the replica until the first sound.
+        between_s: Seconds from a request's last frame until its row has another.
         route: How a replica is chosen.
     """
 
@@ -52,12 +53,14 @@ class Load:
     frames: int
     first_frames: int = 1
     overhead_s: float = 0.0
+    between_s: float = 0.0
     route: Route = "least"
 
     @property
     def utilisation(self) -> float:
         """Part of the rows in use on average."""
-        return self.rate * self.frames * self.step_s / (self.replicas * self.slots)
+        taken_s = self.frames * self.step_s + self.between_s
+        return self.rate * taken_s / (self.replicas * self.slots)
 
 
 class _Replica:
@@ -82,7 +85,7 @@ class _Replica:
         free_s = now_s if busy < self.slots else sorted(self.ends)[busy - self.slots]
         steps = math.ceil(max(0.0, free_s - self.step_ends_s) / load.step_s - 1e-9)
         begins_s = self.step_ends_s + steps * load.step_s
-        heapq.heappush(self.ends, begins_s + load.frames * load.step_s)
+        heapq.heappush(self.ends, begins_s + load.frames * load.step_s + load.between_s)
         return begins_s + load.first_frames * load.step_s
 
 
@@ -199,6 +202,7 @@ def main() -> None:
     parser.add_argument("--step-ms", type=float, default=100)
     parser.add_argument("--frames", type=int, default=30)
     parser.add_argument("--overhead-ms", type=float, default=0)
+    parser.add_argument("--between-ms", type=float, default=0)
     parser.add_argument("--route", choices=["least", "two"], default="least")
     parser.add_argument("--requests", type=int, default=200)
     asked = parser.parse_args()
@@ -214,6 +218,7 @@ def main() -> None:
             asked.step_ms / 1000,
             asked.frames,
             overhead_s=asked.overhead_ms / 1000,
+            between_s=asked.between_ms / 1000,
             route=asked.route,
         )
         row: dict[str, Any] = {"rate": rate, "used": round(load.utilisation, 2)}
