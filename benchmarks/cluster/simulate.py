@@ -8,8 +8,8 @@ Requests arrive as a Poisson process and go to a replica, that with the fewest r
 the better of two at random (`two`), as Ray's router chooses. A replica has rows; it steps while any
 row is in use, and a step draws a frame of each row. A request that finds no free row waits in
 order. So the first sound comes after the wait for a row, the rest of the step that is under way,
-and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). `--check` offers the same load to
-replicas of `benchmarks.cluster.card` and compares.
+and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). `--check` offers the
+same load to replicas of `benchmarks.cluster.card` and compares.
 """
 
 import argparse

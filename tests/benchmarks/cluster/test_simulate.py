@@ -33,7 +33,7 @@ def erlang_c_wait_s(rate: float, service_s: float, servers: int) -> float:
 def test_the_wait_lies_between_none_and_that_of_random_service_times(used) -> None:
     """With fixed service times a queue waits some half of Erlang's formula for random ones."""
     rate = used * 4 / 3.0
-    waits_s = [one - 0.1 for one in simulate(load(rate=rate), 100_000)]
+    waits_s = [one - 0.1 for one in simulate(load(rate=rate), 30_000)]
     erlang_s = erlang_c_wait_s(rate, 3.0, 4)
     assert 0.4 * erlang_s < fmean(waits_s) < 0.75 * erlang_s + 0.1
 
@@ -44,7 +44,7 @@ def test_utilisation_is_that_of_the_load() -> None:
 
 def test_more_replicas_at_the_same_load_wait_less() -> None:
     p95 = [
-        figures(simulate(load(replicas=number, rate=number * 1.0), 20_000))["p95_ms"]
+        figures(simulate(load(replicas=number, rate=number * 1.0), 8_000))["p95_ms"]
         for number in (1, 2, 4, 8)
     ]
     assert p95 == sorted(p95, reverse=True)
@@ -52,8 +52,8 @@ def test_more_replicas_at_the_same_load_wait_less() -> None:
 
 def test_the_least_busy_of_all_is_better_than_of_two() -> None:
     eight = {"replicas": 8, "rate": 8.5}
-    least = figures(simulate(load(**eight), 20_000))["p95_ms"]
-    two = figures(simulate(load(**eight, route="two"), 20_000))["p95_ms"]
+    least = figures(simulate(load(**eight), 8_000))["p95_ms"]
+    two = figures(simulate(load(**eight, route="two"), 8_000))["p95_ms"]
     assert least < two
 
 
