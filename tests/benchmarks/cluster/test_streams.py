@@ -9,9 +9,9 @@ TEXT = "Hello there."
 WHOLE = pcm(sound_of(codes_of(3, len(TEXT))))
 
 
-def outcome(**fields) -> str:
+def outcome(status: int = 200, sound: bytes = WHOLE, broke: str | None = None) -> str:
     outcomes = Outcomes()
-    got = ReceivedSpeech(**({"status": 200, "sound": WHOLE, "arrivals": ((0.5, 9),)} | fields))
+    got = ReceivedSpeech(status, sound=sound, arrivals=((0.5, 9),), broke=broke)
     outcomes.add("http", TEXT, 3, got)
     assert outcomes.counts["http"] == 1
     (found,) = outcomes.counts.keys() - {"http"}
