@@ -92,6 +92,9 @@ class Runner(ABC):
         """Return whether an utterance with such knobs can be drawn here."""
         return True
 
+    def close(self) -> None:  # noqa: B027  # most have nothing to do
+        """Let go of what would hold memory in a circle; the runner is of no more use."""
+
     @abstractmethod
     def pause(self, group: HypothesisGroup) -> None:
         """Leave an utterance out of steps until it is resumed; it keeps its slots."""

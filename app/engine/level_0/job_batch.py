@@ -100,6 +100,7 @@ class JobBatch:
         self._pins.clear()
         self._own.clear()
         # Whoever holds the batch still, as the traceback of a crash does, must not hold its memory.
+        self._shared.close()
         del self._shared
 
     def step(self, jobs: Collection[Level0Job]) -> None:

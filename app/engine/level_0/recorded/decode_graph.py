@@ -121,6 +121,10 @@ class DecodeGraph:
         """Return what a step drew, ``[slots, RESULTS]``; waits for no later one."""
         return self._download.wait(ticket)
 
+    def close(self) -> None:
+        """Forget all steps; nothing can be launched any more."""
+        self._plays.clear()
+
     def _function(self, rows: int, columns: int, kind: ChainKind) -> Callable[[], None]:
         """Return the step of the first rows, to be recorded."""
         model, stop_token, state = self._model, self._stop_token, self.state.first(rows)

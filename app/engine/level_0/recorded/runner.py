@@ -179,6 +179,10 @@ class RecordedRunner(Runner):
         """Return whether its knobs are recorded; see `samplers.ar.chain.why_eager`."""
         return not inputs.trace and inputs.kept is None and why_eager(inputs.params) is None
 
+    def close(self) -> None:
+        """Forget what was recorded, which refers to the graph that holds it."""
+        self._recorded.graph.close()
+
     def pause(self, group: HypothesisGroup) -> None:
         """Leave the rows of an utterance idle; see `Runner.pause`."""
         if group in self._running:

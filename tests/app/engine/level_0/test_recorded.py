@@ -3,7 +3,9 @@
 What is played here comes from a tape, so that nothing of the host can be baked in unseen.
 """
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -205,6 +207,20 @@ def test_no_storage_is_replaced_by_joins_leaves_and_rewinds(model: Valle) -> Non
     drawn(runner, [utterance(model, number) for number in range(2, 8)], 3)
 
     assert [tensor.data_ptr() for tensor in kept] == places
+
+
+def test_a_closed_runner_frees_its_memory_at_once(model: Valle) -> None:
+    runner = recorded(model, 4)
+    drawn(runner, [utterance(model, 2)], 0)
+    cache = weakref.ref(runner._recorded.graph.cache)
+    gc.collect()
+    gc.disable()  # a second batch may be made before the collector runs
+    try:
+        runner.close()
+        del runner
+        assert cache() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_recorded_after_the_start(model: Valle) -> None:
