@@ -23,6 +23,7 @@ from app.engine.level_0.recorded.runner import RecordedRows, RecordedRunner
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
+from models.cuda.graphs import Recorder
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.ar.chain import why_eager
@@ -210,7 +211,10 @@ def test_no_storage_is_replaced_by_joins_leaves_and_rewinds(model: Valle) -> Non
 
 
 def test_a_closed_runner_frees_its_memory_at_once(model: Valle) -> None:
-    runner = recorded(model, 4)
+    # Unlike a tape, a recording keeps its function, and with it the graph that keeps the recording.
+    runner = RecordedRunner(
+        model, PrefixCache(model), slots=4, max_length=ROOM, record=Recorder(CPU).record
+    )
     drawn(runner, [utterance(model, 2)], 0)
     cache = weakref.ref(runner._recorded.graph.cache)
     gc.collect()
