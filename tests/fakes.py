@@ -11,7 +11,7 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
-from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import Codes, CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
 from app.engine.job import (
     AudioChunk,
     Progress,
@@ -83,6 +83,9 @@ class FakeBackend:
         if "unreadable" in job.text:
             raise RuntimeError("unreadable on purpose")
         return Reading("en", (Utterance(job.text, job.text),))
+
+    def encode(self, content: bytes) -> Codes:
+        return np.zeros((len(content), 1), np.int16)
 
     def batch(self, slots: int) -> "FakeBatch":
         return FakeBatch(self)

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Self
 
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import Backend, Codes, ModelInfo, Plan, Reading, Replay
 from app.engine.job import FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import pauses_s
@@ -198,6 +198,21 @@ class SpeechEngine:
         with self._readings.held(job.asker):
             backend = self._lifecycle.backend
             return await asyncio.wrap_future(self._text_worker.preview(backend, job))
+
+    async def encode(self, job_id: str, content: bytes, asker: str = "") -> Codes:
+        """Return the codes ``[T, K]`` of a recording, an audio file.
+
+        Raises:
+            EngineNotReady: The engine does not accept jobs.
+            EngineBusy: Too much waits to be read, or too much of the asker's.
+            SpeechError: The audio cannot be read.
+        """
+        self.check_ready()
+        if not self._readings.free(asker):
+            raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
+        with self._readings.held(asker):
+            backend = self._lifecycle.backend
+            return await asyncio.wrap_future(self._text_worker.encode(backend, job_id, content))
 
     def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
         """Make the audio of a speech once more, from its codes; takes no rows and waits for none.

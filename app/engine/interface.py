@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.errors import SpeechError
@@ -96,6 +98,10 @@ class Plan:
         """Return who speaks an utterance, with the prompt."""
         name = self.utterances[utterance].voice
         return (self.voice, self.prompt) if name is None else self.speakers[name.lower()]
+
+
+Codes = NDArray[np.int16]
+"""``[T, K]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +224,9 @@ class Backend(Protocol):
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
         """Convert the text of a job alone, as `plan` does; raise a SpeechError."""
+
+    def encode(self, content: bytes) -> Codes:
+        """Return the codes ``[T, K]`` of a recording, an audio file; raise a SpeechError."""
 
     def batch(self, slots: int) -> Batch[Any]:
         """Return an empty batch of so many rows. Call in the thread that will use it."""

@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_json
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from app.api.gate.admission import client_of
 from app.api.gate.limits import media_type
 from app.api.requests import EngineDep, SettingsDep
 from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES
@@ -70,6 +71,29 @@ async def get_speech_codes(
         "utterances": [one.codes.tolist() for one in result.utterances],
     }
     return Response(to_json(told), media_type="application/json")
+
+
+@codes_router.post(
+    "/v1/audio/codes",
+    response_class=Response,
+    responses={200: {"content": {"application/json": {}, SAFETENSORS: {}}}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def encode_recording(request: Request, engine: EngineDep) -> Response:
+    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s."""
+    content = await request.body()
+    codes = await engine.encode(request.state.id, content, client_of(request))
+    info = engine.info
+    told = {"frame_rate_hz": f"{info.frame_rate_hz:g}", "sample_rate_hz": str(info.sample_rate_hz)}
+    if SAFETENSORS in request.headers.get("accept", ""):
+        return Response(save({"0": codes}, told), media_type=SAFETENSORS)
+    body = to_json({**told, "codes": codes.tolist()})
+    return Response(body, media_type="application/json")
 
 
 @codes_router.post(

@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
+import numpy as np
+import soxr
 import torch
 from torch import Tensor
 
@@ -17,13 +19,14 @@ from app.engine.backend.abilities import (
     nar_plan,
 )
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
-from app.engine.interface import Plan, Reading
+from app.engine.interface import Codes, Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
 from app.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
+from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.features import rows_needed
@@ -71,6 +74,7 @@ class Planner:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
         """
         self._config = config = speech.model.config
+        self._codec = speech.codec
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
         self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
@@ -175,6 +179,26 @@ class Planner:
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
         language = self._language(job, voice)
         return Reading(language, self._read(job.text, language, on_piece))
+
+    @torch.inference_mode()
+    def encode(self, content: bytes) -> Codes:
+        """Return the codes ``[T, K]`` of a recording, made ready as a voice's is.
+
+        Args:
+            content: Bytes of an audio file.
+
+        Raises:
+            InvalidRequest: The audio cannot be read.
+        """
+        try:
+            recording = read_recording(content)
+        except RecordingError as error:
+            raise InvalidRequest(f"the audio cannot be encoded: {error}", param="file") from error
+        rate_hz = self._codec.config.sample_rate_hz
+        samples = soxr.resample(recording.samples, recording.rate_hz, rate_hz)
+        device = self._codec.quantizer.codebooks.device
+        codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
+        return codes.cpu().numpy().astype(np.int16)
 
     def _check_length(self, text: str) -> None:
         """Do nothing if a text is short enough.

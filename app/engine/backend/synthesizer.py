@@ -20,7 +20,7 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
+from app.engine.interface import Codes, CostMeter, GoldenResult, Plan, Reading, Replay
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.level_0.recorded.decode_graph import Record
@@ -254,6 +254,15 @@ class Synthesizer:
             UnknownVoice: There is no such voice.
         """
         return self._planner.read(job, on_piece)
+
+    def encode(self, content: bytes) -> Codes:
+        """Return the codes ``[T, K]`` of a recording, in the text thread; see `Planner.encode`.
+
+        Raises:
+            InvalidRequest: The audio cannot be read.
+        """
+        self._residence.bring()
+        return self._planner.encode(content)
 
     def batch(self, slots: int) -> JobBatch:
         """Return a batch without jobs; see `app.engine.interface.Backend`.

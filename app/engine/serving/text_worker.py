@@ -9,7 +9,7 @@ from itertools import count
 from threading import Lock
 
 from app.engine.errors import InvalidRequest, SpeechError, broken
-from app.engine.interface import Backend, Plan, Reading
+from app.engine.interface import Backend, Codes, Plan, Reading
 from app.engine.job import SpeechJob
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
@@ -56,9 +56,28 @@ class TextWorker:
         """Submit the text of a job to be read and not spoken; shorter jobs come first."""
         return self._thread.submit(self._read_alone, backend, job)
 
+    def encode(self, backend: Backend, job_id: str, content: bytes) -> "Future[Codes]":
+        """Submit a recording to be encoded; texts wait for it."""
+        return self._thread.submit(self._encode, backend, job_id, content)
+
     def close(self) -> None:
         """Plan no more jobs."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    @staticmethod
+    def _encode(backend: Backend, job_id: str, content: bytes) -> Codes:
+        """Encode a recording.
+
+        Raises:
+            SpeechError: It cannot be read, or encoding failed.
+        """
+        try:
+            return backend.encode(content)
+        except SpeechError:
+            raise
+        except Exception as error:
+            failure: SpeechError = broken(job_id, error)
+            raise failure from error
 
     def _read_alone(self, backend: Backend, job: SpeechJob) -> Reading:
         """Read a text.

@@ -94,6 +94,7 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
         "post /v1/audio/speech": "create_speech",
         "get /v1/presets": "list_presets",
         "get /v1/audio/speech/{id}/codes": "get_speech_codes",
+        "post /v1/audio/codes": "encode_recording",
         "post /v1/audio/speech/{id}/audio": "decode_codes",
         "post /v1/text-to-speech/{voice_id}": "elevenlabs_speech",
         "post /v1/text-to-speech/{voice_id}/stream": "elevenlabs_stream",

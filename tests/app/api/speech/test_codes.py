@@ -7,6 +7,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from app.api.speech.codes import SAFETENSORS
+from app.settings import BUILTIN_MODEL
 
 HELLO = {"input": "Hi. You.", "seed": 3, "max_duration_s": 1, "speed": 2.0}
 
@@ -80,3 +81,23 @@ def test_what_is_no_codes_is_refused(toy_server, spoken, body, kind, status) -> 
 def test_codes_of_nothing_are_not_found(toy_server, method) -> None:
     path = "/v1/audio/speech/nobody/" + ("codes" if method == "get" else "audio")
     assert getattr(toy_server, method)(path).status_code == 404
+
+
+def test_a_recording_is_encoded_alike_as_json_and_as_tensors(toy_server) -> None:
+    content = (BUILTIN_MODEL / "voices" / "heart.flac").read_bytes()
+    told = toy_server.post("/v1/audio/codes", content=content)
+    assert told.status_code == 200, told.text
+    codes = np.array(told.json()["codes"])
+    seconds = len(codes) / float(told.json()["frame_rate_hz"])
+    assert 1 < seconds < 12
+    assert codes.min() >= 0
+    accept = {"accept": SAFETENSORS}
+    binary = toy_server.post("/v1/audio/codes", content=content, headers=accept)
+    assert np.array_equal(load(binary.content)["0"], codes)
+
+
+@pytest.mark.parametrize("content", [b"", b"no sound", b"RIFF" + bytes(100)])
+def test_what_is_no_recording_is_refused(toy_server, content) -> None:
+    answer = toy_server.post("/v1/audio/codes", content=content)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["param"] == "file"
