@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from app.settings import BUILTIN_MODEL, Settings
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
@@ -142,6 +144,8 @@ def _env() -> Iterator[str]:
         default = field.default
         if default == str(BUILTIN_MODEL):
             default = BUILTIN_MODEL.relative_to(ROOT)
+        if isinstance(default, SecretStr):  # a default is no secret
+            default = default.get_secret_value()
         value = "" if default is None else default
         yield f"# {field.description}\n# TTS_{name.upper()}={value}\n"
 
