@@ -34,6 +34,7 @@ HERE = {
     'valle-serve speak "Hello there." --play',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.mp3',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.wav',
+    'valle-serve speak "Hello there." -o hello.wav --subtitles hello.srt',
     'valle-serve speak "Hello there." --mirostat-mode 2 --sampler-order hf -o hello.wav',
     "valle-serve speak --file letter.txt -o letter.opus --speed 1.1 --seed 7",
     "fortune | valle-serve speak - -o fortune.mp3",
