@@ -87,7 +87,7 @@ class SpectralCodec(nn.Module):
             config, config.bands, config.dimension, config.encoder_layers, causal=False
         )
         self.decoder = _FrameNetwork(
-            config, config.dimension, 3 * bins, config.decoder_layers, causal=True
+            config, config.dimension, 5 * bins, config.decoder_layers, causal=True
         )
         self.quantizer = Quantizer(config)
         # Both follow from the config and are in no file.
@@ -162,14 +162,17 @@ class SpectralCodec(nn.Module):
         """Return the samples ``[B, T * hop]`` of an excitation of pulses and noise, shaped.
 
         Args:
-            out: The decoder network's output ``[B, T, 3 * bins]``: the logarithm of the gain of
-                harmonics, the angle that they are rotated by, and the logarithm of the noise gain.
+            out: The decoder network's output ``[B, T, 5 * bins]``: the logarithm of the gain of
+                harmonics, the angle that they are rotated by, the logarithm of the gain of all
+                else, and real and imaginary part of what that is beside noise.
             pitch_hz: ``[B, T]``.
             state: Streaming state, updated; None: the input is a whole utterance.
             told: Pulse positions, as `Excitation` takes them; known in training.
         """
-        voiced, turned, breathed = out.float().chunk(3, -1)
+        voiced, turned, breathed, real, imaginary = out.float().chunk(5, -1)
         pulses, noise = self.excitation(pitch_hz, state, told)
+        # Not all that is not periodic is noise: clicks and onsets have phases of their own.
+        noise = noise + torch.complex(real, imaginary)
         spectra = torch.polar(voiced.exp().clamp(max=_MAX_MAGNITUDE), turned) * pulses
         spectra = spectra + breathed.exp().clamp(max=_MAX_MAGNITUDE) * noise
         frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window

@@ -157,12 +157,12 @@ def breath_loss(out: Tensor, pitch_hz: Tensor) -> Tensor:
     Spectra alone do not tell them apart: pulses whose phases flicker pass for noise, and buzz.
 
     Args:
-        out: What the decoder's network gave, ``[B, T, 3 * bins]``.
+        out: What the decoder's network gave, ``[B, T, 5 * bins]``.
         pitch_hz: ``[B, T]``, 0 where there is none, below 0 where it is not known.
     """
     # Beginnings and endings count as voice, and so does what nothing is known of.
     voiced = F.max_pool1d((pitch_hz != 0).float(), 3, 1, 1)
-    pulses, _, noise = out.float().chunk(3, -1)
+    pulses, _, noise, *_ = out.float().chunk(5, -1)
     too_loud = F.relu(pulses - noise + BELOW_BREATH).mean(-1) * (1 - voiced)
     return too_loud.sum() / (1 - voiced).sum().clamp(min=1)
 

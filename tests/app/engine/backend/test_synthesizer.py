@@ -49,7 +49,7 @@ def whole(chunks: list[AudioChunk]) -> np.ndarray:
 class Scripted:
     """Level 0 that is known beforehand, a frame a step."""
 
-    error, backtracks, trace, ranked = None, (), None, ()
+    error, backtracks, trace, ranked, memory = None, (), None, (), None
 
     def __init__(self, frames: int, code: int, reason: FinishReason) -> None:
         self._frames, self._code, self._reason = frames, code, reason
