@@ -110,7 +110,7 @@ def test_command_line_gives_a_wav(environment: dict[str, str], tmp_path: Path) -
 
 
 def test_endpoints_are_those_of_the_application() -> None:
-    told = set(re.findall(r"^\| `(GET|POST|DELETE) (/[\w/{}]+)` \|", README, flags=re.MULTILINE))
+    told = set(re.findall(r"^\| `(GET|POST|DELETE) (/[\w/{}-]+)` \|", README, flags=re.MULTILINE))
     paths = create_app(Settings()).openapi()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert told == routes | {("GET", "/docs"), ("GET", "/studio")}
