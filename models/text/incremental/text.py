@@ -30,7 +30,9 @@ from models.text.ssml import SsmlRewriter
 
 _PAUSE: Final = re.compile(rf"{PAUSE}\s*+", re.IGNORECASE)
 _ENDS_IN_PAUSE: Final = re.compile(rf"{PAUSE}$", re.IGNORECASE)
-_SILENT: Final = re.compile(r"[^\w\[]*+")  # marks without a word, before a pause
+# What may be between a piece and a pause that belongs to it: marks without a word, and tags.
+_SILENT: Final = re.compile(r"(?:[^\w\[<]++|<(?!/?(?:[A-Za-z]|\Z))|</?[A-Za-z][^<>@]*+>)*+")
+_OPEN_TAG: Final = re.compile(r"<(?:/?(?:[A-Za-z][^<>@]*+)?)?\Z")
 
 _NEAR_CHARS: Final = 400
 _PACKET_CHARS: Final = 4096  # the remaining text is copied at every boundary
@@ -200,8 +202,16 @@ def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
 
 
 def _past_marks(text: str, place: int) -> int:
+    """Return the index after marks and tags.
+
+    Raises:
+        Undecided: A tag has not ended.
+    """
     marks = _SILENT.match(text, place)
-    return marks.end() if marks else place
+    end = marks.end() if marks else place
+    if _OPEN_TAG.match(text, end):
+        raise Undecided
+    return end
 
 
 def _starts_line(text: str, end: int, start: int) -> bool:

@@ -83,6 +83,9 @@ def read(*some: str) -> list[tuple[str, float | None]]:
 
 @settings(deadline=None, max_examples=300)
 @given(written, st.lists(st.integers(0, 150), max_size=12))
+@example("Yes! <p>. [pause:0.5s] No.", [7])
+@example("Yes! <p [pause:0.5s] No.", [7])
+@example("Yes! < [pause:0.5s] No.", [7])
 def test_a_text_is_read_alike_as_a_whole_and_in_packets(text, cuts) -> None:
     try:
         whole = read(text)
