@@ -8,13 +8,16 @@ Nothing is cached but audio, by its hash, so that every process sees an upload a
 
 import hashlib
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from time import time
 from typing import Any, Final
+from uuid import uuid4
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
 from app.voice_store import (
@@ -161,7 +164,7 @@ class RemoteVoiceStore(VoiceStore):
         self._files.pipe_file(str(voice.audio), content)
         described = stored.model_dump_json(indent=1).encode()
         try:
-            self._files.pipe_file(self._card(name, owner), described, mode="create")
+            self._create(self._card(name, owner), described)
         except FileExistsError as error:  # another upload of that name was faster
             raise NameTaken(name) from error
         return voice
@@ -181,6 +184,23 @@ class RemoteVoiceStore(VoiceStore):
             if Path(audio).name.startswith(f"{name}.") and audio.endswith(".flac"):
                 self._files.rm_file(audio)
         return True
+
+    def _create(self, path: str, content: bytes) -> None:
+        """Write an object, whole at once.
+
+        Raises:
+            FileExistsError: There is one.
+        """
+        if not isinstance(self._files, LocalFileSystem):
+            self._files.pipe_file(path, content, mode="create")
+            return
+        # `pipe_file` looks first and then writes; a link is made or not.
+        partial = f"{path}.{uuid4().hex}"
+        self._files.pipe_file(partial, content)
+        try:
+            os.link(partial, path)
+        finally:
+            self._files.rm_file(partial)
 
     def _names_of(self, owner: str) -> list[str]:
         paths = self._ls(self._folder_of(owner))

@@ -361,6 +361,8 @@ def test_loudness_is_that_of_the_recommendation(studio, server) -> None:
     wanted = sent(server, studio.report(number)["id"])
     told = studio.page.locator(f"[data-take='{number}'] .facts span", has_text="LUFS")
     shown = float(told.text_content().split()[0])
+    # pyloudnorm also counts a last block that is not whole, which BS.1770-4 leaves out.
+    wanted = wanted[: len(wanted) // 2400 * 2400]
     assert shown == pytest.approx(pyloudnorm.Meter(24000).integrated_loudness(wanted), abs=0.15)
 
 

@@ -150,7 +150,11 @@ def ask(case: Case[Any], known_id: str | None, knobs: int | None) -> int:
         left = [one for one in case.body.items() if one[0] not in NAMES][:knobs]
         case.body = dict(left) | {"input": "Hello there. One.", "max_duration_s": SHORT_S}
     answer = case.call(timeout=60)
-    case.validate_response(answer, checks=CHECKS)
+    checks = CHECKS
+    if isinstance(case.body, dict) and None in case.body.values():
+        # `null` is the default of every field; the document leaves that out of a hundred types.
+        checks = [check for check in CHECKS if check is not negative_data_rejection]
+    case.validate_response(answer, checks=checks)
     status = int(answer.status_code)
     if status >= 400:
         assert_refused(status, answer)

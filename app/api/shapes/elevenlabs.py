@@ -71,7 +71,7 @@ class ElevenLabsRequest(BaseModel):
         None, max_length=200, description="A model's name, or any of ElevenLabs'."
     )
     language_code: str | None = Field(None, max_length=35, description="Language of the text.")
-    seed: int | None = Field(None, ge=0, le=2**32 - 1, description="Seed.")
+    seed_: int | None = Field(None, alias="seed", ge=0, le=2**32 - 1, description="Seed.")
     voice_settings: VoiceSettings | None = Field(None, description="Only `speed` is used.")
     pronunciation_dictionary_locators: list[Any] | None = None
     previous_text: str | None = None
@@ -85,7 +85,7 @@ class ElevenLabsRequest(BaseModel):
 
     def ignored(self) -> list[str]:
         """Return the names of the fields that were sent and do nothing."""
-        used = {"text", "model_id", "language_code", "seed", "voice_settings"}
+        used = {"text", "model_id", "language_code", "seed_", "voice_settings"}
         sent = [name for name in self.model_fields_set - used if getattr(self, name) is not None]
         settings = self.voice_settings
         if settings is not None:
@@ -229,7 +229,7 @@ def _wanted(
     check_their_model(body.model_id, engine, settings)
     speed = body.voice_settings.speed if body.voice_settings else None
     given: dict[str, Any] = {
-        "seed": body.seed,
+        "seed": body.seed_,
         "language": body.language_code,
         "speed": speed,
     }

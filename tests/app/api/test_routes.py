@@ -121,6 +121,7 @@ def test_health_and_readiness(toy_server):
         "deterministic": True,
         "golden": None,
         "batching": "in integers",
+        "shared_state": "memory",
     }
     assert toy_server.head("/ready").status_code == toy_server.head("/health").status_code == 200
     assert toy_server.get("/ready").json() == {"status": "ready", "model": "toy"}

@@ -20,7 +20,15 @@ CODEC = SpectralCodecConfig(
     width=16, ffn=24, dimension=8, codes=16, bands=20, encoder_layers=1, decoder_layers=1
 )
 CONFIG = lm.CONFIG.model_copy(
-    update={"width": 16, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 24, "codes": 16}
+    update={
+        "width": 16,
+        "layers": 2,
+        "heads": 2,
+        "kv_heads": 1,
+        "ffn": 24,
+        "codes": 16,
+        "alignment": None,
+    }
 )
 
 
