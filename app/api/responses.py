@@ -1,6 +1,6 @@
 """Responses of the routes for the OpenAPI document, and the headers that describe a speech."""
 
-from typing import Any
+from typing import Any, Final
 
 from app.api.schemas import ErrorBody, Usage
 from app.audio.formats import MEDIA_TYPES
@@ -28,6 +28,8 @@ TEXT_RESPONSES: Responses = error_responses(
     _422="A field is invalid; `param` names it.",
     _503="Busy or not ready; retry in Retry-After seconds.",
 )
+NDJSON: Final = "application/x-ndjson"
+
 SPEECH_RESPONSES: Responses = {
     200: {
         "description": "The audio; a stream is cut off if the speech fails.",
@@ -38,6 +40,16 @@ SPEECH_RESPONSES: Responses = {
         _500="The speech could not be generated.",
         _504="The request exceeded the server's time limit.",
     ),
+}
+
+SPEECH_OR_LINES: Responses = SPEECH_RESPONSES | {
+    200: {
+        "description": "The audio, or lines of JSON with audio in base64 and timings.",
+        "content": {
+            media_type: {}
+            for media_type in ("application/json", NDJSON, *MEDIA_TYPES.values(), EVENT_STREAM)
+        },
+    }
 }
 
 

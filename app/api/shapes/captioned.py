@@ -21,7 +21,7 @@ from app.api.requests import (
     model_names,
     output_of,
 )
-from app.api.responses import SPEECH_RESPONSES
+from app.api.responses import NDJSON, SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
 from app.api.shapes.words import timed_words
 
@@ -41,7 +41,7 @@ class CaptionedRequest(SpeechRequest):
 
 Body = Annotated[CaptionedRequest, Depends(json_body(CaptionedRequest))]
 
-captioned_router = APIRouter(tags=["other shapes"], responses=SPEECH_RESPONSES)
+captioned_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 
 @captioned_router.post("/dev/captioned_speech", openapi_extra=body_schema(CaptionedRequest))
@@ -64,7 +64,7 @@ async def captioned_speech(
 
     if body.stream is not False:
         lines = (json.dumps(one) + "\n" async for one in objects())
-        answer: Response = StreamingResponse(lines, media_type="application/x-ndjson")
+        answer: Response = StreamingResponse(lines, media_type=NDJSON)
     else:
         sound, words = first
         async for more, told in parts:

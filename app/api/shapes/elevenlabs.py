@@ -25,7 +25,7 @@ from app.api.requests import (
     json_body,
     model_names,
 )
-from app.api.responses import SPEECH_RESPONSES
+from app.api.responses import NDJSON, SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
 from app.api.shapes.characters import TimedCharacter, timed_characters
 from app.api.shapes.words import timed_parts
@@ -124,7 +124,7 @@ Form = Annotated[str, Query(alias="output_format", max_length=40)]
 Body = Annotated[ElevenLabsRequest, Depends(json_body(ElevenLabsRequest))]
 
 _SCHEMA = body_schema(ElevenLabsRequest)
-elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_RESPONSES)
+elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}", openapi_extra=_SCHEMA)
@@ -208,7 +208,7 @@ async def elevenlabs_stream_timestamps(
             async for part in parts:
                 yield line(*part)
 
-    return _told(StreamingResponse(lines(), media_type="application/x-ndjson"), body)
+    return _told(StreamingResponse(lines(), media_type=NDJSON), body)
 
 
 def _wanted(
