@@ -324,6 +324,7 @@ function powers(_, __, low, high) {
 
 function short(value) {
   if (value == null) return "";
+  if (Number.isInteger(value)) return String(value); // codes are exact
   return Math.abs(value) >= 0.01 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(0);
 }
 
