@@ -1,6 +1,9 @@
 """Responses of the routes for the OpenAPI document, and the headers that describe a speech."""
 
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, TypeVar
+
+from starlette.responses import Response
 
 from app.api.schemas import ErrorBody, Usage
 from app.audio.formats import MEDIA_TYPES
@@ -10,6 +13,7 @@ from app.engine.job import SpeechResult
 EVENT_STREAM = "text/event-stream"
 
 Responses = dict[int | str, dict[str, Any]]
+AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 
 def error_responses(**reasons: str) -> Responses:
@@ -105,6 +109,13 @@ def result_headers(
         "X-Completion-Tokens": str(usage.output_tokens),
         "Server-Timing": ", ".join(f"{n};dur={1000 * s:.1f}" for n, s in stages.items()),
     }
+
+
+def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
+    """Return a response whose header names the request's fields that did nothing, if any."""
+    if fields:
+        answer.headers["X-Ignored"] = ", ".join(fields)
+    return answer
 
 
 def usage_of(result: SpeechResult) -> Usage:

@@ -166,7 +166,8 @@ class RecentSpeeches:
         """
         if place is None:
             return None
-        spoken = (await self.result(place.id, owner)).utterances
+        _, result = await self.complete(place.id, owner)
+        spoken = result.utterances
         if place.utterance >= len(spoken):
             raise InvalidRequest(
                 f"the take has {len(spoken)} utterances, numbered from 0",
@@ -181,13 +182,13 @@ class RecentSpeeches:
         before = [one.kept(len(one.codes)) for one in spoken[: place.utterance]]
         return KeptTake((*before, last.kept(place.frame)), whole=len(before))
 
-    async def result(self, job_id: str, owner: str) -> SpeechResult:
-        """Return the result of an owner's job.
+    async def complete(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult]:
+        """Return an owner's job and its result.
 
         Raises:
             UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
         """
-        _, outcome = await self.find(job_id, owner)
+        job, outcome = await self.find(job_id, owner)
         if isinstance(outcome, Failure):
             raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
-        return outcome
+        return job, outcome

@@ -21,7 +21,7 @@ from app.api.requests import (
     model_names,
     output_of,
 )
-from app.api.responses import NDJSON, SPEECH_OR_LINES
+from app.api.responses import NDJSON, SPEECH_OR_LINES, naming_ignored
 from app.api.schemas import SpeechRequest
 from app.api.shapes.words import timed_words
 
@@ -66,14 +66,12 @@ async def captioned_speech(
         lines = (json.dumps(one) + "\n" async for one in objects())
         answer: Response = StreamingResponse(lines, media_type=NDJSON)
     else:
-        sound, words = first
-        async for more, told in parts:
-            sound, words = sound + more, [*words, *told]
+        every = [first, *[part async for part in parts]]
+        sound = b"".join(piece for piece, _ in every)
+        words = [word for _, told in every for word in told]
         whole = json.dumps(_part(body, sound, words))
         answer = Response(whole, media_type="application/json")
-    if ignored:
-        answer.headers["X-Ignored"] = ", ".join(ignored)
-    return answer
+    return naming_ignored(answer, ignored)
 
 
 def _part(body: CaptionedRequest, sound: bytes, words: list[dict[str, Any]]) -> dict[str, Any]:

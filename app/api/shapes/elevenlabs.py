@@ -8,6 +8,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated, Any, Final
 
@@ -24,20 +25,15 @@ from app.api.requests import (
     check_model,
     json_body,
     model_names,
+    output_of,
 )
-from app.api.responses import NDJSON, SPEECH_OR_LINES
+from app.api.responses import NDJSON, SPEECH_OR_LINES, naming_ignored
 from app.api.schemas import SpeechRequest
 from app.api.shapes.characters import TimedCharacter, timed_characters
 from app.api.shapes.words import timed_parts
-from app.api.speech.collected import (
-    CollectedSpeech,
-    collect_all,
-    rendered_response,
-    unless_client_leaves,
-)
+from app.api.speech.collected import collect_all, rendered_response, unless_client_leaves
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat
-from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import SpeechJob, WordTiming
@@ -123,80 +119,107 @@ VoiceId = Annotated[str, Path(alias="voice_id", max_length=200, description="A v
 Form = Annotated[str, Query(alias="output_format", max_length=40)]
 Body = Annotated[ElevenLabsRequest, Depends(json_body(ElevenLabsRequest))]
 
+
+@dataclass(frozen=True)
+class Translated:
+    """ElevenLabs' request in our shape.
+
+    Attributes:
+        wanted: The request, not streamed.
+        ignored: Names of its fields that do nothing.
+    """
+
+    wanted: SpeechRequest
+    ignored: list[str]
+
+    def streamed(self) -> "Translated":
+        """Return the same, streamed."""
+        return replace(self, wanted=self.wanted.model_copy(update={"stream": True}))
+
+    def timed_job(self, request: Request) -> SpeechJob:
+        """Return the job of the request with the times of words."""
+        timed = self.wanted.model_copy(update={"timestamps": "word"})
+        return timed.job(request.state.id, request.state.owner, client_of(request))
+
+
+def translated(
+    body: Body,
+    voice: VoiceId,
+    engine: EngineDep,
+    settings: SettingsDep,
+    form: Form = _DEFAULT_FORMAT,
+) -> Translated:
+    """Return ElevenLabs' request in our shape.
+
+    Raises:
+        InvalidRequest: The format cannot be made.
+        UnknownModel: The model is another.
+    """
+    check_their_model(body.model_id, engine, settings)
+    speed = body.voice_settings.speed if body.voice_settings else None
+    given = {"seed": body.seed_, "language": body.language_code, "speed": speed}
+    wanted = SpeechRequest(
+        input=body.text,
+        voice=voice,
+        response_format=output_format(form),
+        stream=False,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    return Translated(wanted, body.ignored())
+
+
+TranslatedDep = Annotated[Translated, Depends(translated)]
+
 _SCHEMA = body_schema(ElevenLabsRequest)
 elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}", openapi_extra=_SCHEMA)
 async def elevenlabs_speech(
-    request: Request,
-    voice: VoiceId,
-    body: Body,
-    engine: EngineDep,
-    recent: RecentDep,
-    settings: SettingsDep,
-    form: Form = _DEFAULT_FORMAT,
+    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, as ElevenLabs would."""
-    wanted = _wanted(body, voice, form, engine, settings, stream=False)
-    return _told(await speak(request, wanted, engine, recent), body)
+    return naming_ignored(await speak(request, asked.wanted, engine, recent), asked.ignored)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/stream", openapi_extra=_SCHEMA)
 async def elevenlabs_stream(
-    request: Request,
-    voice: VoiceId,
-    body: Body,
-    engine: EngineDep,
-    recent: RecentDep,
-    settings: SettingsDep,
-    form: Form = _DEFAULT_FORMAT,
+    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text while it is generated, as ElevenLabs would."""
-    wanted = _wanted(body, voice, form, engine, settings, stream=True)
-    return _told(await speak(request, wanted, engine, recent), body)
+    return naming_ignored(
+        await speak(request, asked.streamed().wanted, engine, recent), asked.ignored
+    )
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/with-timestamps", openapi_extra=_SCHEMA)
 async def elevenlabs_timestamps(
-    request: Request,
-    voice: VoiceId,
-    body: Body,
-    engine: EngineDep,
-    recent: RecentDep,
-    settings: SettingsDep,
-    form: Form = _DEFAULT_FORMAT,
+    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, with the times of its characters, as ElevenLabs would."""
-    job, output = _timed_job(request, _wanted(body, voice, form, engine, settings, stream=False))
+    job = asked.timed_job(request)
     collecting = collect_all(engine.submit(job), monotonic())
     speech = await unless_client_leaves(request, collecting)
     if speech is None:
         return Response(status_code=CLIENT_CLOSED)
     recent.keep(job, speech.result)
     words = [word for one in speech.result.utterances for word in one.words or ()]
-    pool = request.app.state.render_pool
-    sound = await rendered_response(
-        CollectedSpeech(speech.chunks, speech.first_audio_s), output, pool, client_of(request)
-    )
+    output, pool = output_of(job, asked.wanted.response_format), request.app.state.render_pool
+    sound = await rendered_response(speech, output, pool, client_of(request))
     told = _part(bytes(sound.body), timed_characters(words, job.speed))
-    return _told(Response(json.dumps(told), media_type="application/json"), body)
+    answer = Response(json.dumps(told), media_type="application/json")
+    return naming_ignored(answer, asked.ignored)
 
 
 @elevenlabs_router.post(
     "/v1/text-to-speech/{voice_id}/stream/with-timestamps", openapi_extra=_SCHEMA
 )
 async def elevenlabs_stream_timestamps(
-    request: Request,
-    voice: VoiceId,
-    body: Body,
-    engine: EngineDep,
-    settings: SettingsDep,
-    form: Form = _DEFAULT_FORMAT,
+    request: Request, asked: TranslatedDep, engine: EngineDep
 ) -> Response:
     """Speak a text while it is generated, a JSON object a line, with the times of characters."""
-    job, output = _timed_job(request, _wanted(body, voice, form, engine, settings, stream=True))
-    parts = timed_parts(request, engine, job, output)
+    job = asked.streamed().timed_job(request)
+    parts = timed_parts(request, engine, job, output_of(job, asked.wanted.response_format))
     first = await anext(parts)  # so that a refusal is an answer
 
     def line(sound: bytes, words: Sequence[WordTiming]) -> str:
@@ -208,45 +231,7 @@ async def elevenlabs_stream_timestamps(
             async for part in parts:
                 yield line(*part)
 
-    return _told(StreamingResponse(lines(), media_type=NDJSON), body)
-
-
-def _wanted(
-    body: ElevenLabsRequest,
-    voice: str,
-    form: str,
-    engine: SpeechEngine,
-    settings: Settings,
-    *,
-    stream: bool,
-) -> SpeechRequest:
-    """Return our request for one of theirs.
-
-    Raises:
-        InvalidRequest: The format cannot be made.
-        UnknownModel: The model is another.
-    """
-    check_their_model(body.model_id, engine, settings)
-    speed = body.voice_settings.speed if body.voice_settings else None
-    given: dict[str, Any] = {
-        "seed": body.seed_,
-        "language": body.language_code,
-        "speed": speed,
-    }
-    return SpeechRequest(
-        input=body.text,
-        voice=voice,
-        response_format=output_format(form),
-        stream=stream,
-        **{name: value for name, value in given.items() if value is not None},
-    )
-
-
-def _timed_job(request: Request, wanted: SpeechRequest) -> tuple[SpeechJob, OutputOptions]:
-    """Return the job of a request with the times of words, and how its audio is rendered."""
-    timed = wanted.model_copy(update={"timestamps": "word"})
-    job = timed.job(request.state.id, request.state.owner, client_of(request))
-    return job, OutputOptions(timed.response_format, timed.speed)
+    return naming_ignored(StreamingResponse(lines(), media_type=NDJSON), asked.ignored)
 
 
 def _part(sound: bytes, characters: Sequence[TimedCharacter]) -> dict[str, Any]:
@@ -262,10 +247,3 @@ def _part(sound: bytes, characters: Sequence[TimedCharacter]) -> dict[str, Any]:
         "alignment": told,
         "normalized_alignment": told,
     }
-
-
-def _told(answer: Response, body: ElevenLabsRequest) -> Response:
-    """Return an answer that names the fields that did nothing."""
-    if ignored := body.ignored():
-        answer.headers["X-Ignored"] = ", ".join(ignored)
-    return answer

@@ -1,5 +1,6 @@
 """Codes out and in: those of a recent speech, and the audio of others sent in their place."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Annotated, Any, Final
@@ -17,7 +18,7 @@ from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES
 from app.api.schemas import SoundQuery
 from app.api.speech.route import RecentDep, SpeechId, replayed_response
 from app.engine.errors import InvalidRequest
-from app.engine.interface import ModelInfo
+from app.engine.interface import Codes, ModelInfo
 from app.engine.job import SpeechResult
 
 SAFETENSORS: Final = "application/vnd.safetensors"
@@ -59,18 +60,11 @@ async def get_speech_codes(
     request: Request, speech_id: SpeechId, recent: RecentDep, engine: EngineDep
 ) -> Response:
     """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
-    result = await recent.result(speech_id, request.state.owner)
-    if SAFETENSORS in request.headers.get("accept", ""):
-        tensors = {
-            str(number): np.ascontiguousarray(one.codes)
-            for number, one in enumerate(result.utterances)
-        }
-        return Response(save(tensors, _told(result, engine.info)), media_type=SAFETENSORS)
-    told: dict[str, Any] = {
-        **_told(result, engine.info),
-        "utterances": [one.codes.tolist() for one in result.utterances],
-    }
-    return Response(to_json(told), media_type="application/json")
+    _, result = await recent.complete(speech_id, request.state.owner)
+    told = {"model_sha256": engine.info.sha256, "codes_sha256": result.codes_sha256}
+    codes = [one.codes for one in result.utterances]
+    fields = {"utterances": [one.tolist() for one in codes]}
+    return _codes_response(request, told | _rates(engine.info), codes, fields)
 
 
 @codes_router.post(
@@ -88,12 +82,32 @@ async def encode_recording(request: Request, engine: EngineDep) -> Response:
     """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s."""
     content = await request.body()
     codes = await engine.encode(request.state.id, content, client_of(request))
-    info = engine.info
-    told = {"frame_rate_hz": f"{info.frame_rate_hz:g}", "sample_rate_hz": str(info.sample_rate_hz)}
+    return _codes_response(request, _rates(engine.info), [codes], {"codes": codes.tolist()})
+
+
+def _rates(info: ModelInfo) -> dict[str, str]:
+    """Return the rates of codes and sound, as text, as safetensors have it."""
+    return {
+        "frame_rate_hz": f"{info.frame_rate_hz:g}",
+        "sample_rate_hz": str(info.sample_rate_hz),
+    }
+
+
+def _codes_response(
+    request: Request, told: dict[str, str], codes: Sequence[Codes], fields: dict[str, Any]
+) -> Response:
+    """Return codes as safetensors if `Accept` asks for them, else as JSON.
+
+    Args:
+        request: The request.
+        told: What there is to know about them: metadata of the tensors, fields of the JSON.
+        codes: ``[T, K]`` of each utterance.
+        fields: The fields of the JSON with the codes.
+    """
     if SAFETENSORS in request.headers.get("accept", ""):
-        return Response(save({"0": codes}, told), media_type=SAFETENSORS)
-    body = to_json({**told, "codes": codes.tolist()})
-    return Response(body, media_type="application/json")
+        tensors = {str(number): np.ascontiguousarray(one) for number, one in enumerate(codes)}
+        return Response(save(tensors, told), media_type=SAFETENSORS)
+    return Response(to_json({**told, **fields}), media_type="application/json")
 
 
 @codes_router.post(
@@ -115,8 +129,7 @@ async def decode_codes(
     Pauses, speed and loudness are those of that speech.
     """
     came_s = monotonic()
-    job, _ = await recent.find(speech_id, request.state.owner)
-    result = await recent.result(speech_id, request.state.owner)
+    job, result = await recent.complete(speech_id, request.state.owner)
     arrays = _read(await request.body(), media_type(request.headers))
     changed = _replaced(result, arrays, engine.info, settings.max_audio_s)
     return await replayed_response(request, job, changed, engine, wanted.response_format, came_s)
@@ -143,16 +156,6 @@ def _replaced(
     pairs = zip(result.utterances, checked, strict=True)
     spoken = tuple(replace(one, codes=codes, words=None) for one, codes in pairs)
     return replace(result, utterances=spoken, frames=frames)
-
-
-def _told(result: SpeechResult, info: ModelInfo) -> dict[str, str]:
-    """Return what there is to know about codes, as text, as safetensors have it."""
-    return {
-        "model_sha256": info.sha256,
-        "codes_sha256": result.codes_sha256,
-        "frame_rate_hz": f"{info.frame_rate_hz:g}",
-        "sample_rate_hz": str(info.sample_rate_hz),
-    }
 
 
 def _read(body: bytes, kind: str) -> list[np.ndarray[Any, Any]]:

@@ -25,7 +25,7 @@ from app.api.requests import (
     model_names,
     output_of,
 )
-from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES, error_responses
+from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES, error_responses, naming_ignored
 from app.api.schemas import (
     PhonemesRequest,
     ReadText,
@@ -130,9 +130,7 @@ async def speak(
         answer = await _answer(request, wanted, engine, recent, came_s)
     else:
         answer = await _answer_once(request, wanted, engine, recent, came_s)
-    if ignored:
-        answer.headers["X-Ignored"] = ", ".join(ignored)
-    return answer
+    return naming_ignored(answer, ignored)
 
 
 async def _answer_once(
@@ -158,9 +156,10 @@ async def _answer_once(
     earlier = await ids.claim(state.owner, state.client_id, digest, state.id)
     if earlier is not None:
         with suppress(UnknownSpeech):
-            answer = await _replay(request, earlier, engine, recent, wanted.response_format, came_s)
+            job, result = await recent.complete(earlier, state.owner)
+            form = wanted.response_format
+            answer = await replayed_response(request, job, result, engine, form, came_s)
             if wanted.stream_format == "sse":
-                result = await recent.result(earlier, state.owner)
                 answer = whole_events(bytes(answer.body), result, wanted.speed)
             answer.headers["X-Repeats"] = earlier
             return answer
@@ -245,33 +244,9 @@ async def get_speech_audio(
 
     Speed and loudness are those of its request.
     """
-    return await _replay(request, speech_id, engine, recent, wanted.response_format, monotonic())
-
-
-async def _replay(
-    request: Request,
-    speech_id: str,
-    engine: SpeechEngine,
-    recent: RecentSpeeches,
-    form: AudioFormat,
-    came_s: float,
-) -> Response:
-    """Return the response with a speech decoded again.
-
-    Args:
-        request: The request.
-        speech_id: Of a speech of the same owner.
-        engine: Decodes it.
-        recent: Store of results.
-        form: The container.
-        came_s: Monotonic time of the request.
-
-    Raises:
-        UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
-    """
-    result = await recent.result(speech_id, request.state.owner)
-    job, _ = await recent.find(speech_id, request.state.owner)
-    return await replayed_response(request, job, result, engine, form, came_s)
+    came_s = monotonic()
+    job, result = await recent.complete(speech_id, request.state.owner)
+    return await replayed_response(request, job, result, engine, wanted.response_format, came_s)
 
 
 async def replayed_response(

@@ -63,7 +63,9 @@ async def test_a_speech_of_one_replica_is_found_at_the_other(redis_server) -> No
         await written(here)
         read, outcome = await there.find("one", "")
         assert (read.id, outcome.frames) == ("one", 10)
-        codes = (await there.result("one", "")).utterances[0].codes
+        same, complete = await there.complete("one", "")
+        assert same.id == "one"
+        codes = complete.utterances[0].codes
         np.testing.assert_array_equal(codes, result.utterances[0].codes)
 
 
@@ -81,7 +83,7 @@ async def test_one_that_failed_is_no_result(redis_server) -> None:
         here.keep(speech("one")[0], Failure(None, None, 0, 0.0))
         await written(here)
         with pytest.raises(UnknownSpeech, match="cancelled"):
-            await there.result("one", "")
+            await there.complete("one", "")
 
 
 async def test_it_goes_after_its_time(redis_server) -> None:
