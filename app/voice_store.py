@@ -7,7 +7,6 @@ one are removed by the next upload. Names are validated before they reach the fi
 
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import ConfigDict, Field, ValidationError
 
+from app.files import write_atomically
 from models.voices.recording import Recording
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
 
@@ -52,6 +52,23 @@ class StoredCard(VoiceCard):
     created_at: int = Field(description="Seconds since 1970.")
     audio_s: float = Field(gt=0, description="Length of the audio.")
     sha256: str = Field(pattern="^[0-9a-f]{64}$", description="Of the FLAC file.")
+
+    @classmethod
+    def of(cls, card: VoiceCard, recording: Recording, content: bytes) -> "StoredCard":
+        """Return the description to store, as of now.
+
+        Args:
+            card: Sent by the uploader; consent must have been given.
+            recording: The audio.
+            content: The FLAC file with it.
+        """
+        return cls(
+            **card.model_dump(),
+            consent=True,
+            created_at=int(time()),
+            audio_s=recording.audio_s,
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
 
 
 class VoiceStore:
@@ -93,7 +110,7 @@ class VoiceStore:
         return is_name(name) and (self._folder_of(owner) / f"{name}.json").exists()
 
     def find(self, name: str, owner: str) -> Voice | None:
-        """Return an owner's voice; None if there is none or the folder cannot be read.
+        """Return an owner's voice; None if there is none or the store cannot be read.
 
         Raises:
             CardDamaged: Its JSON file is damaged.
@@ -102,7 +119,7 @@ class VoiceStore:
             return None
         path = self._folder_of(owner) / f"{name}.json"
         try:
-            card = StoredCard.model_validate_json(path.read_bytes())
+            card = StoredCard.model_validate_json(self._read(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:  # built-in voices keep working
@@ -112,6 +129,14 @@ class VoiceStore:
             log.warning("%s is not a valid voice file: %s", path, error.errors()[0]["msg"])
             raise CardDamaged(name) from error
         return self._voice(name, owner, card)
+
+    def _read(self, path: Path) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return path.read_bytes()
 
     def _names_of(self, owner: str) -> list[str]:
         return sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
@@ -154,13 +179,7 @@ class VoiceStore:
         """
         check_name(name)
         content = recording.flac()
-        stored = StoredCard(
-            **card.model_dump(),
-            consent=True,
-            created_at=int(time()),
-            audio_s=recording.audio_s,
-            sha256=hashlib.sha256(content).hexdigest(),
-        )
+        stored = StoredCard.of(card, recording, content)
         with self._locked(owner) as folder:
             path = folder / f"{name}.json"
             if path.exists():
@@ -170,8 +189,8 @@ class VoiceStore:
             _sweep(folder)
             voice = self._voice(name, owner, stored)
             assert voice.audio is not None
-            _write(voice.audio, content)
-            _write(path, stored.model_dump_json(indent=1).encode())
+            write_atomically(voice.audio, content)
+            write_atomically(path, stored.model_dump_json(indent=1).encode())
         return voice
 
     def remove(self, name: str, owner: str) -> bool:
@@ -243,13 +262,3 @@ def _sweep(folder: Path) -> None:
     for path in [*folder.glob("*.flac"), *folder.glob("*.partial")]:
         if not (folder / f"{path.name.partition('.')[0]}.json").exists():
             path.unlink()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from uuid import uuid4
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from app.files import write_atomically
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class Output:
         if spoken.status == httpx2.codes.OK:
             kind = headers["content-type"].partition(";")[0].removeprefix("audio/")
             path = self.folder / "audio" / f"{line.name}.{_SUFFIXES.get(kind, kind)}"
-            _write(path, spoken.content)
+            write_atomically(path, spoken.content)
             body: Any = {
                 "file": f"audio/{path.name}",
                 "sha256": hashlib.sha256(spoken.content).hexdigest(),
@@ -203,7 +203,7 @@ class Output:
             body = json.loads(spoken.content)
             report["error"] = body.get("error")
         report["response"] = answer | {"body": body}
-        _write(self._reports / f"{line.name}.json", json.dumps(report).encode())
+        write_atomically(self._reports / f"{line.name}.json", json.dumps(report).encode())
 
     def finish(self, lines: Sequence[Line]) -> tuple[int, int]:
         """Write `output.jsonl` and `errors.jsonl`; return how many lines each has."""
@@ -213,21 +213,13 @@ class Output:
             raw = (self._reports / f"{line.name}.json").read_text("utf-8")
             (bad if json.loads(raw)["error"] else good).append(raw)
         for name, reports in (("output", good), ("errors", bad)):
-            _write(self.folder / f"{name}.jsonl", "".join(f"{one}\n" for one in reports).encode())
+            write_atomically(
+                self.folder / f"{name}.jsonl", "".join(f"{one}\n" for one in reports).encode()
+            )
         return len(good), len(bad)
 
 
 _SUFFIXES: Final = {"mpeg": "mp3", "ogg": "opus"}
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 class Workers(Protocol):

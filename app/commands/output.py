@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from app.commands.errors import CommandError
+from app.files import write_atomically
 
 
 def check_folder(out: Path, field: str) -> None:
@@ -31,10 +32,8 @@ def write_file(out: Path, content: bytes, field: str) -> None:
     Raises:
         CommandError: The file cannot be written.
     """
-    partial = out.with_name(out.name + ".partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(out)
+        write_atomically(out, content)
     except OSError as error:
         raise CommandError(f"{field}: {out}: {error.strerror}") from error
 

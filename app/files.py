@@ -1,0 +1,18 @@
+"""Files that are whole or not there."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file and replace the one that is there, if any; nobody sees a part of it.
+
+    Raises:
+        OSError: It cannot be written; a file that was there is as before.
+    """
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
