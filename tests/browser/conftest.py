@@ -104,11 +104,13 @@ class Studio:
             self.errors.append(told.text)
 
     def open(self, body: dict[str, Any] | None = None) -> None:
-        """Load the page, with a request after the # if there is one, and wait for the model."""
+        """Load the page, with a request after the # if there is one, and wait for all of it."""
         link = "#" + quote(json.dumps(body)) if body else ""
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}/{link}")
         self.page.wait_for_selector(".status:text-matches('^(?!not ready|connecting).+')")
+        if not body or body["input"].strip():
+            self.page.wait_for_selector(".phonemes li", state="attached")
 
     def write(self, text: str) -> None:
         self.page.fill("#text", text)
@@ -120,10 +122,18 @@ class Studio:
             "text => document.querySelector('#text').value === text", arg=body["input"]
         )
 
+    def press_speak(self) -> None:
+        """Press the button by the keyboard, and see that the request is sent.
+
+        A click is lost if the page moves between the mouse's two events, as on a slow machine.
+        """
+        with self.page.expect_request("**/tts"):
+            self.page.press("button.speak", "Enter")
+
     def speak(self) -> int:
         """Speak, wait until the sound and its report are there, and return the take's number."""
         before = self.numbers()
-        self.page.click("button.speak")
+        self.press_speak()
         number = max(before, default=0) + 1
         self.wait_for(number)
         return number

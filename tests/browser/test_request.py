@@ -31,7 +31,7 @@ def body_of(studio: Studio) -> dict[str, Any]:
         route.fulfill(status=503, json={"error": error})
 
     studio.page.route("**/tts", refuse)
-    studio.page.click("button.speak")
+    studio.press_speak()
     studio.page.wait_for_selector("text=not now")
     studio.page.unroute("**/tts")
     studio.errors.clear()  # the browser notes the 503
@@ -61,6 +61,21 @@ def test_every_knob_of_the_schema_has_a_control_with_its_help_and_unit(studio, s
 
 def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
+
+
+def test_nothing_moves_when_the_phonemes_of_a_text_come(studio) -> None:
+    page = studio.page
+    held: list[Any] = []
+    page.route("**/v1/audio/phonemes", lambda route: held.append(route))
+    before = page.query_selector("button.speak").bounding_box()
+    page.fill("#text", "The birch canoe slid on the smooth planks. " * 8)
+    page.wait_for_function("() => !document.querySelector('.phonemes li')?.title.includes('birch')")
+    while not held:
+        page.wait_for_timeout(20)
+    assert page.query_selector("button.speak").bounding_box() == before
+    held[0].continue_()
+    page.wait_for_selector(".phonemes li[title*=birch]")
+    assert page.query_selector("button.speak").bounding_box() == before
 
 
 def test_a_knob_shows_what_the_preset_sets(studio, server) -> None:

@@ -104,11 +104,11 @@ function Phonemes({ app }) {
     }, 400);
     return () => { clearTimeout(asking); leaving.abort(); };
   }, [text, voice, knobs.language]);
-  if (!read.length || !text.trim()) return null;
+  const shown = text.trim() ? read : [];
   return html`
     <details class="phonemes" open>
       <summary>As it will be read</summary>
-      <ol>${read.map((one) => html`<li title=${one.text}>${one.phonemes || "(a pause)"}</li>`)}</ol>
+      <ol tabindex="0" aria-label="Phonemes">${shown.map((one) => html`<li title=${one.text}>${one.phonemes || "(a pause)"}</li>`)}</ol>
     </details>`;
 }
 
