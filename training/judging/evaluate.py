@@ -118,7 +118,7 @@ def read_sentences(path: Path, count: int) -> list[str]:
 def _assemble(args: argparse.Namespace, teacher: Teacher, prompt: Samples) -> Panel:
     ears = {name: Whisper(whisper_folder(name), args.threads) for name in args.judge}
     if args.words_only:
-        return Panel(ears, teacher)
+        return Panel(ears, teacher, as_read=args.as_read)
     audible = resample(prompt, SAMPLE_RATE_HZ, HEARING_RATE_HZ)
     return Panel(
         ears,
@@ -129,6 +129,7 @@ def _assemble(args: argparse.Namespace, teacher: Teacher, prompt: Samples) -> Pa
             "'valle-serve[quality]' && pip install --no-deps resemblyzer",
             lambda: VoiceJudge(audible),
         ),
+        as_read=args.as_read,
     )
 
 
@@ -229,6 +230,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--judge", action="append", help="tiny.en (default), base, small or folder")
     parser.add_argument("--words-only", action="store_true", help="no DNSMOS, no similarity")
+    parser.add_argument("--as-read", action="store_true", help="compare figures in words")
     parser.add_argument("--prompt", type=Path, help="the voice to be like (default: the teacher's)")
     parser.add_argument("--threads", type=int, default=1, help="of Whisper")
     parser.add_argument("--save-wavs", type=Path, metavar="FOLDER")

@@ -17,6 +17,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from models.text.characters import clean
+from models.text.normalise import normalise as read_figures
 from training.cache import cache_folder
 
 HEARING_RATE_HZ = 16_000  # every judge here listens at this rate
@@ -45,6 +47,14 @@ def _normaliser() -> Callable[[str], str]:
     from whisper_normalizer.english import EnglishTextNormalizer
 
     return EnglishTextNormalizer()
+
+
+def in_words(text: str) -> str:
+    """Return ``text`` with its figures, dates and units as the front end reads them.
+
+    Whisper writes one number in several ways: 2,315 as "2300 and 15". Read aloud, all are the same.
+    """
+    return read_figures(clean(text))
 
 
 def count_errors(said: str, heard: str) -> Errors:

@@ -11,6 +11,7 @@ from training.judging.judges import (
     VoiceJudge,
     Whisper,
     count_errors,
+    in_words,
     resample,
 )
 from training.judging.speakers import Samples, Speech
@@ -43,8 +44,19 @@ class Panel:
         teacher: Callable[[str, int], Samples],
         dnsmos: Dnsmos | None = None,
         voice: VoiceJudge | None = None,
+        *,
+        as_read: bool = False,
     ) -> None:
-        """Seat the judges; ``teacher`` only says how long a sentence should take."""
+        """Seat the judges.
+
+        Args:
+            ears: Who writes down what is heard, by name.
+            teacher: Only says how long a sentence should take.
+            dnsmos: Rates the sound, if asked.
+            voice: Compares the voice with a prompt's, if asked.
+            as_read: Whether figures in the text and in what was heard are compared in words.
+        """
+        self._written: Callable[[str], str] = in_words if as_read else str
         self.ears, self.dnsmos, self.voice = ears, dnsmos, voice
         self._teacher = teacher
         self._readings: dict[str, Samples] = {}
@@ -64,7 +76,10 @@ class Panel:
             teacher_spoken_s=find_speech(reading, SAMPLE_RATE_HZ).spoken_s,
             wall_s=speech.wall_s,
             heard=heard,
-            errors={name: count_errors(text, words) for name, words in heard.items()},
+            errors={
+                name: count_errors(self._written(text), self._written(words))
+                for name, words in heard.items()
+            },
             ending=judge_ending(
                 speech.samples,
                 reading,

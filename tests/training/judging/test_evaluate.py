@@ -80,6 +80,28 @@ class TestWords:
         errors = count_errors(said, heard)
         assert (errors.words, errors.word_edits) == (words, edits)
 
+    @pytest.mark.parametrize(
+        ("said", "heard", "edits"),
+        [
+            ("It had 2,315 patients.", "It had 2300 and 15 patients.", 0),
+            ("On 12 May 1923.", "On the twelfth of May, nineteen twenty-three.", 0),
+            ("It had 2,315 patients.", "It had 2313 patients.", 1),
+        ],
+    )
+    def test_figures_are_compared_in_words_if_asked(
+        self, said: str, heard: str, edits: int
+    ) -> None:
+        class Ear:
+            def hear(self, _samples: np.ndarray) -> str:
+                return heard
+
+        def edits_of(*, as_read: bool) -> int:
+            panel = Panel({"ear": Ear()}, lambda text, seed: TEACHER, as_read=as_read)
+            return panel.judge(said, 0, Speech(TEACHER)).errors["ear"].word_edits
+
+        assert edits_of(as_read=True) == edits
+        assert edits_of(as_read=False) > 0
+
     def test_letter_edits_by_hand(self) -> None:
         assert count_errors("the cat", "the cut") == Errors(
             words=2, word_edits=1, letters=7, letter_edits=1
