@@ -1,4 +1,4 @@
-"""Requests as the voice agents Pipecat and LiveKit send them, read as they read the answers."""
+"""Requests as Pipecat, LiveKit and Vercel's AI SDK send them, read as they read the answers."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from tests.app.tools.decoding import decoded
 from tests.clients.conftest import SEED
 
 TEXT = "Hi."
+INSTRUCTIONS = "Speak like a pirate."  # which all of them pass on
 
 
 async def pipecat(server: httpx.Client, voice: str) -> bytes:
@@ -26,6 +27,7 @@ async def pipecat(server: httpx.Client, voice: str) -> bytes:
             model="gpt-4o-mini-tts",
             voice=voice,
             response_format="pcm",
+            instructions=INSTRUCTIONS,
             extra_body={"seed": SEED},
         ) as answer,
     ):
@@ -47,7 +49,7 @@ def test_pipecat_which_knows_the_names_of_openai_s_voices_alone(
 def livekit(server: httpx.Client, **fields: Any) -> tuple[str, bytes]:
     """Ask as LiveKit does; it tells events from sound by the type of the answer."""
     body = {"input": TEXT, "voice": "ash", "response_format": "mp3", "speed": 1.0}
-    body |= {"seed": SEED} | fields
+    body |= {"instructions": INSTRUCTIONS, "seed": SEED} | fields
     with server.stream("POST", "/v1/audio/speech", json=body) as answer:
         assert answer.status_code == 200
         kind = answer.headers["content-type"].partition(";")[0]
@@ -74,5 +76,16 @@ def test_livekit_without_events(server: httpx.Client, model: str) -> None:
     assert decoded(sound)[0].any()
 
 
-def test_livekit_warms_its_connection_up(server: httpx.Client) -> None:
-    assert server.get("/v1").status_code == 404  # any answer will do
+@pytest.mark.parametrize("path", ["/v1", "/v1/"])
+def test_livekit_warms_its_connection_up(server: httpx.Client, path: str) -> None:
+    assert server.get(path).status_code == 404  # any answer will do
+
+
+@pytest.mark.parametrize(("form", "kind"), [("mp3", "audio/mpeg"), ("wav", "audio/wav")])
+def test_vercel_s_sdk(server: httpx.Client, form: str, kind: str) -> None:
+    body = {"model": "gpt-4o-mini-tts", "input": TEXT, "voice": "alloy", "response_format": form}
+    body |= {"instructions": INSTRUCTIONS, "speed": 1.2, "seed": SEED}
+    answer = server.post("/v1/audio/speech", json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+    assert answer.headers["x-ignored"] == "instructions"
+    assert decoded(answer.content)[0].any()
