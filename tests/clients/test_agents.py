@@ -83,8 +83,8 @@ def test_livekit_warms_its_connection_up(server: httpx.Client, path: str) -> Non
 
 @pytest.mark.parametrize(("form", "kind"), [("mp3", "audio/mpeg"), ("wav", "audio/wav")])
 def test_vercel_s_sdk(server: httpx.Client, form: str, kind: str) -> None:
-    body = {"model": "gpt-4o-mini-tts", "input": TEXT, "voice": "alloy", "response_format": form}
-    body |= {"instructions": INSTRUCTIONS, "speed": 1.2, "seed": SEED}
+    body: dict[str, Any] = {"model": "gpt-4o-mini-tts", "voice": "alloy", "response_format": form}
+    body |= {"input": TEXT} | {"instructions": INSTRUCTIONS, "speed": 1.2, "seed": SEED}
     answer = server.post("/v1/audio/speech", json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
     assert answer.headers["x-ignored"] == "instructions"

@@ -3,21 +3,16 @@
 Source: ElevenLabs' API reference, as its Python client sends it.
 """
 
-import json
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import StreamingResponse
 
-from app.api.errors import CLIENT_CLOSED
-from app.api.gate.admission import client_of
+from app.api.reports.recent import RecentSpeeches
 from app.api.requests import (
     EngineDep,
     SettingsDep,
@@ -25,18 +20,16 @@ from app.api.requests import (
     check_model,
     json_body,
     model_names,
-    output_of,
 )
-from app.api.responses import NDJSON, SPEECH_OR_LINES, naming_ignored
+from app.api.responses import SPEECH_OR_LINES, naming_ignored
 from app.api.schemas import SpeechRequest
-from app.api.shapes.characters import TimedCharacter, timed_characters
-from app.api.shapes.words import timed_parts
-from app.api.speech.collected import collect_all, rendered_response, unless_client_leaves
+from app.api.shapes.characters import timed_characters
+from app.api.shapes.words import TimedJson
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
-from app.engine.job import SpeechJob, WordTiming
+from app.engine.job import WordTiming
 from app.settings import Settings
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav)_(\d{4,6})(?:_\d{1,3})?")
@@ -136,10 +129,9 @@ class Translated:
         """Return the same, streamed."""
         return replace(self, wanted=self.wanted.model_copy(update={"stream": True}))
 
-    def timed_job(self, request: Request) -> SpeechJob:
-        """Return the job of the request with the times of words."""
-        timed = self.wanted.model_copy(update={"timestamps": "word"})
-        return timed.job(request.state.id, request.state.owner, client_of(request))
+    def timed(self) -> "Translated":
+        """Return the same, with the times of words."""
+        return replace(self, wanted=self.wanted.model_copy(update={"timestamps": "word"}))
 
 
 def translated(
@@ -179,7 +171,7 @@ async def elevenlabs_speech(
     request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, as ElevenLabs would."""
-    return naming_ignored(await speak(request, asked.wanted, engine, recent), asked.ignored)
+    return await _speak(request, asked, engine, recent)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/stream", openapi_extra=_SCHEMA)
@@ -187,9 +179,7 @@ async def elevenlabs_stream(
     request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text while it is generated, as ElevenLabs would."""
-    return naming_ignored(
-        await speak(request, asked.streamed().wanted, engine, recent), asked.ignored
-    )
+    return await _speak(request, asked.streamed(), engine, recent)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/with-timestamps", openapi_extra=_SCHEMA)
@@ -197,45 +187,37 @@ async def elevenlabs_timestamps(
     request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, with the times of its characters, as ElevenLabs would."""
-    job = asked.timed_job(request)
-    collecting = collect_all(engine.submit(job), monotonic())
-    speech = await unless_client_leaves(request, collecting)
-    if speech is None:
-        return Response(status_code=CLIENT_CLOSED)
-    recent.keep(job, speech.result)
-    words = [word for one in speech.result.utterances for word in one.words or ()]
-    output, pool = output_of(job, asked.wanted.response_format), request.app.state.render_pool
-    sound = await rendered_response(speech, output, pool, client_of(request))
-    told = _part(bytes(sound.body), timed_characters(words, job.speed))
-    answer = Response(json.dumps(told), media_type="application/json")
-    return naming_ignored(answer, asked.ignored)
+    return await _speak(request, asked.timed(), engine, recent)
 
 
 @elevenlabs_router.post(
     "/v1/text-to-speech/{voice_id}/stream/with-timestamps", openapi_extra=_SCHEMA
 )
 async def elevenlabs_stream_timestamps(
-    request: Request, asked: TranslatedDep, engine: EngineDep
+    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text while it is generated, a JSON object a line, with the times of characters."""
-    job = asked.streamed().timed_job(request)
-    parts = timed_parts(request, engine, job, output_of(job, asked.wanted.response_format))
-    first = await anext(parts)  # so that a refusal is an answer
-
-    def line(sound: bytes, words: Sequence[WordTiming]) -> str:
-        return json.dumps(_part(sound, timed_characters(words, job.speed))) + "\n"
-
-    async def lines() -> AsyncIterator[str]:
-        async with aclosing(parts):
-            yield line(*first)
-            async for part in parts:
-                yield line(*part)
-
-    return naming_ignored(StreamingResponse(lines(), media_type=NDJSON), asked.ignored)
+    return await _speak(request, asked.streamed().timed(), engine, recent)
 
 
-def _part(sound: bytes, characters: Sequence[TimedCharacter]) -> dict[str, Any]:
-    """Return bytes and characters as ElevenLabs' object; aligned is the normalised text."""
+async def _speak(
+    request: Request, asked: Translated, engine: SpeechEngine, recent: RecentSpeeches
+) -> Response:
+    """Return the response to a request; with timestamps, in ElevenLabs' JSON."""
+    wanted = asked.wanted
+
+    def told(part: bytes, words: Sequence[WordTiming]) -> dict[str, Any]:
+        return _part(part, words, wanted.speed)
+
+    timed = wanted.timestamps == "word"
+    framing = TimedJson(told, streamed=wanted.streamed) if timed else None
+    answer = await speak(request, wanted, engine, recent, framing)
+    return naming_ignored(answer, asked.ignored)
+
+
+def _part(sound: bytes, words: Sequence[WordTiming], speed: float) -> dict[str, Any]:
+    """Return ElevenLabs' object for bytes and words; aligned is the normalised text."""
+    characters = timed_characters(words, speed)
     alignment = {
         "characters": [one.character for one in characters],
         "character_start_times_seconds": [round(one.start_s, 4) for one in characters],

@@ -1,48 +1,12 @@
-"""The bytes of a speech's file as they come, with the words whose times are final."""
+"""JSON with the bytes of a speech's file and its words: one object, or one a line."""
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from functools import partial
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastapi import Request
-
-from app.api.gate.admission import client_of
-from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
-from app.engine.engine import SpeechEngine
-from app.engine.job import SpeechJob, WordTiming
-
-
-async def timed_parts(
-    request: Request, engine: SpeechEngine, job: SpeechJob, output: OutputOptions
-) -> AsyncGenerator[tuple[bytes, list[WordTiming]], None]:
-    """Yield the bytes of a speech's file as they come, with the words that are final.
-
-    Args:
-        request: The request.
-        engine: Speaks the job.
-        job: With timestamps.
-        output: Format and speed.
-
-    Raises:
-        SpeechError: The speech is refused or fails.
-    """
-    pool, client = request.app.state.render_pool, client_of(request)
-    rate_hz = engine.info.sample_rate_hz
-    renderer = StreamRenderer(output, rate_hz)
-    final = FinalWords()
-    async with aclosing(engine.submit(job)) as chunks:
-        async for chunk in chunks:
-            parts = [
-                await pool.run(client, partial(renderer.push, portion))
-                for portion in split_portions(chunk.samples, rate_hz)
-            ]
-            if chunk.result is not None:
-                parts.append(await pool.run(client, renderer.close))
-            sound = b"".join(parts)
-            words = final.add(chunk.words)
-            if sound or words:
-                yield sound, words
+from app.api.responses import NDJSON
+from app.api.speech.framing import Framing
+from app.engine.job import AudioChunk, SpeechResult, WordTiming
 
 
 class FinalWords:
@@ -59,21 +23,40 @@ class FinalWords:
         return [self._held.pop(key) for key in ready]
 
 
-async def timed_words(
-    request: Request, engine: SpeechEngine, job: SpeechJob, output: OutputOptions
-) -> AsyncGenerator[tuple[bytes, list[dict[str, Any]]], None]:
-    """As `timed_parts`, with Kokoro-FastAPI's object for each word that the sound has."""
-    async with aclosing(timed_parts(request, engine, job, output)) as parts:
-        async for sound, words in parts:
-            yield (
-                sound,
-                [
-                    {
-                        "word": word.word,
-                        "start_time": round(word.start_s / job.speed, 4),
-                        "end_time": round((word.end_s or word.start_s) / job.speed, 4),
-                    }
-                    for word in words
-                    if not word.missing
-                ],
-            )
+class TimedJson(Framing):
+    """A JSON object with the file and the times of words; streamed, an object a line."""
+
+    def __init__(
+        self, told: Callable[[bytes, list[WordTiming]], dict[str, Any]], *, streamed: bool
+    ) -> None:
+        """Begin before the first byte.
+
+        Args:
+            told: Returns the object for bytes of the file and words.
+            streamed: Whether there is an object a line.
+        """
+        super().__init__(NDJSON if streamed else "application/json")
+        self._told = told
+        self._final = FinalWords()
+        self._untold: list[WordTiming] = []
+
+    def before(self, chunk: AudioChunk) -> bytes:
+        """Note the words of a chunk, for the line with the next bytes."""
+        self._untold += self._final.add(chunk.words)
+        return b""
+
+    def sound(self, part: bytes) -> bytes:
+        """Return the line with the next bytes of the file."""
+        words, self._untold = self._untold, []
+        return self._json(part, words) + b"\n"
+
+    def done(self, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
+        """Return the line with the words that are left, if there are any."""
+        return self.sound(b"") if self._untold else b""
+
+    def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
+        """Return the object with a whole file and all words; see `Framing.whole`."""
+        return self._json(file, [word for one in result.utterances for word in one.words or ()])
+
+    def _json(self, part: bytes, words: list[WordTiming]) -> bytes:
+        return json.dumps(self._told(part, words)).encode()

@@ -13,7 +13,7 @@ from starlette.types import Receive
 
 from app.api.render_pool import RenderPool
 from app.api.responses import result_headers
-from app.audio.formats import MEDIA_TYPES
+from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, render_in_steps
 from app.engine.job import AudioChunk, SpeechResult
 from app.engine.serving.ticket import SpeechStream
@@ -70,13 +70,18 @@ async def collect_opening(stream: SpeechStream, came_s: float) -> CollectedSpeec
 
 
 async def rendered_response(
-    speech: CollectedSpeech, output: OutputOptions, render_pool: RenderPool, client: str
+    speech: CollectedSpeech,
+    output: OutputOptions,
+    framing: Framing,
+    render_pool: RenderPool,
+    client: str,
 ) -> Response:
     """Render a whole speech step by step and return the response; it may be cancelled.
 
     Args:
         speech: The speech; its chunks are removed as they are rendered, to free memory.
         output: Format, speed and loudness.
+        framing: Shape of the body.
         render_pool: Threads for rendering.
         client: Whose queue of ``render_pool`` is used.
     """
@@ -89,8 +94,11 @@ async def rendered_response(
     while (step := await render_pool.run(client, partial(next, steps, None))) is not None:
         parts.append(step[0])
         samples += step[1]
-    headers = result_headers(result, rate_hz, samples / rate_hz, speech.first_audio_s)
-    return Response(b"".join(parts), media_type=MEDIA_TYPES[output.form], headers=headers)
+    audio_s = samples / rate_hz
+    framed = partial(framing.whole, b"".join(parts), result, audio_s)
+    body = await render_pool.run(client, framed)
+    headers = result_headers(result, rate_hz, audio_s, speech.first_audio_s)
+    return Response(body, media_type=framing.media_type, headers=headers)
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

@@ -4,11 +4,13 @@ from base64 import b64encode
 from typing import Literal
 
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
+from app.api.errors import speech_error_detail
 from app.api.responses import EVENT_STREAM, usage_of
 from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
-from app.engine.job import FinishReason, SpeechResult, Timings
+from app.api.speech.framing import Framing
+from app.engine.errors import SpeechError
+from app.engine.job import AudioChunk, FinishReason, SpeechResult, Timings
 
 
 class SpeechAudioDelta(BaseModel):
@@ -39,19 +41,16 @@ class SpeechAudioDone(BaseModel):
     utterances: list[UtteranceText]
 
     @classmethod
-    def of(
-        cls, result: SpeechResult, audio_s: float, usage: Usage, speed: float
-    ) -> "SpeechAudioDone":
+    def of(cls, result: SpeechResult, audio_s: float, speed: float) -> "SpeechAudioDone":
         """Return the event for a result.
 
         Args:
             result: The engine's result.
             audio_s: Seconds of audio sent.
-            usage: Token counts.
             speed: Of the playback.
         """
         return cls(
-            usage=usage,
+            usage=usage_of(result),
             response_id=result.job_id,
             finish_reason=result.finish_reason,
             seed=result.seed,
@@ -69,23 +68,38 @@ class SpeechAudioError(BaseModel):
     error: ErrorDetail
 
 
-def delta(part: bytes) -> SpeechAudioDelta:
-    """Return the event for bytes of the file."""
-    return SpeechAudioDelta(audio=b64encode(part).decode())
-
-
 def encode_event(event: BaseModel) -> bytes:
     """Return an event in the format of server-sent events."""
     return b"data: " + event.model_dump_json().encode() + b"\n\n"
 
 
-def whole_events(content: bytes, result: SpeechResult, speed: float) -> Response:
-    """Return the response with the events of a whole file.
+class Events(Framing):
+    """Server-sent events with the bytes of the file and the times of words."""
 
-    Args:
-        content: The file.
-        result: The engine's result.
-        speed: Of the playback.
-    """
-    done = SpeechAudioDone.of(result, result.audio_s / speed, usage_of(result), speed)
-    return Response(encode_event(delta(content)) + encode_event(done), media_type=EVENT_STREAM)
+    def __init__(self, speed: float) -> None:
+        """Begin before the first event.
+
+        Args:
+            speed: Of the playback.
+        """
+        super().__init__(EVENT_STREAM)
+        self._speed = speed
+
+    def before(self, chunk: AudioChunk) -> bytes:
+        """Return the event with the words of a chunk, if it has any."""
+        if not chunk.words:
+            return b""
+        words = [WordTimes.of(one, self._speed) for one in chunk.words]
+        return encode_event(SpeechTimestamps(words=words))
+
+    def sound(self, part: bytes) -> bytes:
+        """Return the event with the next bytes of the file."""
+        return encode_event(SpeechAudioDelta(audio=b64encode(part).decode()))
+
+    def done(self, result: SpeechResult, audio_s: float) -> bytes:
+        """Return the last event of a speech that succeeded; see `Framing.done`."""
+        return encode_event(SpeechAudioDone.of(result, audio_s, self._speed))
+
+    def failed(self, error: SpeechError) -> bytes:
+        """Return the last event of a speech that failed."""
+        return encode_event(SpeechAudioError(error=speech_error_detail(error)))

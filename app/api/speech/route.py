@@ -41,9 +41,10 @@ from app.api.speech.collected import (
     rendered_response,
     unless_client_leaves,
 )
-from app.api.speech.events import whole_events
+from app.api.speech.events import Events
+from app.api.speech.framing import Framing
 from app.api.speech.streaming import StreamedSpeech
-from app.audio.formats import AudioFormat
+from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed, UnknownSpeech
@@ -119,18 +120,39 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
 
 
 async def speak(
-    request: Request, wanted: SpeechRequest, engine: SpeechEngine, recent: RecentSpeeches
+    request: Request,
+    wanted: SpeechRequest,
+    engine: SpeechEngine,
+    recent: RecentSpeeches,
+    framing: Framing | None = None,
 ) -> Response:
-    """Submit a request and return its response, whole or streamed."""
+    """Submit a request and return its response, whole or streamed.
+
+    Args:
+        request: The request.
+        wanted: Its body.
+        engine: Speaks it.
+        recent: Store of results.
+        framing: Shape of the response's body; None: as the request asks.
+    """
     came_s = monotonic()
+    if framing is None:
+        framing = _framing(wanted)
     settings: Settings = request.app.state.settings
     check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, request.state.id)
     if not settings.once_per_id or not request.state.client_id:
-        answer = await _answer(request, wanted, engine, recent, came_s)
+        answer = await _answer(request, wanted, engine, recent, framing, came_s)
     else:
-        answer = await _answer_once(request, wanted, engine, recent, came_s)
+        answer = await _answer_once(request, wanted, engine, recent, framing, came_s)
     return naming_ignored(answer, ignored)
+
+
+def _framing(wanted: SpeechRequest) -> Framing:
+    """Return the shape that a request asks for."""
+    if wanted.stream_format == "sse":
+        return Events(wanted.speed)
+    return Framing(MEDIA_TYPES[wanted.response_format])
 
 
 async def _answer_once(
@@ -138,6 +160,7 @@ async def _answer_once(
     wanted: SpeechRequest,
     engine: SpeechEngine,
     recent: RecentSpeeches,
+    framing: Framing,
     came_s: float,
 ) -> Response:
     """Return the response of a request whose id may be that of an earlier one; as `_answer`.
@@ -157,14 +180,12 @@ async def _answer_once(
     if earlier is not None:
         with suppress(UnknownSpeech):
             job, result = await recent.complete(earlier, state.owner)
-            form = wanted.response_format
-            answer = await replayed_response(request, job, result, engine, form, came_s)
-            if wanted.stream_format == "sse":
-                answer = whole_events(bytes(answer.body), result, wanted.speed)
+            output = output_of(job, wanted.response_format)
+            answer = await _replayed(request, result, engine, output, framing, came_s)
             answer.headers["X-Repeats"] = earlier
             return answer
     try:
-        return await _answer(request, wanted, engine, recent, came_s)
+        return await _answer(request, wanted, engine, recent, framing, came_s)
     except BaseException:
         ids.end(state.id, complete=False)
         raise
@@ -175,6 +196,7 @@ async def _answer(
     wanted: SpeechRequest,
     engine: SpeechEngine,
     recent: RecentSpeeches,
+    framing: Framing,
     came_s: float,
 ) -> Response:
     """Submit a checked request and return its response.
@@ -184,6 +206,7 @@ async def _answer(
         wanted: Its body.
         engine: Speaks it.
         recent: Store of results.
+        framing: Shape of the response's body.
         came_s: Monotonic time of the request.
     """
     job = wanted.job(request.state.id, request.state.owner, client_of(request))
@@ -207,12 +230,12 @@ async def _answer(
             likely_lufs=engine.voices.likely_lufs(stream.plan.voice),
             render_pool=request.app.state.render_pool,
             client=client_of(request),
-            events=wanted.stream_format == "sse",
+            framing=framing,
             first_audio_s=speech.first_audio_s,
             stall_timeout_s=request.app.state.settings.stall_timeout_s,
         )
     recent.keep(job, speech.result)
-    return await _whole_response(request, speech, output)
+    return await _whole_response(request, speech, output, framing)
 
 
 @speech_router.get(
@@ -267,19 +290,32 @@ async def replayed_response(
         form: The container.
         came_s: Monotonic time of the request.
     """
+    framing = Framing(MEDIA_TYPES[form])
+    return await _replayed(request, result, engine, output_of(job, form), framing, came_s)
+
+
+async def _replayed(
+    request: Request,
+    result: SpeechResult,
+    engine: SpeechEngine,
+    output: OutputOptions,
+    framing: Framing,
+    came_s: float,
+) -> Response:
+    """As `replayed_response`, with any output in any shape."""
     replayed = collect_all(engine.replay(request.state.id, result, client_of(request)), came_s)
     speech = await unless_client_leaves(request, replayed)
     if speech is None:
         return Response(status_code=CLIENT_CLOSED)
-    return await _whole_response(request, speech, output_of(job, form))
+    return await _whole_response(request, speech, output, framing)
 
 
 async def _whole_response(
-    request: Request, speech: CollectedSpeech, output: OutputOptions
+    request: Request, speech: CollectedSpeech, output: OutputOptions, framing: Framing
 ) -> Response:
     """Return the response with a whole speech, unless the client disconnects."""
     render_pool: RenderPool = request.app.state.render_pool
-    rendering = rendered_response(speech, output, render_pool, client_of(request))
+    rendering = rendered_response(speech, output, framing, render_pool, client_of(request))
     answer = await unless_client_leaves(request, rendering)
     return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 

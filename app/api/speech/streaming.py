@@ -8,20 +8,11 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api.errors import speech_error_detail
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches
-from app.api.responses import EVENT_STREAM, opening_headers, usage_of
-from app.api.schemas import WordTimes
+from app.api.responses import EVENT_STREAM, opening_headers
 from app.api.speech.collected import disconnected
-from app.api.speech.events import (
-    SpeechAudioDone,
-    SpeechAudioError,
-    SpeechTimestamps,
-    delta,
-    encode_event,
-)
-from app.audio.formats import MEDIA_TYPES
+from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
@@ -31,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class StreamedSpeech(Response):
-    """A response that streams an audio file, or server-sent events with its bytes.
+    """A response that streams an audio file, or another shape around its bytes.
 
     An error after the first byte cuts the connection: the last chunk of the body is never sent, so
-    no client takes a part for the whole. Event streams end with an error event instead. If the
+    no client takes a part for the whole. Shapes that can tell an error end with it instead. If the
     client disconnects, or reads nothing for `stall_timeout_s`, the job is cancelled. The outcome is
     stored in `RecentSpeeches` in any case.
     """
@@ -50,7 +41,7 @@ class StreamedSpeech(Response):
         likely_lufs: float | None,
         render_pool: RenderPool,
         client: str,
-        events: bool,
+        framing: Framing,
         first_audio_s: float,
         stall_timeout_s: float,
     ) -> None:
@@ -65,12 +56,12 @@ class StreamedSpeech(Response):
             likely_lufs: Expected loudness of the samples; None if unknown.
             render_pool: Threads for rendering.
             client: Whose queue of ``render_pool`` is used.
-            events: Whether to send server-sent events.
+            framing: Shape of the body.
             first_audio_s: Seconds from the request to the first chunk.
             stall_timeout_s: Seconds that the client may read nothing.
         """
         self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
-        self._stall_timeout_s, self._events = stall_timeout_s, events
+        self._stall_timeout_s, self._framing = stall_timeout_s, framing
         rate_hz = opening[0].sample_rate_hz
         self._instant = output.instant
         self._render_pool, self._client, self._rate_hz = render_pool, client, rate_hz
@@ -82,10 +73,9 @@ class StreamedSpeech(Response):
             "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
-        if events:
+        if framing.media_type == EVENT_STREAM:
             headers["Cache-Control"] = "no-cache"
-        media_type = EVENT_STREAM if events else MEDIA_TYPES[output.form]
-        super().__init__(None, media_type=media_type, headers=headers)
+        super().__init__(None, media_type=framing.media_type, headers=headers)
         del self.headers["content-length"]
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
@@ -108,7 +98,7 @@ class StreamedSpeech(Response):
             self._recent.keep(self._job, result or self._failure(error))
 
     async def _send(self, send: Send) -> SpeechResult:
-        """Send head, body and, for events, the last event.
+        """Send head and body.
 
         Raises:
             ReaderStalled: The client does not read.
@@ -124,14 +114,11 @@ class StreamedSpeech(Response):
         except ReaderStalled:
             raise
         except SpeechError as broken:
-            if self._events:
-                failed = SpeechAudioError(error=speech_error_detail(broken))
-                await self._send_body(send, encode_event(failed))
+            if failed := self._framing.failed(broken):
+                await self._send_body(send, failed)
                 await self._send_body(send, b"", more=False)
             raise
-        if self._events:
-            done = SpeechAudioDone.of(result, self._audio_s, usage_of(result), self._job.speed)
-            await self._send_body(send, encode_event(done))
+        await self._send_part(send, self._framing.done(result, self._audio_s))
         await self._send_body(send, b"", more=False)
         return result
 
@@ -143,9 +130,7 @@ class StreamedSpeech(Response):
         """
         result = None
         async for chunk in self._chunks():
-            if self._events and chunk.words:
-                words = [WordTimes.of(one, self._job.speed) for one in chunk.words]
-                await self._send_body(send, encode_event(SpeechTimestamps(words=words)))
+            await self._send_part(send, self._framing.before(chunk))
             for portion in split_portions(chunk.samples, self._rate_hz):
                 await self._send_rendered(send, partial(self._rendering.push, portion))
             result = chunk.result
@@ -161,8 +146,17 @@ class StreamedSpeech(Response):
         """
         part = render() if self._instant else await self._render_pool.run(self._client, render)
         if part:
-            await self._send_body(send, encode_event(delta(part)) if self._events else part)
+            await self._send_part(send, self._framing.sound(part))
         self._audio_s = self._rendering.audio_s
+
+    async def _send_part(self, send: Send, part: bytes) -> None:
+        """Send a part of the body, if there is one.
+
+        Raises:
+            ReaderStalled: The client does not read.
+        """
+        if part:
+            await self._send_body(send, part)
 
     async def _send_body(self, send: Send, body: bytes, *, more: bool = True) -> None:
         """Send a part of the body.

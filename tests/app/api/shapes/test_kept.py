@@ -1,0 +1,98 @@
+"""Speeches in other shapes are kept as all others are: their reports, audio and failures."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.serving import served, until
+from tests.fakes import FakeBackend, fake_engine
+
+ELEVENLABS = "/v1/text-to-speech/default"
+CAPTIONED = "/dev/captioned_speech"
+WHOLE: list[tuple[str, dict[str, Any]]] = [
+    (ELEVENLABS, {}),
+    (f"{ELEVENLABS}/with-timestamps", {}),
+    (CAPTIONED, {"stream": False}),
+]
+STREAMED: list[tuple[str, dict[str, Any]]] = [
+    (f"{ELEVENLABS}/stream", {}),
+    (f"{ELEVENLABS}/stream/with-timestamps", {}),
+    (CAPTIONED, {}),
+]
+
+
+def body(path: str, text: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"input" if path == CAPTIONED else "text": text} | fields
+
+
+def report(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
+    found = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+    assert found.status_code == 200, found.text
+    told: dict[str, Any] = found.json()
+    return told
+
+
+@pytest.fixture
+def speaking() -> FakeBackend:
+    return FakeBackend(chunk_s=0.1)
+
+
+@pytest.fixture
+def client(speaking: FakeBackend) -> Iterator[httpx.Client]:
+    with served(create_app(Settings(), fake_engine(speaking))) as one:
+        yield one
+
+
+@pytest.mark.parametrize(("path", "fields"), WHOLE + STREAMED)
+def test_a_report_and_the_audio_again(client, path, fields) -> None:
+    answer = client.post(path, json=body(path, "Hello.", fields))
+    assert answer.status_code == 200, answer.text
+    told = report(client, answer)
+    assert (told["request"]["input"], told["finish_reason"]) == ("Hello.", "stop")
+    assert told["audio_s"] == pytest.approx(0.6)
+    again = client.get(f"/v1/audio/speech/{told['id']}/audio")
+    assert again.headers["content-type"] == "audio/wav"
+
+
+@pytest.mark.parametrize(("path", "fields"), WHOLE)
+def test_a_whole_speech_that_fails_is_an_error_and_is_kept(client, path, fields) -> None:
+    answer = client.post(path, json=body(path, "break", fields))
+    assert answer.status_code == 500
+    told = report(client, answer)
+    assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
+    assert told["frames"] == 2
+
+
+@pytest.mark.parametrize(("path", "fields"), STREAMED)
+def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, fields) -> None:
+    with client.stream("POST", path, json=body(path, "break", fields)) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+    told = report(client, answer)
+    assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
+
+
+@pytest.mark.parametrize(("path", "fields"), STREAMED)
+def test_a_client_that_leaves_frees_its_job(client, speaking, path, fields) -> None:
+    speaking.let(4)
+    with client.stream("POST", path, json=body(path, "wait for me", fields)) as answer:
+        next(answer.iter_raw())
+    name = answer.headers["x-request-id"]
+    speaking.let(100)
+    until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
+    assert report(client, answer)["finish_reason"] == "cancelled"
+
+
+def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:
+    for fields, status, param in (
+        ({"stream_format": "sse"}, 422, "stream_format"),
+        ({"voice_aliases": {}}, 422, "voice_aliases"),
+        ({"continue_from": {"id": "nobody", "frame": 1}}, 404, "id"),
+    ):
+        answer = client.post(CAPTIONED, json=body(CAPTIONED, "Hello.", fields))
+        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
