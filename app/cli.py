@@ -82,7 +82,7 @@ def _run(arguments: list[str]) -> int:
 
     from app.commands.errors import MISUSED, CommandError
     from app.commands.speech.help import speak_help
-    from app.preset_files import PresetError
+    from app.storage.preset_files import PresetError
 
     if not arguments or arguments[0] not in COMMANDS:
         if arguments and arguments[0].startswith("-"):

@@ -38,17 +38,17 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.serving.shares import Places
 from app.engine.sound.process.start import SoundStart
-from app.preset_files import read_presets
-from app.remote_voices import open_voice_store
 from app.settings import Settings
+from app.storage.preset_files import read_presets
+from app.storage.remote_voices import open_voice_store
+from app.storage.voice_store import VoiceStore
 from app.studio.route import studio_router
-from app.voice_store import VoiceStore
 from models.config import AlignmentHead
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
     from app.api.shapes.wyoming import WyomingServer
-    from app.shared_state import SharedState
+    from app.storage.shared_state import SharedState
 
 
 def load_synthesizer(
@@ -218,7 +218,7 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
         from app.api.gate.shared_admission import SharedAdmission
         from app.api.reports.shared_recent import SharedSpeeches
         from app.api.reports.shared_request_ids import SharedRequestIds
-        from app.shared_state import SharedState
+        from app.storage.shared_state import SharedState
 
         closed = settings.state_fail == "closed"
         shared = SharedState(url, closed_if_away=closed, registry=state.http_metrics.registry)

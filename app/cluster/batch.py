@@ -23,8 +23,8 @@ from uuid import uuid4
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from app.files import write_atomically
 from app.settings import Settings
+from app.storage.files import write_atomically
 
 log = logging.getLogger(__name__)
 

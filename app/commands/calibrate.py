@@ -10,8 +10,8 @@ from tqdm import tqdm
 from app.commands.errors import CommandError
 from app.commands.output import check_folder, write_file
 from app.engine.errors import SpeechError
-from app.preset_files import PresetName, read_presets
 from app.settings import Settings
+from app.storage.preset_files import PresetName, read_presets
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:

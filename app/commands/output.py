@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from app.commands.errors import CommandError
-from app.files import write_atomically
+from app.storage.files import write_atomically
 
 
 def check_folder(out: Path, field: str) -> None:

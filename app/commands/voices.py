@@ -15,7 +15,7 @@ from app.commands.errors import CommandError
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.voice_store import VoiceStore
+    from app.storage.voice_store import VoiceStore
     from models.voices.recording import Recording
 
 _OWNER = Field("", description="Owner, as named for an API key; default everybody.")
@@ -45,7 +45,7 @@ class Add(BaseModel):
         Raises:
             CommandError: The recording is invalid or the name is in use.
         """
-        from app.voice_store import NameTaken, StoreFull
+        from app.storage.voice_store import NameTaken, StoreFull
         from models.voices.voice import VoiceCard
 
         if not self.consent:
@@ -128,7 +128,7 @@ class VoicesCommand(BaseModel):
 
 
 def _store(settings: Settings) -> "VoiceStore":
-    from app.remote_voices import open_voice_store
+    from app.storage.remote_voices import open_voice_store
 
     return open_voice_store(settings.voices, settings.max_voices)
 

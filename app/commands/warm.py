@@ -20,7 +20,7 @@ class Warm(Settings):
         """
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         from app.main import load_synthesizer
-        from app.preset_files import read_presets
+        from app.storage.preset_files import read_presets
         from models.checkpoints import CheckpointError
         from models.int8.first_start import compilations
 

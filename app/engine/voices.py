@@ -14,7 +14,7 @@ from app.engine.errors import (
     VoiceLimit,
     VoiceProtected,
 )
-from app.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
+from app.storage.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 

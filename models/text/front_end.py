@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from models.config import ModelConfig
-from models.text.languages import reference_reader
 from models.text.phonemes import encode_phonemes
 from models.text.prepare import prepare
+from models.text.published.languages import reference_reader
+from models.text.published.tokenizer import Tokenizer
 from models.text.reader import builtin_reader
 from models.text.split import Utterance
-from models.text.tokenizer import Tokenizer
 from models.text.words import WordSpan, word_spans
 
 

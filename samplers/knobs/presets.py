@@ -1,7 +1,7 @@
 """Named sets of knobs, selected by `preset`. A set names only what differs from the declaration.
 
 A knob set by the caller overrides one of a set. The card of a model may name a set or bring its
-own; an operator may add sets, but change none of these (`app.preset_files`).
+own; an operator may add sets, but change none of these (`app.storage.preset_files`).
 """
 
 from collections.abc import Mapping

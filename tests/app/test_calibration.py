@@ -11,8 +11,8 @@ from app.cli import main
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob
 from app.main import load_synthesizer
-from app.preset_files import read_presets
 from app.settings import Settings
+from app.storage.preset_files import read_presets
 from models.checkpoints import load_codec
 from models.codecs.silence import silent_codes
 from samplers.knobs.params import SamplingParams

@@ -15,7 +15,7 @@ from limits.aio.strategies import MovingWindowRateLimiter
 
 from app.api.errors import StateUnavailable
 from app.api.gate.admission import Admission
-from app.shared_state import PREFIX, SharedState, StateAway
+from app.storage.shared_state import PREFIX, SharedState, StateAway
 
 LEASE_S = 15.0
 """Seconds after which the work of a process that died is no longer counted."""

@@ -7,7 +7,7 @@ from app.api.reports.packing import pack, unpack
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
-from app.shared_state import PREFIX, SharedState, StateAway
+from app.storage.shared_state import PREFIX, SharedState, StateAway
 
 log = logging.getLogger(__name__)
 

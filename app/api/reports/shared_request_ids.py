@@ -8,7 +8,7 @@ from functools import partial
 
 from app.api.errors import StateUnavailable
 from app.api.reports.request_ids import Entry, RequestIds
-from app.shared_state import PREFIX, SharedState, StateAway
+from app.storage.shared_state import PREFIX, SharedState, StateAway
 
 _LEASE_S = 15
 

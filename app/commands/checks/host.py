@@ -10,8 +10,8 @@ from typing import Final, get_args
 
 from app.audio.formats import AudioFormat
 from app.commands.errors import CheckWarning, CommandError
-from app.preset_files import read_presets
 from app.settings import Settings
+from app.storage.preset_files import read_presets
 
 _HUB_NAME: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
 _NEEDED_BYTES: Final = 2 * 1024**3  # twice a published model and its codec

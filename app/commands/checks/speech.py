@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def _loaded(settings: Settings) -> "Synthesizer":
     """Load the model once for all checks, without a sound process."""
     from app.main import load_synthesizer
-    from app.preset_files import read_presets
+    from app.storage.preset_files import read_presets
 
     here = settings.model_copy(update={"voice_process": False})
     return load_synthesizer(here, read_presets(settings.presets or None))

@@ -18,8 +18,8 @@ from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.engine.errors import SpeechError
 from app.engine.job import Samples
-from app.preset_files import read_presets
 from app.settings import Settings
+from app.storage.preset_files import read_presets
 
 if TYPE_CHECKING:
     from app.commands.speech.journal import Journal

@@ -23,7 +23,7 @@ from app.engine.interface import Codes, Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
-from app.voice_store import VoiceStore
+from app.storage.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
 from models.voices.recording import RecordingError, read_recording

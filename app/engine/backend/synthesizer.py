@@ -32,7 +32,7 @@ from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
 from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
-from app.voice_store import VoiceStore
+from app.storage.voice_store import VoiceStore
 from models.checkpoints import DecoderName, SpeechModel
 from models.checkpoints.hub import CACHE
 from models.codecs.shipped_codes import codec_digest

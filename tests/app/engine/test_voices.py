@@ -14,7 +14,7 @@ from app.engine.errors import (
     VoiceProtected,
 )
 from app.engine.voices import OPENAI_VOICES, Voices
-from app.voice_store import EVERYBODY, VoiceStore
+from app.storage.voice_store import EVERYBODY, VoiceStore
 from models.voices.voice import BuiltinVoices, PromptCodes, VoiceCard
 from tests.models.voices.test_voice import CountingCodec
 from tests.speech_like import packed, speech_like

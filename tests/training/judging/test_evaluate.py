@@ -18,6 +18,7 @@ from training.judging.endings import Ending, find_speech, has_loop, judge_ending
 from training.judging.evaluate import evaluate, main, read_sentences
 from training.judging.judges import (
     Errors,
+    Whisper,
     count_errors,
     load_or_say,
     normalise,
@@ -91,8 +92,11 @@ class TestWords:
     def test_figures_are_compared_in_words_if_asked(
         self, said: str, heard: str, edits: int
     ) -> None:
-        class Ear:
-            def hear(self, _samples: np.ndarray) -> str:
+        class Ear(Whisper):
+            def __init__(self) -> None:
+                pass
+
+            def hear(self, samples: np.ndarray) -> str:
                 return heard
 
         def edits_of(*, as_read: bool) -> int:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from app.api.errors import StateUnavailable, TooManyRequests
 from app.api.gate.shared_admission import SharedAdmission
-from app.shared_state import SharedState
+from app.storage.shared_state import SharedState
 
 pytestmark = pytest.mark.anyio
 

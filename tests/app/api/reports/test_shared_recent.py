@@ -9,7 +9,7 @@ from app.api.reports.recent import Failure
 from app.api.reports.shared_recent import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
-from app.shared_state import SharedState
+from app.storage.shared_state import SharedState
 from samplers.knobs.params import SamplingParams
 
 pytestmark = pytest.mark.anyio

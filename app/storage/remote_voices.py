@@ -1,9 +1,10 @@
 """Uploaded voices in an object store, or any other file system that `fsspec` knows.
 
-As in a folder (`app.voice_store`), a voice exists while its JSON object does, which is written last
-and deleted first. An object store has neither locks nor renames: each object is whole or not there,
-and the JSON is only created if there is none, which makes one of several uploads of a name succeed.
-Nothing is cached but audio, by its hash, so that every process sees an upload at once.
+As in a folder (`app.storage.voice_store`), a voice exists while its JSON object does, which is
+written last and deleted first. An object store has neither locks nor renames: each object is whole
+or not there, and the JSON is only created if there is none, which makes one of several uploads of a
+name succeed. Nothing is cached but audio, by its hash, so that every process sees an upload at
+once.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from app.voice_store import (
+from app.storage.voice_store import (
     EVERYBODY,
     NameTaken,
     StoredCard,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from models.config import BOS_ID, EOS_ID, UNKNOWN_ID
-from models.text.tokenizer import Tokenizer
+from models.text.published.tokenizer import Tokenizer
 
 SMALL = {"<unk>": 0, "<bos>": 1, "</eos>": 2, "<mask>": 3, " ": 4, "a": 5, "ä": 5, "b": 6, "c": 7}
 MERGED = SMALL | {"ab": 8, "abc": 9, "ca": 10}

@@ -6,7 +6,7 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.shared_state import SharedState, StateAway
+from app.storage.shared_state import SharedState, StateAway
 
 pytestmark = pytest.mark.anyio
 
@@ -82,8 +82,7 @@ async def test_a_process_starts_without_redis_and_uses_it_once_it_is_there(redis
     await state.stop()
 
 
-def test_a_service_whose_state_is_in_memory_loads_no_redis():
-    code = (
-        "import sys, app.main; assert not {'redis', 'ray', 'app.shared_state'} & set(sys.modules)"
-    )
+def test_a_service_whose_state_and_voices_are_its_own_loads_no_redis_and_no_fsspec():
+    unwanted = {"redis", "ray", "fsspec", "app.storage.shared_state"}
+    code = f"import sys, app.main; assert not {unwanted} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.main import create_app
-from app.preset_files import PresetError, read_presets
 from app.settings import Settings
+from app.storage.preset_files import PresetError, read_presets
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 from tests.app.tools.serving import served
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_reading_presets_needs_no_torch() -> None:
-    code = "import app.preset_files, sys; sys.exit('torch' in sys.modules)"
+    code = "import app.storage.preset_files, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

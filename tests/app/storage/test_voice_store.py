@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
+from app.storage.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import VoiceCard, read_mono
 from tests.speech_like import packed, speech_like

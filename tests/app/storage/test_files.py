@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.files import write_atomically
+from app.storage.files import write_atomically
 
 
 def test_a_file_is_replaced_and_no_other_is_left(tmp_path) -> None:

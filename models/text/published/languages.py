@@ -16,8 +16,8 @@ from typing import Final
 from models.text.characters import INLINE, clean
 from models.text.errors import TextError
 from models.text.espeak import pronounce
-from models.text.japanese import to_hiragana
 from models.text.normalise import normalise
+from models.text.published.japanese import to_hiragana
 from models.text.reader import Reader
 
 # phonemizer's own marks; a full stop, comma or colon between two digits belongs to the number.

@@ -17,7 +17,7 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import ConfigDict, Field, ValidationError
 
-from app.files import write_atomically
+from app.storage.files import write_atomically
 from models.voices.recording import Recording
 from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
 

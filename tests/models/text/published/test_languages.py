@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from models.text import TextError, Utterance, prepare
-from models.text.japanese import _tokenizer
-from models.text.languages import LANGUAGES, reference_reader
+from models.text.published.japanese import _tokenizer
+from models.text.published.languages import LANGUAGES, reference_reader
 
 # Where espeak-ng 1.52 differs from 1.51, which made the golden phonemes.
 OTHER_IN_1_52 = {"Four hours of steady work faced us.", "你好，今天天气很好。"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from app.remote_voices import RemoteVoiceStore, open_voice_store
-from app.voice_store import CardDamaged, NameTaken, StoreFull, VoiceStore
+from app.storage.remote_voices import RemoteVoiceStore, open_voice_store
+from app.storage.voice_store import CardDamaged, NameTaken, StoreFull, VoiceStore
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import VoiceCard
 from tests.speech_like import packed, speech_like

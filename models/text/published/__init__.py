@@ -1,0 +1,1 @@
+"""The phonemes and tokens of public VALL-E checkpoints."""
