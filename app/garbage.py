@@ -28,6 +28,7 @@ def freeze_when_ready(engine: SpeechEngine) -> threading.Thread:
         while engine.status.state in _LOADING:
             time.sleep(_POLL_S)
         if engine.status.state == "ready":
+            gc.unfreeze()  # what was frozen while it started, some of which is garbage
             gc.collect()
             gc.freeze()
 

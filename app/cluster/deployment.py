@@ -22,6 +22,7 @@ from ray.serve.config import (
 )
 from starlette.types import ASGIApp
 
+from app.imports import uncollected
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _HEALTH_PERIOD_S: Final = 1.0
 _HEALTH_TIMEOUT_S: Final = 30.0
 _STARTUP_S: Final = 600.0
 _LOOK_BACK_S: Final = 10.0
+_LEAST: Final = "app.cluster.router:LeastRequestsRouter"
 _AFFINE: Final = "ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
 _PASSED: Final = ("TTS_", "HF_", "AWS_", "CUDA_", "NUMBA_")
 
@@ -93,11 +95,12 @@ class Replica:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application; Ray calls it once, in the process of the replica."""
-        from app import logs  # Ray's controller imports this module, and needs no torch
-        from app.cluster.engines import load_engine
-        from app.cluster.flow import BoundedSend
-        from app.cluster.metrics import export
-        from app.main import create_app
+        with uncollected():  # Ray's controller imports this module, and needs no torch
+            from app import logs
+            from app.cluster.engines import load_engine
+            from app.cluster.flow import BoundedSend
+            from app.cluster.metrics import export
+            from app.main import create_app
 
         settings = Settings()
         logs.configure(settings.log_level, settings.log_format)
@@ -182,13 +185,12 @@ def build(cluster: Cluster) -> serve.Application:
                 policy=policy,
             )
         }
-    if cluster.affinity:
-        router = RequestRouterConfig(request_router_class=_AFFINE)
-        options["request_router_config"] = router
+    router = _AFFINE if cluster.affinity else _LEAST
     return serve.deployment(
         Replica,
         name="valle",
         max_surge_percent=50,
+        request_router_config=RequestRouterConfig(request_router_class=router),
         # An engine itself refuses what is too much, with a Retry-After that knows its queue.
         max_ongoing_requests=settings.slots + settings.max_queue + settings.max_sessions,
         max_queued_requests=settings.max_queue,

@@ -7,6 +7,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.cluster.flow import CountedSend
+from app.cluster.retry import RetryUnanswered
 
 _ID = b"x-request-id"
 _STARTS = frozenset({
@@ -37,5 +38,5 @@ class OneRequestId:
 
 
 def middlewares() -> list[Middleware]:
-    """Return the middlewares of Ray's proxy, the outermost first."""
-    return [Middleware(OneRequestId), Middleware(CountedSend)]
+    """Return the middlewares of Ray's proxy, the innermost first."""
+    return [Middleware(OneRequestId), Middleware(CountedSend), Middleware(RetryUnanswered)]

@@ -7,6 +7,7 @@ from app.commands.checks.device import check_device, driver_version
 from app.commands.checks.host import check_model_path, check_port, check_voices
 from app.commands.errors import CommandError, CommandFailed
 from app.engine.sound.process.start import start
+from app.imports import uncollected
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,10 @@ class Serve(Settings):
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
         sound_start = start() if self.voice_process and self._on_cpu() else None
-        from app.api.gate.keys import KeyringError
-        from app.main import create_app, create_engine
-        from app.server import serve
+        with uncollected():
+            from app.api.gate.keys import KeyringError
+            from app.main import create_app, create_engine
+            from app.server import serve
 
         try:
             app = create_app(self, create_engine(self, sound_start))

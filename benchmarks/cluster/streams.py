@@ -5,8 +5,10 @@
     python -m benchmarks.cluster.streams slow
 
 `load` is a closed loop of clients, every fourth over a WebSocket. `during` runs a command every few
-seconds meanwhile: a rollout, or the end of a replica. An outcome is *whole*, with every byte;
-*broken*, which the client sees; *refused*, with a status; or *short*: it looks whole and is not.
+seconds meanwhile, a rollout or the end of a replica, and tells when a request sent after it had its
+first sound and, by `--whole`, when all replicas were there again. An outcome is *whole*, with every
+byte; *broken*, which the client sees; *refused*, with a status; or *short*: it looks whole and is
+not.
 `slow` reads nothing of a long speech and tells how much was generated.
 """
 
@@ -118,15 +120,63 @@ async def run_command(command: Sequence[str]) -> tuple[int, float]:
     return await process.wait(), time.monotonic() - began_s
 
 
-async def during(url: str, clients: int, every_s: float, times: int, command: list[str]) -> None:
-    """Run a command several times while clients speak."""
+async def new_work(url: str, since_s: float) -> tuple[float, list[int]]:
+    """Ask for speech until there is some.
+
+    Args:
+        url: Of the service.
+        since_s: Of `time.monotonic`.
+
+    Returns:
+        Seconds since then to the first sound of a request that was sent after, and the statuses of
+        what failed before.
+    """
+    failed: list[int] = []
+    async with open_client(url) as client:
+        while True:
+            sent_s = time.monotonic()
+            got = await receive(client, "Hello.", seed=1)
+            if got.ok:
+                return sent_s - since_s + got.arrivals[0][0], failed
+            failed.append(got.status)
+            await asyncio.sleep(0.05)
+
+
+async def whole_again(command: Sequence[str], since_s: float) -> float:
+    """Return the seconds until a command that told that replicas are missing tells that none is."""
+    for missing in (True, False):
+        while ((await run_command(command))[0] != 0) != missing:
+            await asyncio.sleep(0.1)
+    return time.monotonic() - since_s
+
+
+async def during(
+    url: str, clients: int, every_s: float, times: int, command: list[str], whole: list[str]
+) -> None:
+    """Run a command several times while clients speak; tell when there was new work after each.
+
+    Args:
+        url: Of the service.
+        clients: How many.
+        every_s: Seconds from one command to the next.
+        times: How many commands.
+        command: The command.
+        whole: A command that succeeds while all replicas are ready; empty: not asked.
+    """
     seconds = every_s * (times + 1)
     began_s = time.monotonic()
     speaking = asyncio.create_task(run_clients(url, clients, seconds))
     for number in range(times):
         await asyncio.sleep(max(0.0, began_s + every_s * (number + 1) - time.monotonic()))
+        since_s = time.monotonic()
+        watching = asyncio.create_task(whole_again(whole, since_s)) if whole else None
         status, took_s = await run_command([one.replace("{n}", str(number)) for one in command])
-        print(f"command {number}: status {status}, {took_s:.1f} s", flush=True)
+        new_s, failed = await new_work(url, since_s)
+        row: dict[str, Any] = {"command": number, "status": status, "took_s": round(took_s, 2)}
+        row |= {"new_work_s": round(new_s, 2), "failed": failed}
+        if watching is not None:
+            row["whole_s"] = round(await watching, 2)
+        print(json.dumps(row), flush=True)
     outcomes = await speaking
     print(json.dumps(outcomes.row(time.monotonic() - began_s)))
 
@@ -184,6 +234,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--no-live", action="store_true", help="HTTP only")
     parser.add_argument("--command", default="", help="for `during`; {n} is its number")
+    parser.add_argument("--whole", default="", help="a command that succeeds with all replicas")
     asked = parser.parse_args()
     match asked.what:
         case "load":
@@ -192,11 +243,8 @@ def main() -> None:
             outcomes = asyncio.run(speaking)
             print(json.dumps(outcomes.row(time.monotonic() - began_s)))
         case "during":
-            asyncio.run(
-                during(
-                    asked.url, asked.clients, asked.every, asked.times, shlex.split(asked.command)
-                )
-            )
+            command, whole = shlex.split(asked.command), shlex.split(asked.whole)
+            asyncio.run(during(asked.url, asked.clients, asked.every, asked.times, command, whole))
         case _:
             slow(asked.url, asked.seconds)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from socket import create_server
@@ -79,7 +80,8 @@ def test_the_balancer_waits_longer_than_the_service() -> None:
     waits = {name: int(seconds) for name, seconds in re.findall(r"timeout (\w+) (\d+)s", config)}
     assert waits["client"] > settings.stall_timeout_s
     assert waits["server"] > settings.request_timeout_s
-    assert "retry-on conn-failure 503\n" in config, "a speech that was begun is not begun again"
+    asked_again = re.findall(r"retry-on (.+)", config)
+    assert asked_again == ["conn-failure empty-response 503"], "none of which anything was heard"
 
 
 @pytest.fixture
@@ -172,3 +174,28 @@ def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path)
             received += sum(len(part) for part in parts)
         assert received == len(WAITING) * 4800
         assert busy.until_gone() == 0
+
+
+@needs_haproxy
+def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with (
+        process(tmp_path / "first") as first,
+        process(tmp_path / "second") as second,
+        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        asked = {"input": WAITING, "stream": True, "response_format": "pcm"}
+        answer = threads.submit(client.post, "/tts", json=asked)
+
+        def running() -> list[int]:
+            return [one.client.get("/health").json()["running"] for one in (first, second)]
+
+        until(lambda: sum(running()) == 1)
+        busy, idle = (first, second) if running()[0] else (second, first)
+        busy.process.kill()
+        until(lambda: idle.client.get("/health").json()["running"] == 1)
+        idle.let(len(WAITING))
+        assert answer.result().status_code == 200
+        assert len(answer.result().content) == len(WAITING) * 4800

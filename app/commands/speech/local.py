@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from time import monotonic
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from tqdm import tqdm
@@ -18,6 +19,7 @@ from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.engine.errors import SpeechError
 from app.engine.job import Samples
+from app.imports import uncollected
 from app.settings import Settings
 from app.storage.preset_files import read_presets
 
@@ -213,7 +215,7 @@ async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
         CommandError: The model cannot be loaded.
     """
     with _status_line() as show:
-        loading = asyncio.create_task(asyncio.to_thread(import_module, "app.main"))
+        loading = asyncio.create_task(asyncio.to_thread(_import_main))
         while not loading.done():
             show("loading")
             await asyncio.wait({loading}, timeout=_POLL_S)
@@ -228,6 +230,11 @@ async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
             except SpeechError as error:
                 raise CommandError(f"model: {engine.status.error or error.message}") from error
             yield engine
+
+
+def _import_main() -> ModuleType:
+    with uncollected():
+        return import_module("app.main")
 
 
 def _loading_stage(engine: "SpeechEngine") -> str:

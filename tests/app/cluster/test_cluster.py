@@ -15,7 +15,10 @@ import httpx
 import psutil
 import pytest
 
-from benchmarks.cluster.streams import Outcomes, run_clients
+from app.audio.containers import pcm
+from benchmarks.cluster.card import codes_of, sound_of
+from benchmarks.cluster.streams import TEXT, Outcomes, run_clients
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
 from tests.conftest import ROOT
 
 pytest.importorskip("ray", reason="needs the package ray")
@@ -99,6 +102,26 @@ def test_of_a_replica_that_dies_every_answer_is_seen_to_be_broken(cluster) -> No
     outcomes = asyncio.run(speak_and_kill())
     assert outcomes.counts["short"] == 0, outcomes.causes
     assert outcomes.counts["broken"] > 0
+    until(lambda: len(replicas()) == 2 and ready())
+
+
+def test_what_a_replica_that_dies_had_not_answered_is_spoken_by_another(cluster) -> None:
+    async def speak_and_kill() -> list[ReceivedSpeech]:
+        async with open_client(URL) as client:
+            # Twice as many as rows: half of them wait.
+            asked = [receive(client, TEXT, seed=seed) for seed in range(16)]
+            speaking = asyncio.gather(*asked)
+            await asyncio.sleep(1)
+            replicas()[0].send_signal(signal.SIGKILL)
+            return await speaking
+
+    got = asyncio.run(speak_and_kill())
+    assert {one.status for one in got} == {200}
+    broken = [one for one in got if not one.ok]
+    assert 0 < len(broken) <= 4, "more than the rows of a replica"
+    assert all(one.sound for one in broken)
+    for seed, one in enumerate(got):
+        assert not one.ok or one.sound == pcm(sound_of(codes_of(seed, len(TEXT))))
     until(lambda: len(replicas()) == 2 and ready())
 
 

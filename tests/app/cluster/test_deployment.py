@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused(deployment, wrong) -> None:
 
 def test_the_proxy_loads_neither_torch_nor_the_service() -> None:
     code = (
-        "import sys, app.cluster.proxy as proxy; assert len(proxy.middlewares()) == 2;"
+        "import sys, app.cluster.proxy as proxy; assert len(proxy.middlewares()) == 3;"
         "assert not {'torch', 'app.main', 'app.engine'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,6 +9,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
+from app.imports import uncollected
+
 
 class SoundStart(NamedTuple):
     """A process that waits for the function that loads its model."""
@@ -31,6 +33,7 @@ def start() -> SoundStart:
 
 
 def _serve(pipe: Connection) -> None:
-    from app.engine.sound.process.server import serve
+    with uncollected():
+        from app.engine.sound.process.server import serve
 
     serve(pipe)
