@@ -11,9 +11,10 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
-from app.engine.interface import Codes, CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
 from app.engine.job import (
     AudioChunk,
+    Codes,
     Progress,
     Samples,
     SpeechJob,

@@ -34,6 +34,12 @@ TEXT_RESPONSES: Responses = error_responses(
 )
 NDJSON: Final = "application/x-ndjson"
 
+SAFETENSORS: Final = "application/vnd.safetensors"
+"""Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""
+
+CODES: Final[dict[str, Any]] = {"application/json": {}, SAFETENSORS: {}}
+"""Codes in the OpenAPI document."""
+
 SPEECH_RESPONSES: Responses = {
     200: {
         "description": "The audio; a stream is cut off if the speech fails.",
@@ -44,6 +50,14 @@ SPEECH_RESPONSES: Responses = {
         _500="The speech could not be generated.",
         _504="The request exceeded the server's time limit.",
     ),
+}
+
+SPEECH_OR_CODES: Responses = SPEECH_RESPONSES | {
+    200: SPEECH_RESPONSES[200]
+    | {
+        "description": "The audio, or codes; a stream is cut off if the speech fails.",
+        "content": SPEECH_RESPONSES[200]["content"] | CODES | {NDJSON: {}},
+    }
 }
 
 SPEECH_OR_LINES: Responses = SPEECH_RESPONSES | {

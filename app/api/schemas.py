@@ -4,6 +4,7 @@ A `SpeechRequest` is a `SamplingParams`, so no knob is repeated here. Unknown or
 are refused, never ignored.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -16,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from app.audio.formats import STREAMED, AudioFormat
+from app.audio.formats import STREAMED, AudioFormat, ResponseFormat
 from app.engine.job import (
     SpeechJob,
     SpeechResult,
@@ -168,18 +169,23 @@ class SpeechRequest(SpeechOptions):
     model_config = ConfigDict(title="SpeechRequest")
 
     input: str = Field(description="The text to speak.")
-    response_format: AudioFormat = Field(
+    response_format: ResponseFormat = Field(
         "mp3",
         description="Audio format; opus is in Ogg, aac in ADTS, pcm is 16 bit,"
-        " little-endian, mono, at the 24 kHz of `X-Sample-Rate`, without a header.",
+        " little-endian, mono, at the 24 kHz of `X-Sample-Rate`, without a header. `codes` sends no"
+        " audio but the codes it is made of: JSON, or safetensors by `Accept`; streamed, events"
+        " with the next frames.",
     )
     stream: bool | None = Field(
         None,
-        description="Whether audio is sent while it is generated. By default it is streamed if"
-        " `stream_format` is set or the format is not wav or flac, whose headers hold a length.",
+        description="Whether it is sent while it is generated. By default it is streamed if"
+        " `stream_format` is set or the format is not codes, nor wav or flac, whose headers hold a"
+        " length.",
     )
     stream_format: Literal["audio", "sse"] = Field(
-        "audio", description="Form of a stream: one file, or server-sent events with its bytes."
+        "audio",
+        description="Form of a stream: one file, or server-sent events with its bytes. Events with"
+        " codes are sent as a JSON object a line unless it is `sse`.",
     )
 
     @field_validator("stream_format")
@@ -190,6 +196,11 @@ class SpeechRequest(SpeechOptions):
         if stream_format == "sse" and info.data.get("stream") is False:
             raise ValueError("events are always streamed; leave `stream` out")
         return stream_format
+
+    @property
+    def sound_format(self) -> AudioFormat:
+        """Format of the sound, which is rendered but not sent where codes are asked for."""
+        return "pcm" if self.response_format == "codes" else self.response_format
 
     @property
     def streamed(self) -> bool:
@@ -206,7 +217,8 @@ class SpeechRequest(SpeechOptions):
             owner: Owner of the API key; empty without keys.
             asker: The client whose share of the service the job counts towards.
         """
-        return self.job_of(self.input, job_id, owner, asker, played=self.streamed)
+        job = self.job_of(self.input, job_id, owner, asker, played=self.streamed)
+        return replace(job, codes=self.streamed and self.response_format == "codes")
 
 
 class TtsRequest(SpeechRequest):
@@ -214,7 +226,7 @@ class TtsRequest(SpeechRequest):
 
     model_config = ConfigDict(title="TtsRequest")
 
-    response_format: AudioFormat = Field("wav", description="As for /v1/audio/speech.")
+    response_format: ResponseFormat = Field("wav", description="As for /v1/audio/speech.")
 
 
 class SoundQuery(BaseModel):

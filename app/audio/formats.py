@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+ResponseFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "codes"]
+"""The same, or the codes that the audio is made of."""
 
 MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
     "mp3": "audio/mpeg",
@@ -14,5 +16,5 @@ MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
     "pcm": "audio/pcm",
 }
 
-STREAMED: Final[frozenset[AudioFormat]] = frozenset({"mp3", "opus", "aac", "pcm"})
+STREAMED: Final[frozenset[ResponseFormat]] = frozenset({"mp3", "opus", "aac", "pcm"})
 """Formats that are streamed by default: their headers have no field for the length."""

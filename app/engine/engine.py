@@ -15,8 +15,8 @@ from time import monotonic
 from typing import Self
 
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, Codes, ModelInfo, Plan, Reading, Replay
-from app.engine.job import FinishReason, SpeechJob, SpeechResult
+from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
+from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import pauses_s
 from app.engine.serving.lifecycle import Lifecycle

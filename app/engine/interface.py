@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk, NarPlan, Progress, SpeechJob, SpeechResult
+from app.engine.job import AudioChunk, Codes, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk
 from app.engine.voices import Voices
@@ -98,10 +96,6 @@ class Plan:
         """Return who speaks an utterance, with the prompt."""
         name = self.utterances[utterance].voice
         return (self.voice, self.prompt) if name is None else self.speakers[name.lower()]
-
-
-Codes = NDArray[np.int16]
-"""``[T, K]``."""
 
 
 @dataclass(frozen=True, slots=True)

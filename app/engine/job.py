@@ -24,6 +24,9 @@ NarPlan = Literal["chunks", "whole", "windows"]
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
 
+Codes = NDArray[np.int16]
+"""``[T, K]``."""
+
 
 USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
@@ -114,6 +117,7 @@ class SpeechJob:
             streams that are played go first.
         timestamps: Whether to tell when words, or also phonemes, are heard.
         kept: What is not drawn but taken from an earlier take of the same text; None: nothing.
+        codes: Whether chunks tell codes, too.
     """
 
     id: str
@@ -132,6 +136,7 @@ class SpeechJob:
     played: bool = True
     timestamps: Timestamps = "none"
     kept: KeptTake | None = None
+    codes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +251,7 @@ class SpokenUtterance:
         voice: Who spoke it, as the text named them; None: the voice of the request.
     """
 
-    codes: NDArray[np.int16]
+    codes: Codes
     finish_reason: FinishReason
     pause_after_s: float | None = None
     trace: TraceColumns | None = None
@@ -328,17 +333,27 @@ class SpeechResult:
 
 
 @dataclass(frozen=True, slots=True)
+class UtteranceCodes:
+    """Successive codes ``[T, K]`` of an utterance, all levels, with its number in the speech."""
+
+    utterance: int
+    codes: Codes
+
+
+@dataclass(frozen=True, slots=True)
 class AudioChunk:
     """Successive samples ``[N]`` of a job; the last chunk of a job carries its result.
 
     With timestamps also the words of which more is known than the chunks before told; what begins
-    in its samples is among them, or was told before.
+    in its samples is among them, or was told before. Of a job that asks for codes, those that were
+    decoded since the chunk before.
     """
 
     samples: Samples
     sample_rate_hz: int
     result: SpeechResult | None = None
     words: tuple[WordTiming, ...] = ()
+    codes: tuple[UtteranceCodes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

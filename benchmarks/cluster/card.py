@@ -18,9 +18,10 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.interface import Codes, CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
 from app.engine.job import (
     AudioChunk,
+    Codes,
     Progress,
     Samples,
     SpeechJob,

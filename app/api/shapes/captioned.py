@@ -12,6 +12,7 @@ from app.api.responses import SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
 from app.api.shapes.words import TimedJson
 from app.api.speech.route import RecentDep, speak
+from app.audio.formats import AudioFormat
 from app.engine.job import WordTiming
 
 
@@ -20,6 +21,7 @@ class CaptionedRequest(SpeechRequest):
 
     model_config = ConfigDict(title="CaptionedRequest")
 
+    response_format: AudioFormat = Field("mp3", description="As for /v1/audio/speech.")
     stream: bool | None = Field(True, description="Whether a line is sent for each part.")
     stream_format: Literal["audio"] = Field("audio", description="Does nothing.")
     return_timestamps: bool = Field(True, description="Whether words have their times.")

@@ -1,28 +1,25 @@
 """Codes out and in: those of a recent speech, and the audio of others sent in their place."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Annotated, Any, Final
 
 import numpy as np
 from fastapi import APIRouter, HTTPException, Query, Request, Response
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from app.api.gate.admission import client_of
 from app.api.gate.limits import media_type
 from app.api.requests import EngineDep, SettingsDep
-from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES
+from app.api.responses import CODES, SAFETENSORS, SPEECH_RESPONSES, TEXT_RESPONSES
 from app.api.schemas import SoundQuery
+from app.api.speech.codes_body import WholeCodes, codes_body, rates_of
 from app.api.speech.route import RecentDep, SpeechId, replayed_response
 from app.engine.errors import InvalidRequest
-from app.engine.interface import Codes, ModelInfo
+from app.engine.interface import ModelInfo
 from app.engine.job import SpeechResult
-
-SAFETENSORS: Final = "application/vnd.safetensors"
-"""Media type of codes as tensors `0`, `1` and so on, `[T, K]` each, an utterance each."""
 
 _BODY: Final = {
     "requestBody": {
@@ -54,23 +51,22 @@ codes_router = APIRouter(tags=["speech"], responses=TEXT_RESPONSES)
 @codes_router.get(
     "/v1/audio/speech/{id}/codes",
     response_class=Response,
-    responses={200: {"content": {"application/json": {}, SAFETENSORS: {}}}},
+    responses={200: {"content": CODES}},
 )
 async def get_speech_codes(
     request: Request, speech_id: SpeechId, recent: RecentDep, engine: EngineDep
 ) -> Response:
     """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
     _, result = await recent.complete(speech_id, request.state.owner)
-    told = {"model_sha256": engine.info.sha256, "codes_sha256": result.codes_sha256}
-    codes = [one.codes for one in result.utterances]
-    fields = {"utterances": [one.tolist() for one in codes]}
-    return _codes_response(request, told | _rates(engine.info), codes, fields)
+    framing = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
+    body = framing.whole(b"", result, result.audio_s)
+    return Response(body, media_type=framing.media_type)
 
 
 @codes_router.post(
     "/v1/audio/codes",
     response_class=Response,
-    responses={200: {"content": {"application/json": {}, SAFETENSORS: {}}}},
+    responses={200: {"content": CODES}},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -82,32 +78,11 @@ async def encode_recording(request: Request, engine: EngineDep) -> Response:
     """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s."""
     content = await request.body()
     codes = await engine.encode(request.state.id, content, client_of(request))
-    return _codes_response(request, _rates(engine.info), [codes], {"codes": codes.tolist()})
-
-
-def _rates(info: ModelInfo) -> dict[str, str]:
-    """Return the rates of codes and sound, as text, as safetensors have it."""
-    return {
-        "frame_rate_hz": f"{info.frame_rate_hz:g}",
-        "sample_rate_hz": str(info.sample_rate_hz),
-    }
-
-
-def _codes_response(
-    request: Request, told: dict[str, str], codes: Sequence[Codes], fields: dict[str, Any]
-) -> Response:
-    """Return codes as safetensors if `Accept` asks for them, else as JSON.
-
-    Args:
-        request: The request.
-        told: What there is to know about them: metadata of the tensors, fields of the JSON.
-        codes: ``[T, K]`` of each utterance.
-        fields: The fields of the JSON with the codes.
-    """
-    if SAFETENSORS in request.headers.get("accept", ""):
-        tensors = {str(number): np.ascontiguousarray(one) for number, one in enumerate(codes)}
-        return Response(save(tensors, told), media_type=SAFETENSORS)
-    return Response(to_json({**told, **fields}), media_type="application/json")
+    tensors = SAFETENSORS in request.headers.get("accept", "")
+    media_type = SAFETENSORS if tensors else "application/json"
+    fields = {"codes": codes.tolist()}
+    body = codes_body(media_type, rates_of(engine.info), [codes], fields)
+    return Response(body, media_type=media_type)
 
 
 @codes_router.post(

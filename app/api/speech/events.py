@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from app.api.errors import speech_error_detail
-from app.api.responses import EVENT_STREAM, usage_of
+from app.api.responses import EVENT_STREAM, NDJSON, usage_of
 from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
 from app.api.speech.framing import Framing
 from app.engine.errors import SpeechError
@@ -68,38 +68,39 @@ class SpeechAudioError(BaseModel):
     error: ErrorDetail
 
 
-def encode_event(event: BaseModel) -> bytes:
-    """Return an event in the format of server-sent events."""
-    return b"data: " + event.model_dump_json().encode() + b"\n\n"
-
-
 class Events(Framing):
     """Server-sent events with the bytes of the file and the times of words."""
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, *, lines: bool = False) -> None:
         """Begin before the first event.
 
         Args:
             speed: Of the playback.
+            lines: Whether they are sent as a JSON object a line instead.
         """
-        super().__init__(EVENT_STREAM)
-        self._speed = speed
+        super().__init__(NDJSON if lines else EVENT_STREAM)
+        self._speed, self._lines = speed, lines
+
+    def encoded(self, event: BaseModel) -> bytes:
+        """Return an event as it is sent."""
+        content = event.model_dump_json().encode()
+        return content + b"\n" if self._lines else b"data: " + content + b"\n\n"
 
     def before(self, chunk: AudioChunk) -> bytes:
         """Return the event with the words of a chunk, if it has any."""
         if not chunk.words:
             return b""
         words = [WordTimes.of(one, self._speed) for one in chunk.words]
-        return encode_event(SpeechTimestamps(words=words))
+        return self.encoded(SpeechTimestamps(words=words))
 
     def sound(self, part: bytes) -> bytes:
         """Return the event with the next bytes of the file."""
-        return encode_event(SpeechAudioDelta(audio=b64encode(part).decode()))
+        return self.encoded(SpeechAudioDelta(audio=b64encode(part).decode()))
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:
         """Return the last event of a speech that succeeded; see `Framing.done`."""
-        return encode_event(SpeechAudioDone.of(result, audio_s, self._speed))
+        return self.encoded(SpeechAudioDone.of(result, audio_s, self._speed))
 
     def failed(self, error: SpeechError) -> bytes:
         """Return the last event of a speech that failed."""
-        return encode_event(SpeechAudioError(error=speech_error_detail(error)))
+        return self.encoded(SpeechAudioError(error=speech_error_detail(error)))

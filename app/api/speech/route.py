@@ -25,7 +25,13 @@ from app.api.requests import (
     model_names,
     output_of,
 )
-from app.api.responses import SPEECH_RESPONSES, TEXT_RESPONSES, error_responses, naming_ignored
+from app.api.responses import (
+    SPEECH_OR_CODES,
+    SPEECH_RESPONSES,
+    TEXT_RESPONSES,
+    error_responses,
+    naming_ignored,
+)
 from app.api.schemas import (
     PhonemesRequest,
     ReadText,
@@ -34,6 +40,7 @@ from app.api.schemas import (
     SpeechRequest,
     TtsRequest,
 )
+from app.api.speech.codes_body import codes_framing
 from app.api.speech.collected import (
     CollectedSpeech,
     collect_all,
@@ -48,6 +55,7 @@ from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, GenerationFailed, UnknownSpeech
+from app.engine.interface import ModelInfo
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.serving.ticket import SpeechStream
 from app.settings import Settings
@@ -70,7 +78,7 @@ speech_router = APIRouter(tags=["speech"])
 
 
 @speech_router.post(
-    "/v1/audio/speech", responses=SPEECH_RESPONSES, openapi_extra=body_schema(SpeechRequest)
+    "/v1/audio/speech", responses=SPEECH_OR_CODES, openapi_extra=body_schema(SpeechRequest)
 )
 async def create_speech(
     request: Request, wanted: SpeechBody, engine: EngineDep, recent: RecentDep
@@ -79,7 +87,7 @@ async def create_speech(
     return await speak(request, wanted, engine, recent)
 
 
-@speech_router.post("/tts", responses=SPEECH_RESPONSES, openapi_extra=body_schema(TtsRequest))
+@speech_router.post("/tts", responses=SPEECH_OR_CODES, openapi_extra=body_schema(TtsRequest))
 async def create_tts(
     request: Request, wanted: TtsBody, engine: EngineDep, recent: RecentDep
 ) -> Response:
@@ -137,7 +145,7 @@ async def speak(
     """
     came_s = monotonic()
     if framing is None:
-        framing = _framing(wanted)
+        framing = _framing(wanted, request.headers.get("accept", ""), engine.info)
     settings: Settings = request.app.state.settings
     check_model(wanted.model, engine.info.name, model_names(settings))
     ignored = ignored_fields(wanted, settings, request.state.id)
@@ -148,8 +156,14 @@ async def speak(
     return naming_ignored(answer, ignored)
 
 
-def _framing(wanted: SpeechRequest) -> Framing:
-    """Return the shape that a request asks for."""
+def _framing(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
+    """Return the shape that a request asks for.
+
+    Raises:
+        InvalidRequest: It asks for what codes do not have.
+    """
+    if wanted.response_format == "codes":
+        return codes_framing(wanted, accept, info)
     if wanted.stream_format == "sse":
         return Events(wanted.speed)
     return Framing(MEDIA_TYPES[wanted.response_format])
@@ -180,7 +194,7 @@ async def _answer_once(
     if earlier is not None:
         with suppress(UnknownSpeech):
             job, result = await recent.complete(earlier, state.owner)
-            output = output_of(job, wanted.response_format)
+            output = output_of(job, wanted.sound_format)
             answer = await _replayed(request, result, engine, output, framing, came_s)
             answer.headers["X-Repeats"] = earlier
             return answer
@@ -211,7 +225,7 @@ async def _answer(
     """
     job = wanted.job(request.state.id, request.state.owner, client_of(request))
     job = replace(job, kept=await recent.take(wanted.continue_from, request.state.owner))
-    output = output_of(job, wanted.response_format)
+    output = output_of(job, wanted.sound_format)
     stream = engine.submit(job)
     collecting = (collect_opening if wanted.streamed else collect_all)(stream, came_s)
     with _failures_kept(job, stream, recent):

@@ -19,8 +19,8 @@ from app.engine.backend.abilities import (
     nar_plan,
 )
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
-from app.engine.interface import Codes, Plan, Reading
-from app.engine.job import USUAL_PHONEME_S, SpeechJob
+from app.engine.interface import Plan, Reading
+from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
 from app.storage.voice_store import VoiceStore

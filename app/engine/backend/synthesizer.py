@@ -20,8 +20,8 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import Codes, CostMeter, GoldenResult, Plan, Reading, Replay
-from app.engine.job import AudioChunk, Progress, SpeechJob, SpokenUtterance
+from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
+from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.playback import Playback

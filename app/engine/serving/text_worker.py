@@ -9,8 +9,8 @@ from itertools import count
 from threading import Lock
 
 from app.engine.errors import InvalidRequest, SpeechError, broken
-from app.engine.interface import Backend, Codes, Plan, Reading
-from app.engine.job import SpeechJob
+from app.engine.interface import Backend, Plan, Reading
+from app.engine.job import Codes, SpeechJob
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import share

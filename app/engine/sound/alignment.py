@@ -31,10 +31,12 @@ class Decoded(NamedTuple):
 
     Attributes:
         samples: ``[N]``, those that no later frame changes.
+        codes: ``[n, K]`` int64, of the frames, all levels.
         alignment: Of the frames; None if it was not asked for.
     """
 
     samples: Samples
+    codes: Tensor
     alignment: Alignment | None = None
 
 

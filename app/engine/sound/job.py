@@ -15,6 +15,7 @@ from app.engine.job import (
     SpeechResult,
     SpokenUtterance,
     Timings,
+    UtteranceCodes,
     WordTiming,
 )
 from app.engine.playback import Playback
@@ -60,6 +61,7 @@ class SoundJob:
         self._number = len(before.utterances) if before else 0  # of the utterance
         self._told: dict[tuple[int, int], WordTiming] = {}
         self._untold: list[WordTiming] = []  # of which the next chunk tells
+        self._untold_codes: list[UtteranceCodes] = []  # likewise
 
     def close(self) -> None:
         """Cancel the utterance that has begun and not ended."""
@@ -83,6 +85,9 @@ class SoundJob:
                 if len(samples):
                     yield self._chunk(samples)
                 samples = self._joiner.push(decoded.samples)
+                if self._plan.job.codes and len(decoded.codes):
+                    codes = decoded.codes.cpu().numpy().astype(np.int16)
+                    self._untold_codes.append(UtteranceCodes(self._number, codes))
                 if self._clock is not None and decoded.alignment is not None:
                     self._clock.push(decoded.alignment)
                     self._tell(self._words_so_far())
@@ -194,7 +199,8 @@ class SoundJob:
     def _chunk(self, samples: Samples, *, last: bool = False) -> AudioChunk:
         self._playback.add(len(samples) / self._rate_hz)
         words, self._untold = tuple(self._untold), []
-        return AudioChunk(samples, self._rate_hz, self._result() if last else None, words)
+        codes, self._untold_codes = tuple(self._untold_codes), []
+        return AudioChunk(samples, self._rate_hz, self._result() if last else None, words, codes)
 
     def _note(self, reason: FinishReason) -> None:
         """Make an utterance's finish reason the job's, if it is graver."""

@@ -105,7 +105,7 @@ class UtteranceDecoder:
             samples.append(self._decoder.finish())
         self.codec_s += perf_counter() - started_s
         joined = np.concatenate(samples) if samples else np.zeros(0, np.float32)
-        return Decoded(joined, alignment)
+        return Decoded(joined, torch.cat([self._levels.no_codes, *chunks]), alignment)
 
     def _align(self, alignment: UtteranceAlignment, chunks: Sequence[Tensor]) -> Alignment:
         """Return the alignment of some chunks, each aligned by itself."""

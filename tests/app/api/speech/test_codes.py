@@ -1,13 +1,18 @@
 """Codes out and in, with the toy model."""
 
 import json
+from typing import Any
 
+import httpx
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load, save
 
-from app.api.speech.codes import SAFETENSORS
-from app.settings import BUILTIN_MODEL
+from app.api.responses import SAFETENSORS
+from app.main import create_app
+from app.settings import BUILTIN_MODEL, Settings
+from tests.app.tools.serving import served
 
 HELLO = {"input": "Hi. You.", "seed": 3, "max_duration_s": 1, "speed": 2.0}
 
@@ -101,3 +106,124 @@ def test_what_is_no_recording_is_refused(toy_server, content) -> None:
     answer = toy_server.post("/v1/audio/codes", content=content)
     assert answer.status_code == 422
     assert answer.json()["error"]["param"] == "file"
+
+
+ASKED: dict[str, Any] = {
+    "input": "Hi. [pause:0.1s] You. Hello there.",
+    "seed": 3,
+    "max_duration_s": 3,
+    "response_format": "codes",
+}
+SHAPES: list[dict[str, Any]] = [{"stream": True}, {"stream_format": "sse"}]
+
+
+def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    sse = answer.headers["content-type"].startswith("text/event-stream")
+    lines = [line for line in answer.text.splitlines() if line]
+    return [json.loads(line.removeprefix("data: ") if sse else line) for line in lines]
+
+
+def joined(events: list[dict[str, Any]], utterances: int) -> list[list[list[int]]]:
+    """The codes of each utterance, of those events that have some."""
+    codes: list[list[list[int]]] = [[] for _ in range(utterances)]
+    for event in events:
+        if event["type"] == "speech.codes.delta":
+            codes[event["utterance"]] += event["codes"]
+    return codes
+
+
+@pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
+def test_a_speech_may_be_asked_for_as_codes(toy_server, path) -> None:
+    answer = toy_server.post(path, json=ASKED)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    told = answer.json()
+    kept = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/codes")
+    assert told == kept.json()
+    assert sum(map(len, told["utterances"])) == int(answer.headers["x-frames"]) > 0
+    assert told["codes_sha256"] == answer.headers["x-codes-sha256"]
+    sound = toy_server.post(path, json=ASKED | {"response_format": "wav"})
+    assert sound.headers["x-codes-sha256"] == told["codes_sha256"]
+    again = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/audio")
+    assert again.content == sound.content
+
+
+def test_a_speech_may_be_asked_for_as_tensors(toy_server, tmp_path) -> None:
+    told = toy_server.post("/tts", json=ASKED).json()
+    answer = toy_server.post("/tts", json=ASKED, headers={"accept": SAFETENSORS})
+    assert answer.headers["content-type"] == SAFETENSORS
+    tensors = load(answer.content)
+    assert [tensors[str(n)].tolist() for n in range(len(tensors))] == told["utterances"]
+    (tmp_path / "codes").write_bytes(answer.content)
+    with safe_open(tmp_path / "codes", "numpy") as file:
+        assert file.metadata() == {k: v for k, v in told.items() if k != "utterances"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("knobs", [{}, {"nar_levels": 0}, {"best_of": 2}])
+def test_streamed_codes_are_those_of_the_whole(toy_server, shape, knobs) -> None:
+    whole = toy_server.post("/tts", json=ASKED | knobs).json()
+    answer = toy_server.post("/tts", json=ASKED | knobs | shape)
+    events = events_of(answer)
+    assert joined(events, len(whole["utterances"])) == whole["utterances"]
+    numbers = [one["utterance"] for one in events if "utterance" in one]
+    assert numbers == sorted(numbers)
+    assert {one["type"] for one in events} == {"speech.codes.delta", "speech.audio.done"}
+    done = events[-1]
+    assert done["codes_sha256"] == whole["codes_sha256"]
+    assert done["response_id"] == answer.headers["x-request-id"]
+
+
+def test_streamed_codes_come_while_the_rest_is_drawn(toy_server) -> None:
+    wanted = {"input": "Hello there, this is a longer sentence.", "max_duration_s": 3, "seed": 3}
+    wanted |= {"response_format": "codes", "stream": True}
+    deltas = events_of(toy_server.post("/tts", json=wanted))[:-1]
+    assert len(deltas) > 2
+    assert all(one["utterance"] == 0 and one["codes"] for one in deltas)
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers", "param"),
+    [
+        ({"speed": 1.5}, {}, "speed"),
+        ({"speed": 1.5, "stream": True}, {}, "speed"),
+        ({"loudness_lufs": -16}, {}, "loudness_lufs"),
+        ({"stream": True}, {"accept": SAFETENSORS}, "stream"),
+        ({"stream_format": "sse"}, {"accept": SAFETENSORS}, "stream_format"),
+    ],
+)
+def test_codes_are_refused_what_they_do_not_have(toy_server, fields, headers, param) -> None:
+    answer = toy_server.post("/v1/audio/speech", json=ASKED | fields, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, param)
+
+
+def test_what_changes_nothing_is_not_refused(toy_server) -> None:
+    fields = {"speed": 1.0, "loudness_lufs": None, "stream": False}
+    assert toy_server.post("/tts", json=ASKED | fields).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/dev/captioned_speech", "/v1/audio/speech/{id}/audio"])
+def test_where_only_sound_can_be_sent_codes_are_refused(toy_server, spoken, path) -> None:
+    if path.startswith("/dev"):
+        answer = toy_server.post(path, json=ASKED)
+    else:
+        answer = toy_server.get(path_of(spoken, "audio"), params={"response_format": "codes"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, "response_format")
+
+
+def test_an_id_that_comes_again_gives_the_codes_again(toy, tmp_path) -> None:
+    settings = Settings(model=str(toy), device="cpu", voices=str(tmp_path), once_per_id=True)
+    with served(create_app(settings)) as client:
+        for number, fields in enumerate([{}, *SHAPES]):
+            headers = {"x-request-id": f"mine-{number}"}
+            first, again = (
+                client.post("/tts", json=ASKED | fields, headers=headers) for _ in range(2)
+            )
+            assert "x-repeats" in again.headers
+            if not fields:
+                assert again.content == first.content
+                continue
+            one, other = events_of(first), events_of(again)
+            assert joined(one, 9) == joined(other, 9)
+            assert one[-1]["codes_sha256"] == other[-1]["codes_sha256"]
