@@ -78,6 +78,74 @@ def test_nothing_moves_when_the_phonemes_of_a_text_come(studio) -> None:
     assert page.query_selector("button.speak").bounding_box() == before
 
 
+def wait_for_phonemes(studio: Studio, wanted: list[str]) -> None:
+    studio.page.wait_for_function(
+        "wanted => JSON.stringify([...document.querySelectorAll('.phonemes li')]"
+        ".map(one => one.textContent)) === JSON.stringify(wanted)",
+        arg=wanted,
+    )
+
+
+def titles(studio: Studio) -> list[str]:
+    return [one.get_attribute("title") for one in studio.page.query_selector_all(".phonemes li")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs $5. Dr. Smith agrees!",
+        "One [[wʌn]] two. [pause:0.3s] <sub alias='three'>3</sub> four.",
+        "[voice:bella] Hello. [voice:puck] Goodbye.",
+    ],
+)
+def test_under_a_text_are_the_phonemes_that_the_service_reads(studio, server, text) -> None:
+    told = server.post("/v1/audio/phonemes", json={"input": text}).json()["utterances"]
+    studio.write(text)
+    wait_for_phonemes(studio, [one["phonemes"] for one in told])
+    assert titles(studio) == [one["text"] for one in told]
+    assert studio.page.get_by_role("list", name="Phonemes").is_visible()
+
+
+def test_the_phonemes_shown_are_those_that_are_spoken(studio) -> None:
+    studio.write("At 5 p.m. we won. Did we?")
+    studio.page.wait_for_selector(".phonemes li[title*=Did]")
+    shown = [one.text_content() for one in studio.page.query_selector_all(".phonemes li")]
+    assert len(shown) == 2
+    report = studio.report(studio.speak())
+    assert [one["phonemes"] for one in report["utterances"]] == shown
+
+
+def test_a_text_that_cannot_be_read_has_no_phonemes_and_an_older_answer_does_not_come_back(
+    studio,
+) -> None:
+    page = studio.page
+    held: list[Any] = []
+
+    def hold_the_first(route: Any) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/v1/audio/phonemes", hold_the_first)
+    studio.write("An old text.")
+    while not held:
+        page.wait_for_timeout(20)
+    studio.write("A new text.")
+    page.wait_for_selector(".phonemes li[title*=new]")
+    held[0].fulfill(json={"utterances": [{"text": "old", "phonemes": "old"}]})
+    page.wait_for_timeout(200)
+    assert titles(studio) == ["A new text."]
+    for refused in ("[pause:soon]", "<prosody rate='slow'>Slow.</prosody>", "..."):
+        studio.write("A new text.")
+        page.wait_for_selector(".phonemes li[title*=new]")
+        studio.write(refused)
+        wait_for_phonemes(studio, [])
+    studio.errors.clear()  # the browser notes each 422
+    studio.write("")
+    wait_for_phonemes(studio, [])
+
+
 def test_a_knob_shows_what_the_preset_sets(studio, server) -> None:
     presets = {one["id"]: one["knobs"] for one in server.get("/v1/presets").json()["presets"]}
     studio.page.fill("#search", "temperature")
