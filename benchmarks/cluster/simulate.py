@@ -2,14 +2,16 @@
 
     python -m benchmarks.cluster.simulate --replicas 4 --slots 4 --rate 1.2 --step-ms 100
     python -m benchmarks.cluster.simulate --check http://127.0.0.1:8300 --replicas 2 ...
+    python -m benchmarks.cluster.simulate --between http://127.0.0.1:8201 --slots 1 ...
     python -m benchmarks.cluster.simulate --plan
 
 Requests arrive as a Poisson process and go to a replica, that with the fewest requests (`least`) or
 the better of two at random (`two`), as Ray's router chooses. A replica has rows; it steps while any
 row is in use, and a step draws a frame of each row. A request that finds no free row waits in
 order. So the first sound comes after the wait for a row, the rest of the step that is under way,
-and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). `--check` offers the
-same load to replicas of `benchmarks.cluster.card` and compares.
+and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). A row is free again
+`--between-ms` after its request's last step. `--between` measures both apart from any load;
+`--check` offers the same load to replicas of `benchmarks.cluster.card` and compares.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any, Literal
 
-from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
 from benchmarks.harness.report import print_table
 
 Route = Literal["least", "two"]
@@ -147,6 +149,48 @@ async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
     return first_s
 
 
+async def measure(url: str, load: Load, requests: int) -> dict[str, float]:
+    """Measure what a simulation is told of a service, apart from any load.
+
+    Args:
+        url: Of the service.
+        load: Its replicas, slots, step and frames.
+        requests: To measure the time between two requests of a row, with some always waiting.
+
+    Returns:
+        ``overhead_ms``, to the first sound of an idle service without the first steps, and
+        ``between_ms``: rows times seconds a request, without the steps.
+
+    Raises:
+        RuntimeError: A request failed.
+    """
+    ended_s: list[float] = []
+    idle_s: list[float] = []
+    text, rows = "x" * load.frames, load.replicas * load.slots
+
+    async def ask(text: str) -> ReceivedSpeech:
+        got = await receive(client, text, seed=1)
+        if not got.ok:
+            raise RuntimeError(f"{got.status} {got.broke}")
+        return got
+
+    async def ask_on() -> None:
+        while len(ended_s) < requests:
+            await ask(text)
+            ended_s.append(time.monotonic())
+
+    async with open_client(url) as client:
+        for _ in range(20):
+            idle_s.append((await ask("x")).arrivals[0][0])
+        await asyncio.gather(*(ask_on() for _ in range(2 * rows + 1)))
+    # The first ones end together with the last ones of the rows' first turn.
+    taken_s = (ended_s[-1] - ended_s[rows]) / (len(ended_s) - 1 - rows) * rows
+    return {
+        "overhead_ms": round(1000 * (median(idle_s) - load.first_frames * load.step_s), 1),
+        "between_ms": round(1000 * (taken_s - load.frames * load.step_s), 1),
+    }
+
+
 STREAMS_A_CARD = 128
 """Rows of a card that are used: docs/scale.md says where this and the next are from."""
 STEP_S = 0.008
@@ -196,6 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plan", action="store_true", help="the table of docs/scale.md")
     parser.add_argument("--check", default="", help="URL of replicas to compare with")
+    parser.add_argument("--between", default="", help="URL of a service to measure alone")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--rate", type=float, action="append", help="requests a second")
@@ -223,6 +268,9 @@ def main() -> None:
         )
         row: dict[str, Any] = {"rate": rate, "used": round(load.utilisation, 2)}
         row |= {f"predicted_{name}": value for name, value in figures(simulate(load)).items()}
+        if asked.between:
+            print(json.dumps(asyncio.run(measure(asked.between, load, asked.requests))))
+            return
         if asked.check:
             got = figures(asyncio.run(offer(asked.check, load, asked.requests, seed=7)))
             same = figures(simulate(load, asked.requests, seed=7))

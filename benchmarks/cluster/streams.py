@@ -2,13 +2,14 @@
 
     python -m benchmarks.cluster.streams load --clients 8 --seconds 20
     python -m benchmarks.cluster.streams during --clients 12 --every 15 --command COMMAND
+    python -m benchmarks.cluster.streams overhead --times 50 --direct URL --url URL
     python -m benchmarks.cluster.streams slow
 
 `load` is a closed loop of clients, every fourth over a WebSocket. `during` runs a command every few
 seconds meanwhile, a rollout or the end of a replica, and tells when a request sent after it had its
 first sound and, by `--whole`, when all replicas were there again. An outcome is *whole*, with every
 byte; *broken*, which the client sees; *refused*, with a status; or *short*: it looks whole and is
-not.
+not. `overhead` compares the first sound of services with that of one without a proxy, by turns.
 `slow` reads nothing of a long speech and tells how much was generated.
 """
 
@@ -20,6 +21,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any
@@ -30,6 +32,7 @@ import httpx
 from app.audio.containers import pcm
 from benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
 from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.report import print_table
 from benchmarks.harness.websocket_client import receive_live
 
 _LIVE_EVERY = 4
@@ -181,6 +184,36 @@ async def during(
     print(json.dumps(outcomes.row(time.monotonic() - began_s)))
 
 
+async def overhead(urls: Sequence[str], times: int) -> list[dict[str, Any]]:
+    """Ask each service in turn, one request at a time; compare their first sounds with the first's.
+
+    Args:
+        urls: Of the services; the first is without a proxy.
+        times: Requests of each.
+
+    Raises:
+        RuntimeError: A request failed.
+    """
+    first_ms: dict[str, list[float]] = {url: [] for url in urls}
+    async with AsyncExitStack() as opened:
+        clients = [await opened.enter_async_context(open_client(url)) for url in urls]
+        for number in range(times + 1):
+            for url, client in zip(urls, clients, strict=True):
+                got = await receive(client, "Hello.", seed=number)
+                if not got.ok:
+                    raise RuntimeError(f"{url}: {got.status} {got.broke}")
+                if number:  # the first opens the connection
+                    first_ms[url].append(1000 * got.arrivals[0][0])
+    rows = []
+    for url in urls:
+        later = sorted(a - b for a, b in zip(first_ms[url], first_ms[urls[0]], strict=True))
+        row: dict[str, Any] = {"url": url, "first_p50_ms": round(median(first_ms[url]), 1)}
+        row["first_p95_ms"] = round(quantiles(first_ms[url], n=20)[-1], 1)
+        row["overhead_p50_ms"] = round(median(later), 1)
+        rows.append(row)
+    return rows
+
+
 def slow(url: str, seconds: float) -> None:
     """Read nothing of a long speech; print how much of it was generated, and how it ended."""
     parts = urlsplit(url)
@@ -226,8 +259,10 @@ def slow(url: str, seconds: float) -> None:
 def main() -> None:
     """Run a command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["load", "during", "slow"])
+    parser.add_argument("what", choices=["load", "during", "overhead", "slow"])
     parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--direct", default="http://127.0.0.1:8200", help="for `overhead`")
+    parser.add_argument("--other", action="append", default=[], help="for `overhead`: further URLs")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--every", type=float, default=15)
@@ -245,6 +280,9 @@ def main() -> None:
         case "during":
             command, whole = shlex.split(asked.command), shlex.split(asked.whole)
             asyncio.run(during(asked.url, asked.clients, asked.every, asked.times, command, whole))
+        case "overhead":
+            urls = [asked.direct, asked.url, *asked.other]
+            print_table(asyncio.run(overhead(urls, asked.times)))
         case _:
             slow(asked.url, asked.seconds)
 

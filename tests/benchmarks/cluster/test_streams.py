@@ -1,10 +1,21 @@
 """Clients know a whole speech from one that only looks whole."""
 
-from app.audio.containers import pcm
-from benchmarks.cluster.card import LEVELS, codes_of, sound_of
-from benchmarks.cluster.streams import Outcomes
-from benchmarks.harness.http_client import ReceivedSpeech
+import asyncio
+from pathlib import Path
+from time import monotonic
 
+import pytest
+
+from app.audio.containers import pcm
+from app.main import create_app
+from app.settings import Settings
+from benchmarks.cluster.card import LEVELS, codes_of, fast_engine, sound_of
+from benchmarks.cluster.simulate import Load, measure
+from benchmarks.cluster.streams import Outcomes, new_work, overhead, whole_again
+from benchmarks.harness.http_client import ReceivedSpeech
+from tests.app.tools.serving import served
+
+pytestmark = pytest.mark.anyio
 TEXT = "Hello there."
 WHOLE = pcm(sound_of(codes_of(3, len(TEXT))))
 
@@ -33,3 +44,42 @@ def test_a_speech_is_that_of_its_seed() -> None:
     assert (codes_of(3, 5) != codes_of(4, 5)).any()
     assert len(sound_of(codes_of(3, 5))) == 5 * 1920
     assert abs(sound_of(codes_of(3, 5))).max() <= 0.3
+
+
+@pytest.fixture(scope="module")
+def card():
+    """The URL of a card of one row."""
+    settings = Settings(slots=1)
+    with served(create_app(settings, fast_engine(settings))) as client:
+        yield str(client.base_url)
+
+
+async def test_replicas_are_whole_again_after_they_were_not(tmp_path: Path) -> None:
+    replica = tmp_path / "replica"
+    replica.touch()
+    watching = asyncio.create_task(whole_again(["test", "-e", str(replica)], monotonic()))
+    await asyncio.sleep(0.3)
+    assert not watching.done(), "nothing was missing yet"
+    replica.unlink()
+    await asyncio.sleep(0.5)
+    assert not watching.done()
+    replica.touch()
+    assert await watching > 0
+
+
+async def test_there_is_new_work_where_a_replica_answers(card) -> None:
+    took_s, failed = await new_work(card, monotonic())
+    assert (took_s > 0, failed) == (True, [])
+
+
+async def test_overheads_are_relative_to_the_first(card) -> None:
+    direct, same = await overhead([card, card], 4)
+    assert direct["overhead_p50_ms"] == 0
+    assert same["first_p50_ms"] > 0
+
+
+async def test_a_replica_is_measured_alone(card) -> None:
+    load = Load(1, 1, 0.0, 0.002, 20)
+    measured = await measure(card, load, 12)
+    assert measured.keys() == {"overhead_ms", "between_ms"}
+    assert measured["overhead_ms"] > 0
