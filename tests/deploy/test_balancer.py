@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from socket import create_server
+from time import sleep
 from typing import Any
 
 import httpx
@@ -148,6 +150,17 @@ def test_websockets_pass(balanced) -> None:
         assert session.until("response.done")["finish_reason"] == "stop"
 
 
+def post_late(client: httpx.Client, body: bytes) -> httpx.Response:
+    """Send a body some time after its head, as most clients do."""
+
+    def late() -> Iterator[bytes]:
+        sleep(0.02)
+        yield body
+
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    return client.post("/tts", content=late(), headers=headers)
+
+
 @needs_haproxy
 def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path) -> None:
     for name in ("first", "second"):
@@ -199,3 +212,36 @@ def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: P
         idle.let(len(WAITING))
         assert answer.result().status_code == 200
         assert len(answer.result().content) == len(WAITING) * 4800
+
+
+@needs_haproxy
+def test_a_replica_that_drains_and_has_least_to_do_refuses_nobody(tmp_path: Path) -> None:
+    """Until it is seen to drain it is asked first, and another one after it."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with (
+        process(tmp_path / "first", slots=4) as first,
+        process(tmp_path / "second", slots=4) as second,
+        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+
+        def running() -> list[int]:
+            return [one.client.get("/health").json()["running"] for one in (first, second)]
+
+        def busy(jobs: int) -> bool:
+            return sum(running()) == jobs
+
+        spoken = []
+        for number in range(3):
+            spoken.append(threads.submit(client.post, "/tts", json={"input": WAITING}))
+            until(partial(busy, number + 1))
+        assert sorted(running()) == [1, 2]
+        drained = (first, second)[running().index(1)]
+        drained.process.terminate()
+        until(lambda: drained.client.get("/ready").status_code == 503)
+        answers = [post_late(client, b'{"input": "Hi."}') for _ in range(20)]
+        for one in (first, second):
+            one.let(3 * len(WAITING))
+        assert {answer.status_code for answer in answers} == {200}
+        assert {one.result().status_code for one in spoken} == {200}

@@ -47,6 +47,7 @@ def process(folder: Path, **settings: object) -> Iterator[Served]:
     """Serve in a process of its own until the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
+    settings = {"slots": 1} | settings
     chosen = {f"TTS_{name.upper()}": str(value) for name, value in settings.items()}
     environment = os.environ | chosen | {"TTS_PORT": str(port)}
     log = folder / "log"
@@ -88,7 +89,7 @@ def main() -> None:
             speaking.let(int(line))
 
     threading.Thread(target=obey, daemon=True).start()
-    if not serve(create_app(settings, fake_engine(speaking)), settings):
+    if not serve(create_app(settings, fake_engine(speaking, slots=settings.slots)), settings):
         sys.exit(1)
 
 
