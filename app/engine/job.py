@@ -60,6 +60,7 @@ class WordTiming:
         end_s: When it ends; None while that is not known.
         missing: Whether the sound lacks it: the times are then those where it should be.
         phonemes: Its own, as far as they have begun; None if they were not asked for.
+        voice: The name of the voice that says it.
     """
 
     utterance: int
@@ -69,6 +70,7 @@ class WordTiming:
     end_s: float | None
     missing: bool = False
     phonemes: tuple[PhonemeTiming, ...] | None = None
+    voice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,21 @@ def test_a_dialogue(builtin) -> None:
     text = "[voice:af_bella] So? [voice:am_michael] It did."
     asked = {"input": text, "return_timestamps": True, "allow_voice_tags": True, "ssml": False}
     told = captioned(builtin, **asked, stream=False).json()
-    assert [one["word"] for one in told["timestamps"]] == ["So", "It", "did"]
+    said = [(one["word"], one["voice"]) for one in told["timestamps"]]
+    assert said == [("So", "bella"), ("It", "puck"), ("did", "puck")]
+    told = captioned(builtin, **asked | {"allow_voice_tags": False}, stream=False).json()
+    assert {one["voice"] for one in told["timestamps"]} == {None}
+    lines = captioned(builtin, **asked | {"stream": True}).text.splitlines()
+    told = [one for line in lines for one in json.loads(line)["timestamps"]]
+    assert [(one["word"], one["voice"]) for one in told] == said
 
 
 def test_a_stream_is_lines_with_times_from_the_beginning_of_the_speech(builtin) -> None:
     answer = captioned(builtin, input="Hello world! Welcome.", stream=True, return_timestamps=True)
     parts = [json.loads(line) for line in answer.text.splitlines()]
-    starts = [one["start_time"] for part in parts for one in part["timestamps"]]
+    words = [word for part in parts for word in part["timestamps"]]
+    assert all(set(word) == {"word", "start_time", "end_time"} for word in words)
+    starts = [word["start_time"] for word in words]
     assert len(starts) == 3
     assert starts == sorted(starts)
     assert decoded(b"".join(b64decode(part["audio"]) for part in parts))[0].any()

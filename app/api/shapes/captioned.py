@@ -30,7 +30,8 @@ class CaptionedRequest(SpeechRequest):
     volume_multiplier: float | None = Field(None, description="Does nothing.")
     normalization_options: Any = Field(None, description="Does nothing.")
     allow_voice_tags: bool | None = Field(
-        None, description="Does nothing: `[voice:NAME]` is always read."
+        None,
+        description="Whether words tell their `voice`; `[voice:NAME]` is always read.",
     )
     ssml: bool | None = Field(None, description="Does nothing: SSML is always read.")
 
@@ -51,20 +52,22 @@ async def captioned_speech(
         return {
             "audio": b64encode(part).decode(),
             "audio_format": body.response_format,
-            "timestamps": _captions(words, body.speed) if body.return_timestamps else None,
+            "timestamps": _captions(words, body) if body.return_timestamps else None,
         }
 
     return await speak(request, timed, engine, recent, TimedJson(told, streamed=timed.streamed))
 
 
-def _captions(words: Sequence[WordTiming], speed: float) -> list[dict[str, Any]]:
+def _captions(words: Sequence[WordTiming], body: CaptionedRequest) -> list[dict[str, Any]]:
     """Return Kokoro-FastAPI's object of each word that the sound has."""
+    voices = body.allow_voice_tags
     return [
         {
             "word": word.word,
-            "start_time": round(word.start_s / speed, 4),
-            "end_time": round((word.end_s or word.start_s) / speed, 4),
+            "start_time": round(word.start_s / body.speed, 4),
+            "end_time": round((word.end_s or word.start_s) / body.speed, 4),
         }
+        | ({} if voices is None else {"voice": word.voice if voices else None})
         for word in words
         if not word.missing
     ]

@@ -160,6 +160,7 @@ class SoundJob:
             plan.lengths[number],
             lead_frames=head.lead_frames,
             with_phonemes=plan.job.timestamps == "phoneme",
+            voice=plan.speaker(number)[0].name,
         )
 
     def _words_so_far(self) -> tuple[WordTiming, ...]:

@@ -33,6 +33,7 @@ class WordClock:
         *,
         lead_frames: int,
         with_phonemes: bool,
+        voice: str = "",
     ) -> None:
         """Begin before the first frame.
 
@@ -43,9 +44,10 @@ class WordClock:
                 of begin and end stand for none.
             lead_frames: How many frames the alignment is ahead of the sound.
             with_phonemes: Whether words tell the times of their phonemes.
+            voice: Who says them.
         """
         self._words, self._phonemes = words, phonemes
-        self._lead, self._with_phonemes = lead_frames, with_phonemes
+        self._lead, self._with_phonemes, self._voice = lead_frames, with_phonemes, voice
         ends = np.cumsum(lengths)
         # The first id at or after each symbol, the mark of the end for the end of the text.
         self._ids = np.searchsorted(ends - lengths, np.arange(len(phonemes) + 1))
@@ -89,7 +91,11 @@ class WordClock:
                 break
             missing = until_s is not None and self._is_missing(begin, end)
             phonemes = self._timed_phonemes(begin, end, clock) if self._with_phonemes else None
-            timings.append(WordTiming(utterance, number, word, since_s, until_s, missing, phonemes))
+            timings.append(
+                WordTiming(
+                    utterance, number, word, since_s, until_s, missing, phonemes, self._voice
+                )
+            )
         return tuple(timings)
 
     def _reached(self, symbol: int, *, over: bool) -> int | None:

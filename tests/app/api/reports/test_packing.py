@@ -34,7 +34,7 @@ TRACE: dict[str, np.ndarray[Any, Any]] = {
 }
 WORDS = (
     WordTiming(0, 0, "hello", 0.1, 0.4, phonemes=(PhonemeTiming("h", 0.1, 0.2),)),
-    WordTiming(0, 1, "you", 0.4, None, missing=True),
+    WordTiming(0, 1, "you", 0.4, None, missing=True, voice="emma"),
 )
 NO_CODES = np.zeros(0, np.int16)
 SPOKEN = (
