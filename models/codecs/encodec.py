@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.codecs.quantizer import Quantizer, check_codes, check_samples
+from models.codecs.streaming import State
 from models.config import CodecConfig
-
-State = dict[nn.Module, Tensor | tuple[Tensor, Tensor]]
-"""The streaming state of each layer."""
 
 
 class CausalConv(nn.Module):
@@ -48,9 +46,10 @@ class CausalConv(nn.Module):
         """
         if state is None:
             return self.conv["conv"](self._pad(x, end=-x.shape[-1] % self.stride))
-        before = state.get(self)
-        joined = self._pad(x) if before is None else torch.cat([cast(Tensor, before), x], -1)
-        kept = self.reach - self.stride
+        kept, before = self.reach - self.stride, state.get(self)
+        if before is not None and state.begins is not None and self.pad_mode != "constant":
+            before = state.past(self, self._pad(x)[..., :kept])
+        joined = self._pad(x) if before is None else torch.cat([before, x], -1)
         state[self] = joined[..., joined.shape[-1] - kept :]
         return self.conv["conv"](joined)
 
@@ -84,7 +83,7 @@ class CausalConvTranspose(nn.Module):
         before = state.get(self)
         if before is not None:
             out = torch.cat(
-                [out[..., : self.stride] + cast(Tensor, before), out[..., self.stride :]], -1
+                [out[..., : self.stride] + before, out[..., self.stride :]], -1
             )
         # The bias is in all of `full`; where two chunks overlap it must be added only once.
         state[self] = tail - cast(Tensor, convtr.bias)[:, None]
@@ -100,10 +99,12 @@ class ResidualLstm(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None) -> Tensor:
         """Map ``[B, C, T]`` to the same shape."""
-        before = None if state is None else cast("tuple[Tensor, Tensor] | None", state.get(self))
-        y, after = self.lstm(x.permute(2, 0, 1), before)
+        before = None if state is None else state.get(self)  # [B, 2, layers, C]
+        if before is not None:
+            before = before.permute(1, 2, 0, 3).contiguous()
+        y, after = self.lstm(x.permute(2, 0, 1), None if before is None else tuple(before))
         if state is not None:
-            state[self] = after
+            state[self] = torch.stack([part.transpose(0, 1) for part in after], 1)
         return x + y.permute(1, 2, 0)
 
 
@@ -223,9 +224,12 @@ class Encodec(nn.Module):
         """Return a new stream: push codes, get the samples that are complete."""
         return EncodecStream(self)
 
+    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+        """Return samples; see `models.codecs.interface.Codec`."""
+        return self.decoder(latent.transpose(1, 2), state)[:, 0] / self.config.gain
+
     def _decode(self, codes: Tensor, state: State | None) -> Tensor:
-        latent = self.quantizer.decode(codes).T[None]
-        return self.decoder(latent, state)[0, 0] / self.config.gain
+        return self.sound(self.quantizer.decode(codes)[None], state)[0]
 
 
 class EncodecStream:
@@ -237,7 +241,7 @@ class EncodecStream:
 
     def __init__(self, codec: Encodec) -> None:
         self._codec = codec
-        self._state: State = {}
+        self._state = State()
         self._pending: Tensor | None = None
         self._frames_needed = 7 if codec.config.pad_mode == "reflect" else 1
 

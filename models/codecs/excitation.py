@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.codecs.frame_conv import FrameConv, State
+from models.codecs.frame_conv import FrameConv
+from models.codecs.streaming import State
 from models.config import SpectralCodecConfig
 
 _MIDDLE_HZ, _LOWEST_HZ, _HIGHEST_HZ = 150.0, 50.0, 600.0
@@ -63,21 +64,21 @@ class Excitation(nn.Module):
         """
         batch, count = pitch_hz.shape
         hop, rate_hz = self.config.hop, self.config.sample_rate_hz
-        past = None if state is None else state.get(self)
-        if past is None:  # what was before: pitch, cycles, frames
-            past = F.pad(pitch_hz[:, :1], (0, 2))
+        past = F.pad(pitch_hz[:, :1], (0, 2))  # what was before: pitch, cycles, frames
+        if state is not None:
+            past = state.past(self, past)
         before_hz = torch.cat([past[:, :1], pitch_hz[:, :-1]], 1)
         turns = (before_hz + pitch_hz) * (hop / 2 / rate_hz)
         cycles = (past[:, 1:2] + turns.cumsum(1)) % 1
         if told is not None:
             cycles = torch.where(told >= 0, told.to(cycles.dtype), cycles)
-        first = int(past[0, 2])
         if state is not None:
-            end = torch.full_like(cycles[:, -1], first + count)
-            state[self] = torch.stack([pitch_hz[:, -1], cycles[:, -1], end], 1)
+            state[self] = torch.stack([pitch_hz[:, -1], cycles[:, -1], past[:, 2] + count], 1)
         steepest = _STEEPEST * pitch_hz
         change_hz = (pitch_hz - before_hz).clamp(-steepest, steepest)
-        frames = torch.arange(first, first + count, device=pitch_hz.device) % _NOISE_FRAMES
+        first = past[:, 2:] if state is not None else past[:1, 2:]  # the same for all
+        frames = torch.arange(count, device=pitch_hz.device) + first.long()
+        frames = frames % _NOISE_FRAMES
         return self._pulses(pitch_hz, change_hz / hop, cycles), self.noise[frames].expand(
             batch, -1, -1
         )

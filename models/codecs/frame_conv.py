@@ -4,10 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-KERNEL = 7
+from models.codecs.streaming import State
 
-State = dict[nn.Module, Tensor]
-"""What a stream remembers, by the module that will ask for it."""
+KERNEL = 7
 
 
 class FrameConv(nn.Module):

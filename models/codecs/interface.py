@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.codecs.quantizer import Quantizer, QuantizerConfig
+from models.codecs.streaming import State
 
 
 class CodecShape(QuantizerConfig, Protocol):
@@ -63,6 +64,14 @@ class Codec(Protocol):
 
         Raises:
             ValueError: The shape or an id is out of range.
+        """
+
+    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+        """Return the samples ``[B, T * hop]`` of sums of codebook entries ``[B, T, D]``.
+
+        Args:
+            latent: The next frames of some streams, or whole utterances.
+            state: Of the streams, brought up to date; None: the frames are whole utterances.
         """
 
     def stream(self) -> CodecStream:

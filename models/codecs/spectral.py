@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.codecs.excitation import Excitation
-from models.codecs.frame_conv import FrameConv, State
+from models.codecs.frame_conv import FrameConv
 from models.codecs.mel import mel_filters
 from models.codecs.quantizer import Quantizer, check_codes, check_samples
+from models.codecs.streaming import State
 from models.config import SpectralCodecConfig
 
 _EPS = 1e-6  # of every norm
@@ -198,7 +199,7 @@ class SpectralStream:
 
     def __init__(self, codec: SpectralCodec) -> None:
         self._codec = codec
-        self._state: State = {}
+        self._state = State()
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:

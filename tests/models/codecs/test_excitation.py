@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.codecs.excitation import Excitation
-from models.codecs.frame_conv import State
+from models.codecs.streaming import State
 from models.config import SpectralCodecConfig
 
 CONFIG = SpectralCodecConfig(dimension=8, pitch_width=16)

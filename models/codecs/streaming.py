@@ -1,0 +1,86 @@
+"""What the layers of a codec remember of streams: of one, or of some rows of a table of many."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class State(dict[nn.Module, Tensor]):
+    """What streams remember, ``[B, ...]`` by the layer that will ask for it.
+
+    A layer that is not there has no past in any of the streams: it takes its input as a beginning.
+
+    Attributes:
+        begins: ``[B]`` bool, the streams that have no past although every layer is there: theirs is
+            0, and layers that begin otherwise look at this. None: all have one.
+    """
+
+    begins: Tensor | None = None
+
+    def past(self, layer: nn.Module, fresh: Tensor) -> Tensor:
+        """Return what a layer remembers ``[B, ...]``, and ``fresh`` of streams without a past."""
+        before = self.get(layer)
+        if before is None or self.begins is None:
+            return fresh if before is None else before
+        return torch.where(self.begins.view(-1, *[1] * (fresh.ndim - 1)), fresh, before)
+
+
+class _Streamed(Protocol):
+    """A codec, as far as it is needed here; see `models.codecs.interface.Codec`."""
+
+    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+        """Return the samples of a latent."""
+
+
+class StreamTable:
+    """The states of many streams: a row each, in memory that stays where it is.
+
+    Reading and writing rows takes a few operators of fixed shapes, so they can be recorded.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, codec: _Streamed, latent: Tensor, streams: int) -> None:
+        """Allocate all rows.
+
+        Args:
+            codec: Whose streams they are.
+            latent: ``[1, T, D]``, any beginning of a stream; tells what there is to remember.
+            streams: How many rows.
+        """
+        state = State()
+        codec.sound(latent, state)
+        self._layers = {layer: (one.dtype, one.shape[1:]) for layer, one in state.items()}
+        self._tables = {
+            dtype: latent.new_zeros(streams, sum(self._widths(dtype)), dtype=dtype)
+            for dtype in {one.dtype for one in state.values()}
+        }
+
+    def read(self, rows: Tensor, begins: Tensor) -> State:
+        """Return what some streams remember.
+
+        Args:
+            rows: ``[B]`` int64.
+            begins: ``[B]`` bool, those that have no past, whatever their row holds.
+        """
+        parts: dict[torch.dtype, Iterator[Tensor]] = {}
+        for dtype, table in self._tables.items():
+            found = table.index_select(0, rows).masked_fill(begins[:, None], 0)
+            parts[dtype] = iter(found.split(self._widths(dtype), 1))
+        state = State({
+            layer: next(parts[dtype]).unflatten(1, shape)
+            for layer, (dtype, shape) in self._layers.items()
+        })
+        state.begins = begins
+        return state
+
+    def write(self, rows: Tensor, state: State) -> None:
+        """Store what some streams remember now; ``rows`` as in `read`."""
+        for dtype, table in self._tables.items():
+            own = [state[layer].flatten(1) for layer, one in self._layers.items() if one[0] == dtype]
+            table.index_copy_(0, rows, torch.cat(own, 1))
+
+    def _widths(self, dtype: torch.dtype) -> list[int]:
+        return [prod(shape) for own, shape in self._layers.values() if own == dtype]
