@@ -32,6 +32,7 @@ class PagePool:
         keys: ``[pages * PAGE, kv_heads, head_dim]`` a layer.
         values: The same.
         pages: How many pages there are.
+        read_whole: Whether positions past a sequence's end are read; see `FloatCache`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class PagePool:
             for _ in range(2)
         )
         self.pages = pages
+        self.read_whole = False
         self._free = list(range(pages))
         self._users = [0] * pages
 
@@ -112,7 +114,9 @@ class PagedCache(FloatCache):
         self._pool = pool
         self._pages: list[list[int]] = [[] for _ in range(slots)]
         self._shared = [0] * slots  # leading pages that others have, too
-        self._places = [pool.places([]) for _ in range(slots)]
+        # Where their positions lie; None where nobody has asked since the pages changed.
+        self._places: list[Tensor | None] = [None] * slots
+        self.read_whole = pool.read_whole
         weakref.finalize(self, _give_all, pool, self._pages)
 
     @property
@@ -130,8 +134,8 @@ class PagedCache(FloatCache):
         self.check_room(slot, keys.shape[1])
         start = self.lengths[slot]
         end = start + keys.shape[1]
-        self._reach(slot, end)
-        places, pool = self._places[slot], self._pool
+        self.reserve(slot, end)
+        places, pool = self._places_of(slot), self._pool
         pool.keys[layer].index_copy_(0, places[start:end], keys.transpose(0, 1))
         pool.values[layer].index_copy_(0, places[start:end], values.transpose(0, 1))
         return self._read(pool.keys[layer], slot, end), self._read(pool.values[layer], slot, end)
@@ -146,7 +150,7 @@ class PagedCache(FloatCache):
         kept = math.ceil(length / PAGE)
         self._pool.give(self._pages[slot][kept:])
         del self._pages[slot][kept:]
-        self._places[slot] = self._places[slot][: kept * PAGE]
+        self._places[slot] = None
         if kept <= self._shared[slot] and length % PAGE:  # what is written next is its own
             self._own_last(slot)
         self._shared[slot] = min(self._shared[slot], length // PAGE)
@@ -159,10 +163,11 @@ class PagedCache(FloatCache):
             self._pool.share(shared)
             self._pages[slot] += shared
             self._shared[slot] = whole
-            self._places[slot] = source._places[source_slot][: whole * PAGE]
-        self._reach(slot, end)
+            self._places[slot] = None
+        self.reserve(slot, end)
         begin = max(begin, whole * PAGE)
-        target, origin = self._places[slot][begin:end], source._places[source_slot][begin:end]
+        target = self._places_of(slot)[begin:end]
+        origin = source._places_of(source_slot)[begin:end]
         for own, others in (
             (self._pool.keys, source._pool.keys),
             (self._pool.values, source._pool.values),
@@ -170,27 +175,41 @@ class PagedCache(FloatCache):
             for rows, other in zip(own, others, strict=True):
                 rows.index_copy_(0, target, other.index_select(0, origin))
 
-    def _reach(self, slot: int, end: int) -> None:
-        """Take the pages that a slot of ``end`` positions lacks."""
+    def pages(self, slot: int) -> Sequence[int]:
+        """Return the pages of a slot, in order."""
+        return self._pages[slot]
+
+    def reserve(self, slot: int, end: int) -> None:
+        """Take the pages that a slot of ``end`` positions lacks; queues nothing on the device.
+
+        Raises:
+            OutOfPages: There are not so many.
+        """
         lacking = math.ceil(end / PAGE) - len(self._pages[slot])
         if lacking > 0:
-            taken = self._pool.take(lacking)
-            self._pages[slot] += taken
-            self._places[slot] = torch.cat([self._places[slot], self._pool.places(taken)])
+            self._pages[slot] += self._pool.take(lacking)
+            self._places[slot] = None
 
     def _own_last(self, slot: int) -> None:
         """Replace the last page of a slot by a copy of its own."""
         (page,) = self._pool.take(1)
         places = self._pool.places([page])
-        old = self._places[slot][-PAGE:]
+        old = self._pool.places(self._pages[slot][-1:])
         for rows in (*self._pool.keys, *self._pool.values):
             rows.index_copy_(0, places, rows.index_select(0, old))
         self._pool.give([self._pages[slot].pop()])
         self._pages[slot].append(page)
-        self._places[slot] = torch.cat([self._places[slot][:-PAGE], places])
+        self._places[slot] = None
+
+    def _places_of(self, slot: int) -> Tensor:
+        """Return ``[pages * PAGE]`` int64: where the positions of a slot lie."""
+        found = self._places[slot]
+        if found is None:
+            found = self._places[slot] = self._pool.places(self._pages[slot])
+        return found
 
     def _read(self, rows: Tensor, slot: int, end: int) -> Tensor:
-        return rows.index_select(0, self._places[slot][:end]).transpose(0, 1)
+        return rows.index_select(0, self._places_of(slot)[:end]).transpose(0, 1)
 
 
 def page_bytes_of(layers: int, kv_heads: int, head_dim: int, element_bytes: int) -> int:

@@ -23,7 +23,9 @@ from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import FloatCache, KVCache
+from models.stack.fixed_extend import FixedExtend
 from models.stack.fixed_step import FixedStep, replace_nonfinite
+from models.stack.paged_cache import PagePool
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
 from samplers.ops.entropix import AttentionStatistics
@@ -110,6 +112,23 @@ class Transformer(nn.Module):
             raise ValueError("a cache that holds something cannot be recorded")
         cache.read_whole = True
         return FixedStep(self.blocks, self.norm, self.rotations, cache)
+
+    def fixed_extend(self, pool: PagePool) -> FixedExtend:
+        """Return the extension of a pool's sequences in fixed shapes, for a recording.
+
+        What is appended to the pool's caches otherwise has its NaN and infinities replaced from now
+        on.
+
+        Args:
+            pool: Unused, on the device and of the dtype of the weights.
+
+        Raises:
+            ValueError: The pool is used.
+        """
+        if pool.free != pool.pages:
+            raise ValueError("a pool that holds something cannot be recorded")
+        pool.read_whole = True
+        return FixedExtend(self.blocks, self.norm, self.rotations, pool)
 
     @property
     def depends_on_batch(self) -> bool:
