@@ -1,6 +1,7 @@
 """Draws the codes of a finer level, all frames at once."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,8 +44,7 @@ def sample_nar(
         ValueError: `nar_decision` is `mean` and there is no codebook.
     """
     scores = filters.sanitise(logits)
-    levels = params.nar_level_temperatures
-    temperature = levels[level - 1] if level <= len(levels) else params.nar_temperature
+    temperature = _temperature(params, level)
     if temperature <= 0:
         if params.nar_decision == "likeliest":
             return greedy(scores)
@@ -61,6 +61,95 @@ def sample_nar(
     codes = categorical(scores, uniform(keys, vocab_size, position=positions))
     empty = scores.amax(-1) == -torch.inf
     return torch.where(empty, greedy(scores), codes)
+
+
+class NarRow(NamedTuple):
+    """How one level of a row of frames is drawn, as numbers; see `row_of`."""
+
+    key: int
+    temperature: float
+    mean: int
+    top_k: int
+    top_p: float
+    log_min_p: float
+
+
+def row_of(
+    params: SamplingParams, *, seed: int, utterance: int, level: int, vocab_size: int
+) -> NarRow:
+    """Return what `sample_nar_rows` needs to know to draw as `sample_nar` does."""
+    return NarRow(
+        stream_key(seed, utterance, Stage.NAR, level),
+        max(0.0, _temperature(params, level)),
+        params.nar_decision == "mean",
+        params.nar_top_k if 0 < params.nar_top_k < vocab_size else vocab_size,
+        params.nar_top_p if params.nar_top_p < 1 else math.inf,
+        min(math.log(params.nar_min_p), 0.0) if params.nar_min_p > 0 else -math.inf,
+    )
+
+
+def is_greedy(params: SamplingParams) -> bool:
+    """Return whether all levels are greedy, over all codes."""
+    whole = params.nar_top_k <= 0 and params.nar_top_p >= 1 and params.nar_min_p <= 0
+    warm = max((params.nar_temperature, *params.nar_level_temperatures)) > 0
+    return not warm and (whole or params.nar_decision == "likeliest")
+
+
+class NarRows(NamedTuple):
+    """`NarRow` of B rows: ``[B]`` each."""
+
+    key: Tensor
+    temperature: Tensor
+    mean: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    log_min_p: Tensor
+
+
+def sample_nar_rows(
+    logits: Tensor, rows: NarRows, position: Tensor, codebook: Tensor, *, greedy_only: bool
+) -> Tensor:
+    """Draw one code a frame of several rows, in operators of fixed shapes, as `sample_nar` does.
+
+    Args:
+        logits: ``(B, T, V)`` float32.
+        rows: How each is drawn, of `row_of`: the key and the top_k int64, the others float32.
+        position: ``(B,)`` int64, the index of each row's first frame.
+        codebook: ``(V, D)`` vectors of this level's codes.
+        greedy_only: Whether all rows are `is_greedy`.
+
+    Returns:
+        ``(B, T)`` int64.
+    """
+    batch, frames, vocab_size = logits.shape
+
+    def each(column: Tensor) -> Tensor:
+        return column[:, None].expand(batch, frames).reshape(-1, 1)
+
+    scores = filters.sanitise(logits.flatten(0, 1))
+    best, mean = greedy(scores), each(rows.mean > 0)[:, 0]
+    if greedy_only:
+        drawn = torch.where(mean, _nearest_to_mean(scores, codebook), best)
+        return drawn.view(batch, frames)
+    temperature = each(rows.temperature)
+    warm = temperature > 0
+    scores = temperatures.scale(scores, torch.where(warm, temperature, 1.0))
+    ordered = filters.descending(scores)
+    floor = filters.top_k_floor(ordered, each(rows.top_k))
+    scores, ordered = filters.keep_from(scores, floor), filters.keep_from(ordered, floor)
+    scores = filters.keep_from(scores, filters.top_p_floor(ordered, each(rows.top_p)))
+    scores = filters.keep_from(scores, scores.amax(-1, keepdim=True) + each(rows.log_min_p))
+    positions = position[:, None] + torch.arange(frames, device=logits.device)
+    noise = uniform(each(rows.key), vocab_size, position=positions.reshape(-1, 1))
+    codes = categorical(scores, noise)
+    codes = torch.where(scores.amax(-1) == -torch.inf, greedy(scores), codes)
+    cold = torch.where(mean, _nearest_to_mean(scores, codebook), best)
+    return torch.where(warm[:, 0], codes, cold).view(batch, frames)
+
+
+def _temperature(params: SamplingParams, level: int) -> float:
+    levels = params.nar_level_temperatures
+    return levels[level - 1] if level <= len(levels) else params.nar_temperature
 
 
 def _nearest_to_mean(scores: Tensor, codebook: Tensor) -> Tensor:

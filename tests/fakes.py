@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -11,7 +11,15 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
-from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import (
+    CostMeter,
+    GoldenResult,
+    ModelInfo,
+    Plan,
+    Reading,
+    Replay,
+    SoundStream,
+)
 from app.engine.job import (
     AudioChunk,
     Codes,
@@ -100,6 +108,11 @@ class FakeBackend:
 
     def sound_stream(self, plan: Plan, playback: Playback) -> "FakeSoundStream":
         return FakeSoundStream(plan, playback, self._chunk)
+
+    chunks_at_once = 1
+
+    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+        return ()
 
     def prepare_sound(self) -> None:
         pass

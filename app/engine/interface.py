@@ -235,6 +235,22 @@ class Backend(Protocol):
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundStream:
         """Return what makes the audio of a job. Call in the thread that will use it."""
 
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks of audio that `make_together` makes; 1: it makes none."""
+
+    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+        """Make the next chunk of the first of some streams, and of others along with it.
+
+        What they were given is then found made when it is asked for.
+
+        Args:
+            streams: Streams with frames that no audio was made of, the most urgent first.
+
+        Returns:
+            Those whose chunks were made; none if that of the first is made by itself only.
+        """
+
     def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the audio of a speech once more, from the codes of its result."""
 

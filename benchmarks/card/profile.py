@@ -1,7 +1,8 @@
 """Profiles of one step and one chunk of audio: kernels, copies and synchronisations.
 
-The step is that of level 0 at the published size, from CUDA graphs, with its sampler. The chunk is
-one of the built-in voice: its NAR levels and codec, as in the service.
+The step is that of level 0 at the published size, from CUDA graphs, with its sampler. The chunks
+are of the built-in voice, its NAR levels and codec: operator by operator, and of many streams in
+one recording, as in the service.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from benchmarks.harness.report import TableRow, Target
 from models.placement import prepare_for
 
 FRAMES = 40
+STREAMS, CHUNK = 16, 15
+POOL_BYTES = 1 << 30
 LONGEST = 12
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
@@ -67,18 +70,22 @@ def step(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Targ
     return rows, []
 
 
-def chunk(
-    device: torch.device,
-    *,
-    tiny: bool,  # noqa: ARG001  # the built-in voice is small enough
-) -> tuple[list[TableRow], list[Target]]:
-    """Profile a chunk of the built-in voice, including prefill of its prefixes."""
+def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Target]]:
+    """Profile chunks of the built-in voice.
+
+    Operator by operator that includes the prefill of its prefixes; of recorded ones the work is
+    that of a chunk of each of several streams, and all there is beside the prefill.
+    """
     from app.engine.backend.loading import load_speech
     from app.engine.sound.local import LocalSoundDecoder
+    from app.engine.sound.recorded.voice_graph import VoiceGraph
     from app.engine.utterance import UtteranceInput
     from app.settings import BUILTIN_MODEL
+    from models.checkpoints import SpeechModel
     from models.checkpoints.hub import CACHE
     from models.config import BOS_ID, EOS_ID
+    from models.cuda.graphs import Recorder
+    from models.stack.paged_cache import PagePool
     from samplers.knobs.params import SamplingParams
 
     speech = load_speech(
@@ -101,6 +108,26 @@ def chunk(
             pass
 
     rows: list[TableRow] = [{"part": "chunk"} | dict(row) for row in profiled(device, run, chunks)]
+
+    streams = 2 if tiny else STREAMS
+
+    def make_graph(speech: SpeechModel, pool: PagePool) -> VoiceGraph:
+        record = Recorder(device).record
+        return VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(512,), warm_ups=1)
+
+    recorded = LocalSoundDecoder(speech, POOL_BYTES, make_graph)
+    recorded.warm_up()
+    warming, measured = ([recorded.begin(inputs) for _ in range(streams)] for _ in range(2))
+    for stream in (*warming, *measured):
+        stream.push(codes[:CHUNK])
+    begun = [measured, warming]
+
+    def run_together() -> None:
+        if len(recorded.make_together(begun.pop())) < streams:
+            raise RuntimeError("not all chunks were made together")
+
+    found = profiled(device, run_together, 1)
+    rows += [{"part": f"{streams} chunks in one recording"} | dict(row) for row in found]
     return rows, []
 
 

@@ -2,12 +2,12 @@
 
     python -m benchmarks.card.step_cost --out step_cost.json
 
-Needs neither a GPU nor time: the step of `app.engine.level_0.recorded`, and the finer levels and
-codec of a chunk, run once on a device whose tensors have shapes and no contents, at the published
-size in bfloat16. Every operator is counted with the bytes that it reads and writes and the products
-that it makes. A kernel takes at
-least `KERNEL_S`, its bytes over the card's bandwidth, and its products over the card's rate,
-whichever is longest; a step is the sum. Inductor would merge kernels, which is not counted.
+Needs neither a GPU nor time: the step of `app.engine.level_0.recorded`, and chunks of sound,
+operator by operator and of `app.engine.sound.recorded`, run once on a device whose tensors have
+shapes and no contents, at the published size in bfloat16. Every operator is counted with the bytes
+that it reads and writes and the products that it makes. A kernel takes at least `KERNEL_S`, its
+bytes over the card's bandwidth, and its products over the card's rate, whichever is longest; a step
+is the sum. Inductor would merge kernels, which is not counted.
 """
 
 import argparse
@@ -24,10 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
+from app.engine.sound.memory import make_pool
 from app.engine.sound.nar_cached import CachedLevels
+from app.engine.sound.recorded.voice_graph import VoiceGraph
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from benchmarks.model.published import published_config
+from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig
 from models.placement import prepare_for
@@ -48,6 +51,13 @@ LAUNCH_S = 5e-6
 """What a host takes to launch a kernel."""
 
 PREFIX, FRAMES, CHUNK = 325, 750, 15
+CHUNK_COLUMNS, CHUNK_LAUNCHES = 1024, 3  # a table to the device, a graph, a table from it
+RECORDED_CHUNKS = (
+    (1, 15, True), (4, 15, True), (16, 15, True), (1, 60, True), (4, 60, True), (16, 60, True),
+    (1, 15, False), (16, 60, False),
+)  # fmt: skip
+"""Streams, frames of a chunk, and kind of those that are counted."""
+FRAME_RATE_HZ = 75
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Codes a second that were asked, by streams."""
 
@@ -177,19 +187,25 @@ def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> C
     return counted
 
 
-def counted_chunk(frames: int, *, layers: int, width: int) -> tuple[Counted, Counted]:
-    """Count the first chunk of an utterance, in the finer levels and in the codec.
-
-    Args:
-        frames: Of the chunk.
-        layers: Of the model.
-        width: Of the model.
-    """
+def meta_speech(*, layers: int, width: int) -> SpeechModel:
+    """Return a model whose finer levels are streamed, with EnCodec, without contents."""
     own = published_config(layers=layers, width=width)
     config = own.model_copy(update={"nar_mask": "block_causal"})
     with META:
         model, codec = Valle(config), Encodec(CodecConfig(pad_mode="constant"))
-    prepare_for(META, model, torch.bfloat16)
+    codec.requires_grad_(False)
+    model = prepare_for(META, model.requires_grad_(False), torch.bfloat16)
+    return SpeechModel("no contents", "", Path(), model, codec, None)
+
+
+def counted_chunk(speech: SpeechModel, frames: int) -> tuple[Counted, Counted]:
+    """Count the first chunk of an utterance operator by operator: finer levels, and codec.
+
+    Args:
+        speech: Of `meta_speech`.
+        frames: Of the chunk.
+    """
+    model, codec, config = speech.model, speech.codec, speech.model.config
     codes = torch.zeros(frames, config.levels, dtype=torch.int64, device=META)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
     inputs = UtteranceInput([BOS_ID, *[EOS_ID + 1] * 98, EOS_ID], SamplingParams(), 0, 0, FRAMES)
@@ -206,19 +222,62 @@ def counted_chunk(frames: int, *, layers: int, width: int) -> tuple[Counted, Cou
     return levels, sound
 
 
+def counted_chunks(
+    speech: SpeechModel, streams: int, frames: int, columns: int, *, light: bool
+) -> Counted:
+    """Count one recorded function of sound: a chunk of each of some streams.
+
+    Args:
+        speech: Of `meta_speech`.
+        streams: Rows, all in use.
+        frames: Of each chunk.
+        columns: Positions attended over.
+        light: Whether levels are greedy and not guided.
+    """
+    functions: list[Callable[[], object]] = []
+
+    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
+        functions.append(function)
+        return lambda: None
+
+    pool = make_pool(speech.model.config, 1 << 30, torch.bfloat16, META)
+    graph = VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(columns,))
+    counted = Counted()
+    # Recorded from the longest on, each length as full and as light.
+    with torch.inference_mode(), _Attention(counted), counted:
+        functions[2 * graph.frames[::-1].index(frames) + light]()
+    return counted
+
+
 def chunk_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
-    """Return a row for the finer levels and for the codec of a first chunk."""
-    parts = counted_chunk(CHUNK, layers=layers, width=width)
-    return [
-        {
-            "part": name,
-            "launches": part.kernels,
-            "MB": part.bytes / 1e6,
-            "us": part.seconds * 1e6,
-            "us, launched one by one": max(part.seconds, part.kernels * LAUNCH_S) * 1e6,
-        }
-        for name, part in zip(("finer levels", "codec"), parts, strict=True)
-    ]
+    """Return what a chunk takes: operator by operator, and of recorded ones a chunk's share."""
+    speech = meta_speech(layers=layers, width=width)
+    rows: list[TableRow] = []
+    parts = counted_chunk(speech, CHUNK)
+    for name, part in zip(("finer levels", "codec"), parts, strict=True):
+        spent_s = max(part.seconds, part.kernels * LAUNCH_S)
+        rows.append(_chunk_row(f"{name}, one by one", 1, CHUNK, part.kernels, part, spent_s))
+    for streams, frames, light in RECORDED_CHUNKS:
+        found = counted_chunks(speech, streams, frames, CHUNK_COLUMNS, light=light)
+        name = f"recorded, {'light' if light else 'full'}"
+        rows.append(_chunk_row(name, streams, frames, CHUNK_LAUNCHES, found, found.seconds))
+    return rows
+
+
+def _chunk_row(
+    name: str, streams: int, frames: int, launches: int, found: Counted, spent_s: float
+) -> TableRow:
+    """Return a row; kernels and the like are those of each of the streams."""
+    return {
+        "chunk": name,
+        "streams": streams,
+        "frames": frames,
+        "launches": launches,
+        "kernels of each": found.kernels / streams,
+        "MB of each": found.bytes / 1e6 / streams,
+        "us of each": spent_s * 1e6 / streams,
+        "s of sound a second": streams * frames / FRAME_RATE_HZ / spent_s,
+    }
 
 
 def step_costs(

@@ -52,6 +52,7 @@ class TicketPart(NamedTuple):
 
 PYTEST = (
     "-m", "pytest", "-q", "-m", "gpu", "tests/models/stack/test_gpu.py",
+    "tests/app/engine/sound/recorded/test_gpu.py",
     "-o", "addopts=", "-o", "filterwarnings=default",
     "-p", "no:cacheprovider",
 )  # fmt: skip

@@ -8,7 +8,7 @@ codes, so that a repeated or broken speech is seen by its bytes.
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,15 @@ import torch
 
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
-from app.engine.interface import CostMeter, GoldenResult, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import (
+    CostMeter,
+    GoldenResult,
+    ModelInfo,
+    Plan,
+    Reading,
+    Replay,
+    SoundStream,
+)
 from app.engine.job import (
     AudioChunk,
     Codes,
@@ -153,6 +161,15 @@ class Card:
         samples = sound_of(replay.result.utterances[0].codes)
         playback.add(len(samples) / RATE_HZ)
         yield AudioChunk(samples, RATE_HZ, replay.result)
+
+    chunks_at_once = 1
+
+    def make_together(
+        self,
+        streams: Sequence[SoundStream],  # noqa: ARG002
+    ) -> Sequence[SoundStream]:
+        """Make nothing: each is made by itself."""
+        return ()
 
     def prepare_sound(self) -> None:
         """Do nothing."""

@@ -82,9 +82,7 @@ class CausalConvTranspose(nn.Module):
             return out
         before = state.get(self)
         if before is not None:
-            out = torch.cat(
-                [out[..., : self.stride] + before, out[..., self.stride :]], -1
-            )
+            out = torch.cat([out[..., : self.stride] + before, out[..., self.stride :]], -1)
         # The bias is in all of `full`; where two chunks overlap it must be added only once.
         state[self] = tail - cast(Tensor, convtr.bias)[:, None]
         return out

@@ -68,9 +68,9 @@ class StreamTable:
         parts: dict[torch.dtype, Iterator[Tensor]] = {}
         for dtype, table in self._tables.items():
             found = table.index_select(0, rows).masked_fill(begins[:, None], 0)
-            parts[dtype] = iter(found.split(self._widths(dtype), 1))
+            parts[dtype] = iter(torch.split(found, self._widths(dtype), 1))
         state = State({
-            layer: next(parts[dtype]).unflatten(1, shape)
+            layer: next(parts[dtype]).view(len(rows), *shape)
             for layer, (dtype, shape) in self._layers.items()
         })
         state.begins = begins
@@ -79,7 +79,9 @@ class StreamTable:
     def write(self, rows: Tensor, state: State) -> None:
         """Store what some streams remember now; ``rows`` as in `read`."""
         for dtype, table in self._tables.items():
-            own = [state[layer].flatten(1) for layer, one in self._layers.items() if one[0] == dtype]
+            own = [
+                state[layer].flatten(1) for layer, one in self._layers.items() if one[0] == dtype
+            ]
             table.index_copy_(0, rows, torch.cat(own, 1))
 
     def _widths(self, dtype: torch.dtype) -> list[int]:

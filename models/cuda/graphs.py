@@ -17,8 +17,11 @@ log = logging.getLogger(__name__)
 Play = Callable[[], None]
 """Replays a function's work; results are in the tensors that it writes to."""
 
+Record = Callable[..., Play]
+"""`Recorder.record`."""
+
 WARM_UPS = 3
-HIGH_PRIORITY = -1
+HIGH_PRIORITY, LOW_PRIORITY = -1, 0
 
 
 class Recorder:
@@ -29,11 +32,12 @@ class Recorder:
     stream. What is captured on a stream of high priority runs before the work of others.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, priority: int = HIGH_PRIORITY) -> None:
         """Create stream and memory pool.
 
         Args:
             device: The device of the functions' tensors.
+            priority: Of the kernels, `HIGH_PRIORITY` or `LOW_PRIORITY`.
         """
         self._device = device
         # One stream, ever: torch hands out 32 in turn, and the next could be another thread's.
@@ -41,7 +45,7 @@ class Recorder:
         if device.type == "cuda":
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(  # type: ignore[no-untyped-call]
-                device, priority=HIGH_PRIORITY
+                device, priority=priority
             )
 
     def record(self, function: Play, *, warm_ups: int = 0) -> Play:

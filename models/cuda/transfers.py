@@ -8,26 +8,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 DEPTH = 64
-"""Transfers of one kind that may be on their way."""
+"""Transfers of one kind that may be on their way, if nothing else is said."""
 
 
 class Upload:
     """Copies of the host's numbers to one tensor, each as they were when it was queued."""
 
-    def __init__(self, target: Tensor) -> None:
+    def __init__(self, target: Tensor, depth: int = DEPTH) -> None:
         """Allocate pinned memory.
 
         Args:
             target: Where they go.
+            depth: How many may be on their way.
         """
-        self._target = target
-        self._pinned = _pinned(target)
+        self._target, self._depth = target, depth
+        self._pinned = _pinned(target, depth)
         self._numbers = self._pinned.numpy()
         self._next = 0
 
     def send(self, numbers: NDArray[Any]) -> None:
         """Queue a copy; ``numbers``, in the target's shape, may change afterwards."""
-        place = self._next = (self._next + 1) % DEPTH
+        place = self._next = (self._next + 1) % self._depth
         self._numbers[place] = numbers
         self._target.copy_(self._pinned[place], non_blocking=True)
 
@@ -35,24 +36,25 @@ class Upload:
 class Download:
     """Copies of one tensor to the host, each of what it held when the copy was queued."""
 
-    def __init__(self, source: Tensor) -> None:
+    def __init__(self, source: Tensor, depth: int = DEPTH) -> None:
         """Allocate pinned memory.
 
         Args:
             source: What is copied.
+            depth: How many copies may be on their way.
         """
-        self._source = source
-        self._pinned = _pinned(source)
+        self._source, self._depth = source, depth
+        self._pinned = _pinned(source, depth)
         self._numbers = self._pinned.numpy()
         self._arrived = [
             torch.cuda.Event() if source.is_cuda else None  # type: ignore[no-untyped-call]
-            for _ in range(DEPTH)
+            for _ in range(depth)
         ]
         self._next = 0
 
     def fetch(self) -> int:
-        """Queue a copy; returns its ticket for `wait`, valid for the next `DEPTH` copies."""
-        place = self._next = (self._next + 1) % DEPTH
+        """Queue a copy; returns its ticket for `wait`, valid for the next ``depth`` copies."""
+        place = self._next = (self._next + 1) % self._depth
         self._pinned[place].copy_(self._source, non_blocking=True)
         if (arrived := self._arrived[place]) is not None:
             arrived.record()
@@ -65,5 +67,5 @@ class Download:
         return np.array(self._numbers[ticket])
 
 
-def _pinned(like: Tensor) -> Tensor:
-    return torch.zeros((DEPTH, *like.shape), dtype=like.dtype, pin_memory=like.is_cuda)
+def _pinned(like: Tensor, depth: int) -> Tensor:
+    return torch.zeros((depth, *like.shape), dtype=like.dtype, pin_memory=like.is_cuda)

@@ -155,9 +155,7 @@ class Attention(nn.Module):
         bias = bias.expand(*folded.shape[:3], -1)
         return F.scaled_dot_product_attention(folded, keys, values, attn_mask=bias).flatten(1)
 
-    def attend_chunks(
-        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor
-    ) -> Tensor:
+    def attend_chunks(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
         """Attend from several new positions of each of several sequences, padded to one length.
 
         As `attend_padded`, it requires finite keys and values.
@@ -166,16 +164,16 @@ class Attention(nn.Module):
             queries: ``[B * S, heads, head_dim]``, those of a sequence together.
             keys: ``[B, kv_heads, T, head_dim]``.
             values: ``[B, kv_heads, T, head_dim]``.
-            bias: ``[B, 1, S, T]`` of their dtype: 0 where a position is visible, else -inf.
+            bias: ``[B, 1, group * S, T]`` of their dtype: 0 where a position is visible, else -inf;
+                once for each of the heads that share a KV head.
 
         Returns:
             ``[B * S, D]``.
         """
-        batch, count = bias.shape[0], bias.shape[2]
-        group = self.heads // self.kv_heads
+        batch, group = len(bias), self.heads // self.kv_heads
+        count = bias.shape[2] // group
         folded = queries.view(batch, count, self.kv_heads, group, self.head_dim)
         folded = folded.permute(0, 2, 3, 1, 4).reshape(batch, self.kv_heads, -1, self.head_dim)
-        bias = bias.repeat(1, 1, group, 1) if group > 1 else bias
         y = F.scaled_dot_product_attention(folded, keys, values, attn_mask=bias)
         y = y.view(batch, self.kv_heads, group, count, self.head_dim).permute(0, 3, 1, 2, 4)
         return y.reshape(batch * count, -1)

@@ -23,7 +23,8 @@ class Layout(NamedTuple):
 
     Attributes:
         rotations: ``[B * S, 1, head_dim / 2]`` complex.
-        bias: ``[B, 1, S, T]`` of the stack's dtype: 0 where a position is visible, else -inf.
+        bias: ``[B, 1, group * S, T]`` of the stack's dtype: 0 where a position is visible, else
+            -inf; once for each of the heads that share a KV head.
         places: ``[B, S]`` int64, positions within the sequences.
         written: ``[B, S]`` bool, which are kept.
     """
@@ -55,6 +56,7 @@ class FixedExtend:
         self._blocks, self._norm, self._rotations, self._pool = blocks, norm, rotations, pool
         (self.padding,) = pool.take(1)
         like = pool.keys[0]
+        self._group = blocks[0].attention.heads // blocks[0].attention.kv_heads
         self._page = torch.arange(PAGE, device=like.device)
         self._visible = torch.zeros((), dtype=like.dtype, device=like.device)
         self._masked = torch.full_like(self._visible, -torch.inf)
@@ -76,7 +78,7 @@ class FixedExtend:
         visible = torch.arange(columns, device=reach.device) < seen[..., None]
         return Layout(
             self._rotations[(starts[:, None] + own).flatten()],
-            torch.where(visible, self._visible, self._masked)[:, None],
+            torch.where(visible, self._visible, self._masked).repeat(1, self._group, 1)[:, None],
             (lengths[:, None] + own).clamp(max=columns - 1),
             own < counts[:, None],
         )
@@ -101,11 +103,11 @@ class FixedExtend:
             queries, keys, values = attention.project_complex(
                 block.attention_norm(x), layout.rotations
             )
-            cached = [
+            keys, values = (
                 self._through(rows, written, new, read, len(pages))
                 for rows, new in ((pool.keys[number], keys), (pool.values[number], values))
-            ]
-            x = x + attention.out(attention.attend_chunks(queries, *cached, layout.bias))
+            )
+            x = x + attention.out(attention.attend_chunks(queries, keys, values, layout.bias))
             x = x + block.feed_forward(block.feed_forward_norm(x))
         return self._norm(x)
 
@@ -113,4 +115,4 @@ class FixedExtend:
     def _through(rows: Tensor, written: Tensor, new: Tensor, read: Tensor, batch: int) -> Tensor:
         """Write new keys or values, and return all ``[B, kv_heads, T, head_dim]``."""
         rows.index_copy_(0, written, replace_nonfinite(new))
-        return rows.index_select(0, read).unflatten(0, (batch, -1)).transpose(1, 2)
+        return rows.index_select(0, read).view(batch, -1, *rows.shape[1:]).transpose(1, 2)

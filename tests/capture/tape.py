@@ -7,13 +7,12 @@ would get wrong is wrong here: a number of the host that was baked in, a buffer 
 after the recording, a result that nobody copies out, a Python branch that should have been data.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from tests.capture.watch import Watch
 
@@ -109,12 +108,12 @@ class _Recording(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        inputs = {_address(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        inputs = {_address(one) for one in _tensors((args, kwargs))}
         writes = func._schema.is_mutable
         if writes:
             self._save(args, kwargs)
         result = func(*args, **kwargs)
-        outputs = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
+        outputs = list(_tensors(result))
         fresh = [one for one in outputs if _address(one) not in inputs]
         self._made.update(map(_address, fresh))
         if func.overloadpacket.__name__ not in ALLOCATIONS and (writes or fresh):
@@ -122,9 +121,7 @@ class _Recording(TorchDispatchMode):
         return result
 
     def _save(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        for one in tree_leaves((args, kwargs)):
-            if not isinstance(one, Tensor):
-                continue
+        for one in _tensors((args, kwargs)):
             storage, address = one.untyped_storage(), _address(one)
             if address not in self._made and address not in self._before:
                 self._before[address] = storage, storage.clone()
@@ -136,7 +133,7 @@ def _run(queued: Queued) -> None:
     Raises:
         AssertionError: Its result has another shape: it depends on contents.
     """
-    results = tree_leaves(queued.operator(*queued.args, **queued.kwargs))
+    results = _tensors(queued.operator(*queued.args, **queued.kwargs))
     for output, result in zip(queued.outputs, results, strict=False):
         if _address(output) == _address(result):
             continue
@@ -144,6 +141,15 @@ def _run(queued: Queued) -> None:
             f"{queued.operator} gave {tuple(output.shape)} and gives {tuple(result.shape)}"
         )
         output.copy_(result)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors among arguments or results; `tree_leaves` takes most of a recording."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
 
 
 def _address(tensor: Tensor) -> int:

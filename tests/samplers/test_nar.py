@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from samplers.knobs.params import SamplingParams
-from samplers.nar import sample_nar
+from samplers.nar import NarRows, is_greedy, row_of, sample_nar, sample_nar_rows
 
 LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
 WARM = SamplingParams(nar_temperature=1.0)
@@ -107,3 +107,37 @@ def test_a_row_without_a_finite_logit_still_gives_a_code() -> None:
     for params in (SamplingParams(), WARM, MEAN):
         codes = sample_nar(logits, params, seed=0, utterance=0, level=1, codebook=BOOK[:5])
         assert codes.tolist() == [0, 0]
+
+
+ROWS = [
+    SamplingParams(),
+    WARM,
+    MEAN,
+    SamplingParams(nar_decision="mean", nar_top_k=4, nar_min_p=0.1),
+    SamplingParams(nar_temperature=0.8, nar_top_k=9, nar_top_p=0.9, nar_min_p=0.05),
+    SamplingParams(nar_temperature=1.3, nar_top_p=0.0, nar_min_p=2e-3),
+    SamplingParams(nar_temperature=1e-9, nar_top_k=64),
+    SamplingParams(nar_temperature=1.0, nar_level_temperatures=(0.5, -1.0)),
+]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("greedy_only", [False, True])
+def test_rows_of_all_kinds_are_drawn_as_each_alone(level: int, greedy_only: bool) -> None:
+    own = [params for params in ROWS if is_greedy(params) or not greedy_only]
+    logits = torch.randn(len(own), 20, 32, generator=torch.Generator().manual_seed(level)) * 2
+    logits[:, 3, 5], logits[:, 4], logits[:, 6, 2] = torch.nan, -torch.inf, torch.inf
+    told = [
+        row_of(params, seed=seed, utterance=2, level=level, vocab_size=32)
+        for seed, params in enumerate(own)
+    ]
+    columns = [torch.tensor(column) for column in zip(*told, strict=True)]
+    rows = NarRows(*(one.float() if one.is_floating_point() else one for one in columns))
+    at = torch.arange(len(own)) * 15
+    found = sample_nar_rows(logits, rows, at, BOOK, greedy_only=greedy_only)
+    for number, params in enumerate(own):
+        alone = sample_nar(
+            logits[number], params, seed=number, utterance=2, level=level,
+            position=15 * number, codebook=BOOK,
+        )  # fmt: skip
+        assert torch.equal(found[number], alone), params

@@ -5,7 +5,7 @@ Owns the model and its voices. Knows nothing of threads and queues: those are `a
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -20,16 +20,23 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.interface import CostMeter, GoldenResult, Plan, Reading, Replay
+from app.engine.interface import (
+    CostMeter,
+    GoldenResult,
+    Plan,
+    Reading,
+    Replay,
+    SoundStream,
+)
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
-from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.playback import Playback
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.memory import fits, pool_bytes
 from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
+from app.engine.sound.recorded.voice_graph import record_chunks
 from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
 from app.storage.voice_store import VoiceStore
@@ -38,7 +45,7 @@ from models.checkpoints.hub import CACHE
 from models.codecs.shipped_codes import codec_digest
 from models.codecs.silence import known_silence
 from models.config import AlignmentHead
-from models.cuda.graphs import Recorder
+from models.cuda.graphs import Record, Recorder
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
@@ -98,7 +105,9 @@ class Synthesizer:
         )
         self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
-        self._sound_decoder = sound_process or LocalSoundDecoder(speech, pool_bytes(device))
+        self._sound_decoder = sound_process or LocalSoundDecoder(
+            speech, pool_bytes(device), record_chunks if device.type == "cuda" else None
+        )
         self._level_0_bytes = 0
         weights = (speech.model, speech.codec, speech.vocos)
         self._residence = Residence(
@@ -309,6 +318,24 @@ class Synthesizer:
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:
         """Return what makes the audio of a job; see `app.engine.interface.Backend`."""
         return SoundJob(self._speech, plan, decoder=self._sound_decoder, playback=playback)
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks of audio that are made together; see `app.engine.interface.Backend`."""
+        decoder = self._sound_decoder
+        return decoder.chunks_at_once if isinstance(decoder, LocalSoundDecoder) else 1
+
+    def make_together(self, streams: Sequence[SoundStream]) -> Sequence[SoundStream]:
+        """Make the next chunks of some streams; see `app.engine.interface.Backend`."""
+        decoder = self._sound_decoder
+        jobs = {
+            job.utterance: job
+            for job in streams
+            if isinstance(job, SoundJob) and job.utterance is not None
+        }
+        if not isinstance(decoder, LocalSoundDecoder) or len(jobs) < len(streams):
+            return ()
+        return [jobs[one] for one in decoder.make_together([*jobs])]
 
     def speak(
         self, plan: Plan, *, queue_s: float = 0.0, on_progress: OnProgress = lambda _: True

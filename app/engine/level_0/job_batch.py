@@ -13,12 +13,12 @@ from app.engine.level_0.admission import Runner
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.job import Level0Job, longest
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.level_0.recorded.decode_graph import Record
 from app.engine.level_0.recorded.runner import RecordedRunner
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import Level0Chunk, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
+from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
 from models.text import FrontEnd
 

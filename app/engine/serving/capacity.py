@@ -75,6 +75,10 @@ class Capacity:
         for cost in self._level_0:
             cost.note(work_s, sound_s)
 
+    def note_blocking(self, work_s: float) -> None:
+        """Count work on several chunks at once, which cannot be interrupted."""
+        self._chunk.note(work_s)
+
     def note_sound(self, work_s: float, sound_s: float) -> None:
         """Count the finer levels and the codec of one chunk."""
         self._chunk.note(work_s)

@@ -25,8 +25,9 @@ class _ActiveJob:
         began_s: When it was admitted, by `time.monotonic`.
         started: Whether its playback has begun.
         items: Chunks of level 0, in order, and at the end perhaps an error.
-        audio: The rest of the audio of the current item; None between two items.
+        audio: The rest of the audio of each item that was taken, in order.
         stream: Makes the audio; None before the first item, and for a replay.
+        made_s: Seconds of work on chunks that were made along with others and not asked for yet.
     """
 
     def __init__(self, ticket: Ticket) -> None:
@@ -34,16 +35,18 @@ class _ActiveJob:
         self.began_s = monotonic()
         self.started = False
         self.items: deque[Level0Chunk | SpeechError] = deque()
-        self.audio: Iterator[AudioChunk] | None = None
+        self.audio: deque[Iterator[AudioChunk]] = deque()
         self.stream: SoundStream | None = None
+        self.made_s = 0.0
+        self._ending = False  # whether an utterance ends with the item that was taken last
 
     @property
     def ready(self) -> bool:
         """Whether there is work for it."""
         if self.ticket.abandoned is not None:
             return True
-        new_replay = isinstance(self.ticket.work, Replay) and self.audio is None
-        return bool(self.items) or self.audio is not None or new_replay
+        new_replay = isinstance(self.ticket.work, Replay) and not self.audio
+        return bool(self.items) or bool(self.audio) or new_replay
 
     @property
     def urgency(self) -> tuple[bool, int, float]:
@@ -57,12 +60,21 @@ class _ActiveJob:
         Raises:
             SpeechError: Level 0 failed, or the audio.
         """
-        if self.audio is None:
-            self.audio = self._begin_item(backend)
-        chunk = next(self.audio, None)
+        if not self.audio:
+            self.audio.append(self._begin_item(backend))
+        chunk = next(self.audio[0], None)
         if chunk is None:
-            self.audio = None
+            self.audio.popleft()
         return chunk
+
+    def hand_on(self) -> None:
+        """Give the stream all frames of the utterance that has begun, before their turn comes."""
+        while self.items and self.stream is not None and not (self.audio and self._ending):
+            item = self.items[0]
+            if isinstance(item, SpeechError) or not len(item.codes):
+                return  # what begins with it is prepared in its turn
+            self.audio.append(self._push(self.stream, item))
+            self.items.popleft()
 
     def _begin_item(self, backend: Backend) -> Iterator[AudioChunk]:
         work = self.ticket.work
@@ -74,7 +86,11 @@ class _ActiveJob:
             raise item
         if self.stream is None:
             self.stream = backend.sound_stream(work, self.ticket.playback)
-        return self.stream.push(item)
+        return self._push(self.stream, item)
+
+    def _push(self, stream: SoundStream, item: Level0Chunk) -> Iterator[AudioChunk]:
+        self._ending = item.ending is not None
+        return stream.push(item)
 
     def close(self) -> None:
         if self.stream is not None:
@@ -194,8 +210,9 @@ class SoundWorker:
         Raises:
             WorkerLost: No more audio can be made.
         """
-        while (job := self._next()) is not None:
-            self._work_on(backend, job)
+        while jobs := self._next():
+            for job in self._prepared(backend, jobs):
+                self._work_on(backend, job)
             self.beat_s = monotonic()
 
     def fail_all(self, error: SpeechError) -> None:
@@ -203,8 +220,12 @@ class SoundWorker:
         for job in list(self._jobs.values()):
             self._end(job, "error", error)
 
-    def _next(self) -> _ActiveJob | None:
-        """Wait for work and return the most urgent job that has some; None once closed and done."""
+    def _next(self) -> Sequence[_ActiveJob]:
+        """Wait for work and return the jobs that have some, the most urgent first.
+
+        Returns:
+            None of them once the worker is closed and done.
+        """
         with self._changed:
             while True:
                 self.beat_s = monotonic()
@@ -212,9 +233,9 @@ class SoundWorker:
                     self._ended.pop().close()
                 jobs = [job for job in self._jobs.values() if job.ready and self._may_run(job)]
                 if jobs:
-                    return min(jobs, key=lambda job: job.urgency)
+                    return sorted(jobs, key=lambda job: job.urgency)
                 if self._closed and not self._jobs:
-                    return None
+                    return ()
                 self._changed.wait(_WAIT_S)
 
     def _may_run(self, job: _ActiveJob) -> bool:
@@ -222,6 +243,40 @@ class SoundWorker:
         paused_s = job.ticket.paused_s
         abandoned = job.ticket.abandoned is not None
         return not paused_s or abandoned or paused_s > self._stall_timeout_s
+
+    def _prepared(self, backend: Backend, jobs: Sequence[_ActiveJob]) -> Sequence[_ActiveJob]:
+        """Return the most urgent job, and those whose next chunks were made along with its.
+
+        An error ends all jobs that took part.
+        """
+        alone, most = jobs[:1], backend.chunks_at_once
+        if most == 1:
+            return alone
+        together = {
+            job.stream: job
+            for job in jobs[:most]
+            if job.stream is not None and job.ticket.abandoned is None and not job.ticket.paused_s
+        }
+        if alone[0].stream not in together:
+            return alone
+        started_s = perf_counter()
+        try:
+            for job in together.values():
+                job.hand_on()
+            made = [together[stream] for stream in backend.make_together([*together])]
+        except Exception as error:
+            if is_device_lost(error):
+                raise
+            for job in together.values():
+                self._end(job, "error", broken(job.ticket.job_id, error))
+            return ()
+        if not made:
+            return alone
+        work_s = perf_counter() - started_s
+        self._capacity.note_blocking(work_s)
+        for job in made:
+            job.made_s += work_s / len(made)
+        return made
 
     def _work_on(self, backend: Backend, job: _ActiveJob) -> None:
         """Make the next chunk of a job; an error ends that job alone.
@@ -252,7 +307,8 @@ class SoundWorker:
             return
         if job.stream is not None:  # a replay costs next to nothing
             audio_s = ticket.playback.audio_s - before_s
-            self._capacity.note_sound(perf_counter() - started_s, audio_s)
+            self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
+            job.made_s = 0.0
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
                 self._capacity.note_start(monotonic() - job.began_s)

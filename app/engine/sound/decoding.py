@@ -54,7 +54,7 @@ class ChunkDecoder:
         samples = self._stream.push(codes)
         if lacking:
             samples = samples[: len(samples) // len(codes) * frames]
-        return _finite(samples)
+        return finite(samples.float().cpu().numpy())
 
     @torch.inference_mode()
     def finish(self) -> Samples:
@@ -63,16 +63,15 @@ class ChunkDecoder:
         Raises:
             GenerationFailed: The samples are not finite.
         """
-        return _finite(self._stream.finish())
+        return finite(self._stream.finish().float().cpu().numpy())
 
 
-def _finite(samples: Tensor) -> Samples:
-    """Return samples ``[N]`` as float32 on the host.
+def finite(samples: Samples) -> Samples:
+    """Return samples ``[N]`` as they are.
 
     Raises:
         GenerationFailed: They are not finite.
     """
-    sound: Samples = samples.float().cpu().numpy()
-    if not np.isfinite(sound).all():
+    if not np.isfinite(samples).all():
         raise GenerationFailed("the codec gave samples that are no numbers")
-    return sound
+    return samples

@@ -19,6 +19,7 @@ from app.engine.job import (
     WordTiming,
 )
 from app.engine.playback import Playback
+from app.engine.sound.alignment import Decoded
 from app.engine.sound.joiner import Joiner
 from app.engine.sound.local import SoundDecoder, UtteranceStream
 from app.engine.sound.word_clock import WordClock
@@ -68,29 +69,41 @@ class SoundJob:
         if self._stream is not None:
             self._stream.cancel()
 
+    @property
+    def utterance(self) -> UtteranceStream | None:
+        """The utterance that has begun and not ended."""
+        return self._stream
+
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
         """Take the next frames of level 0 and yield the audio that is final with them.
 
-        The last chunk of the job carries its result.
+        The frames are handed on to the decoder at once, those of the next utterance only when the
+        iterators before are exhausted. The last chunk of the job carries its result.
 
         Raises:
             GenerationFailed: The samples are not finite.
         """
-        end, samples = level_0.ending, _NO_SAMPLES
+        decoded: Iterator[Decoded] = iter(())
         if level_0.inputs is not None:  # else a pause, which has no codes
             if self._stream is None:
                 self._stream = self._decoder.begin(level_0.inputs)
                 self._clock = self._new_clock(level_0.utterance)
-            for decoded in self._stream.push(level_0.codes, ended=end is not None):
-                if len(samples):
-                    yield self._chunk(samples)
-                samples = self._joiner.push(decoded.samples)
-                if self._plan.job.codes and len(decoded.codes):
-                    codes = decoded.codes.cpu().numpy().astype(np.int16)
-                    self._untold_codes.append(UtteranceCodes(self._number, codes))
-                if self._clock is not None and decoded.alignment is not None:
-                    self._clock.push(decoded.alignment)
-                    self._tell(self._words_so_far())
+            decoded = self._stream.push(level_0.codes, ended=level_0.ending is not None)
+        return self._audio(level_0, decoded)
+
+    def _audio(self, level_0: Level0Chunk, sounds: Iterator[Decoded]) -> Iterator[AudioChunk]:
+        """Yield the audio of some frames, given what they are decoded to."""
+        end, samples = level_0.ending, _NO_SAMPLES
+        for decoded in sounds:
+            if len(samples):
+                yield self._chunk(samples)
+            samples = self._joiner.push(decoded.samples)
+            if self._plan.job.codes and len(decoded.codes):
+                codes = decoded.codes.cpu().numpy().astype(np.int16)
+                self._untold_codes.append(UtteranceCodes(self._number, codes))
+            if self._clock is not None and decoded.alignment is not None:
+                self._clock.push(decoded.alignment)
+                self._tell(self._words_so_far())
         if end is not None:
             samples = np.concatenate([samples, self._end_utterance(level_0.utterance, end)])
             if end.last:

@@ -1,6 +1,6 @@
 """Decodes utterances to samples: the interface, and the implementation in the calling thread."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -12,6 +12,8 @@ from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.memory import make_pool
+from app.engine.sound.recorded.utterance import RecordedUtterance, make_together, why_eager
+from app.engine.sound.recorded.voice_graph import VoiceGraph
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
@@ -64,32 +66,72 @@ class LocalSoundDecoder:
 
     Attributes:
         pool: The memory for keys and values of all utterances; None if each has its own.
+        graph: Makes chunks of several utterances at once; None if each is made by itself.
     """
 
-    def __init__(self, speech: SpeechModel, pool_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        speech: SpeechModel,
+        pool_bytes: int = 0,
+        make_graph: Callable[[SpeechModel, PagePool], VoiceGraph] | None = None,
+    ) -> None:
         """Use a loaded model.
 
         Args:
             speech: The model.
             pool_bytes: Of one memory for the keys and values of all utterances; 0: each utterance
                 has its own, for as long as it may become.
+            make_graph: Records chunks, from `warm_up` on; None: nothing is recorded.
         """
         self._speech, self._pool_bytes = speech, pool_bytes
+        self._make_graph = make_graph if speech.model.config.nar_mask != "full" else None
+        self._records = False
         self.pool: PagePool | None = None
+        self.graph: VoiceGraph | None = None
         self._prefixes = PrefixCache(speech.model)
-        self._make_pool()
+        self._allocate()
 
-    def _make_pool(self) -> None:
-        if self._pool_bytes and self.pool is None:
+    def _allocate(self) -> None:
+        if not self._pool_bytes:
+            return
+        if self.pool is None or (self._records and self.graph is None):
             model = self._speech.model
             dtype, device = model.separator.dtype, model.separator.device
+            self._prefixes.clear()  # of the pool before, whose memory is needed
+            self.pool = None
             self.pool = make_pool(model.config, self._pool_bytes, dtype, device)
+            if self._records and self._make_graph is not None:
+                self.graph = self._make_graph(self._speech, self.pool)
             self._prefixes = PrefixCache(model, new_cache=self.pool.new_cache)
 
-    def begin(self, inputs: UtteranceInput) -> UtteranceDecoder:
+    def begin(self, inputs: UtteranceInput) -> UtteranceDecoder | RecordedUtterance:
         """Begin an utterance: prefill its prefixes."""
-        self._make_pool()
-        return UtteranceDecoder(self._speech, inputs, self._prefixes)
+        self._allocate()
+        graph, speech, prefixes = self.graph, self._speech, self._prefixes
+        if graph is not None and why_eager(speech, inputs, graph.columns) is None:
+            stream = graph.take_stream()
+            if stream is not None:
+                return RecordedUtterance(speech, inputs, prefixes, graph, stream)
+        return UtteranceDecoder(speech, inputs, prefixes)
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks that are made together."""
+        return 1 if self.graph is None else self.graph.most
+
+    def make_together(self, utterances: Sequence[UtteranceStream]) -> Sequence[UtteranceStream]:
+        """Make the next chunk of the first of some utterances, and of others along with it.
+
+        Args:
+            utterances: The most urgent first.
+
+        Returns:
+            Those whose chunks were made, or failed; none if that of the first cannot be recorded.
+        """
+        waiting = [one for one in utterances if isinstance(one, RecordedUtterance) and one.waits]
+        if self.graph is None or not waiting or waiting[0] is not utterances[0]:
+            return ()
+        return make_together(self.graph, waiting)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Iterator[Samples]:
@@ -108,7 +150,10 @@ class LocalSoundDecoder:
         yield decoder.finish()
 
     def warm_up(self) -> None:
-        """Decode chunks of every length once, in the thread that will decode."""
+        """Record what is recorded, and decode chunks of every length in the calling thread."""
+        if self._make_graph is not None and self.graph is None:
+            self._records = True
+            self._allocate()
         frames = sum(islice(chunk_blocks(), 5)) * self._speech.model.config.block_frames + 1
         inputs = UtteranceInput([BOS_ID, EOS_ID], SamplingParams(), 0, 0, frames)
         codes = torch.zeros(frames, dtype=torch.int64)
@@ -117,7 +162,9 @@ class LocalSoundDecoder:
 
     def clear_cache(self) -> None:
         """Free the keys and values that utterances share, and the memory for those to come."""
-        self._prefixes, self.pool = PrefixCache(self._speech.model), None
+        if self.graph is not None:
+            self.graph.close()
+        self._prefixes, self.pool, self.graph = PrefixCache(self._speech.model), None, None
 
     def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""

@@ -4,7 +4,7 @@ Each level has its own keys and values, so a stream costs no more than one pass 
 utterance and gives the codes of that pass, up to rounding.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -13,12 +13,17 @@ from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 
 
 class CachedLevels(FinerLevels):
-    """Draws each chunk once its last frame of level 0 has come."""
+    """Draws each chunk once its last frame of level 0 has come.
+
+    Attributes:
+        frames: How many are drawn.
+    """
 
     def __init__(
         self, model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
@@ -32,7 +37,7 @@ class CachedLevels(FinerLevels):
             prefixes: Cache of the keys and values that utterances share.
         """
         super().__init__(model, codebooks, inputs)
-        self._frames = 0
+        self.frames = 0
         if self._prefixes:
             self._cache = self._make_cache(prefixes)
             self._read_prefixes(prefixes)
@@ -49,6 +54,40 @@ class CachedLevels(FinerLevels):
         chunk = self._chunks.rest()
         return self._draw_chunk(chunk) if len(chunk) else self.no_codes
 
+    @property
+    def count(self) -> int:
+        """Levels of a frame's codes, level 0 included."""
+        return 1 + len(self._prefixes)
+
+    @property
+    def longest(self) -> int:
+        """Positions of the longest sequence."""
+        return max(len(one) for own in self._prefixes.values() for one in own) + self.frames
+
+    def reserve(self, condition: int, count: int) -> tuple[int, int, list[Sequence[int]]]:
+        """Make room for the next frames in the sequences of one condition, which lie in pages.
+
+        Returns:
+            Position id of the first of the frames, positions held, and the pages of each level.
+
+        Raises:
+            OutOfPages: There is no room.
+        """
+        cache = self._cache
+        assert isinstance(cache, PagedCache)
+        prefix = self._prefixes[1][condition]
+        length = len(prefix) + self.frames
+        slots = [self._slot(level, condition) for level in self._prefixes]
+        for slot in slots:
+            cache.reserve(slot, length + count)
+        return prefix.response_start + self.frames, length, [cache.pages(slot) for slot in slots]
+
+    def advance(self, count: int) -> None:
+        """Count frames that were drawn elsewhere, in the pages reserved for them."""
+        self.frames += count
+        for slot in range(len(self._cache.lengths)):
+            self._cache.advance(slot, count)
+
     def _draw_chunk(self, level_0: Tensor) -> Tensor:
         """Return the codes ``[n, 1 + levels]`` of the next ``n`` frames, given their level 0."""
         codes = level_0[:, None]
@@ -59,21 +98,21 @@ class CachedLevels(FinerLevels):
             ) -> Tensor:
                 return self._extend(prefix, self._slot(level, condition), codes, level)
 
-            drawn = self._draw(level, extend, self._frames)
+            drawn = self._draw(level, extend, self.frames)
             codes = torch.cat([codes, drawn[:, None]], 1)
-        self._frames += len(level_0)
+        self.frames += len(level_0)
         return codes
 
     def _extend(self, prefix: Prefix, slot: int, codes: Tensor, level: int) -> Tensor:
         """Return the logits ``[n, V]`` of one level of the next frames, under one condition."""
         model, count = self._model, len(codes)
-        begin = prefix.response_start + self._frames
+        begin = prefix.response_start + self.frames
         hidden = model.transformer.extend(
             model.embed_response(codes, level),
             torch.arange(begin, begin + count, device=codes.device),
             self._cache,
             slot,
-            model.ranks(level, model.response_blocks(self._frames, count)),
+            model.ranks(level, model.response_blocks(self.frames, count)),
         )
         return model.logits(hidden, level)
 

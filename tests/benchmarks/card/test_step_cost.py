@@ -64,4 +64,17 @@ def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
         (1, "light"), (2, "light"), (1, "full"), (2, "full"),
     ]  # fmt: skip
     assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams"]
-    assert {row["part"] for row in chunk_costs(layers=1, width=64)} == {"finer levels", "codec"}
+
+
+@pytest.mark.slow
+def test_a_recorded_chunk_has_few_launches_and_of_more_streams_fewer_kernels_each() -> None:
+    rows = chunk_costs(layers=1, width=64)
+    alone = [row["launches"] for row in rows if "one by one" in row["chunk"]]
+    assert min(alone) > 50
+    recorded = {
+        (row["streams"], row["frames"]): row for row in rows if row["chunk"] == "recorded, light"
+    }
+    assert all(row["launches"] <= 5 for row in recorded.values())
+    one, many = recorded[1, 15], recorded[16, 15]
+    assert many["kernels of each"] < one["kernels of each"] / 10
+    assert many["s of sound a second"] > 2 * one["s of sound a second"]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import Tensor
 
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
@@ -38,7 +39,8 @@ def test_rows_that_begin_and_go_on_together_sound_as_alone(name: str) -> None:
     latent = torch.randn(STREAMS, sum(FRAMES), own.config.dimension)
     table = StreamTable(own, latent[:1, :15], STREAMS + 2)
     alone = [own.sound(one[None])[0] for one in latent]
-    rows, found, at = torch.tensor([4, 0, 2]), [[] for _ in range(STREAMS)], [0, 0, 0]
+    rows, at = torch.tensor([4, 0, 2]), [0, 0, 0]
+    found: list[list[Tensor]] = [[] for _ in range(STREAMS)]
     for number in range(len(FRAMES) + STREAMS - 1):  # each begins a chunk later than the one before
         turn = [one for one in range(STREAMS) if 0 <= number - one < len(FRAMES)]
         for size in {FRAMES[number - one] for one in turn}:

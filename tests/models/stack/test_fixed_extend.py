@@ -58,9 +58,7 @@ class Both:
         for row, count in enumerate(counts):
             start, frames = lengths[row], torch.arange(count)
             ranks = frames if self.mask == "causal" else frames // BLOCK
-            expected = self.stack.extend(
-                x[row, :count], start + frames, self.own[row], 0, ranks
-            )
+            expected = self.stack.extend(x[row, :count], start + frames, self.own[row], 0, ranks)
             self.paged[row].advance(0, count)
             assert (found[row, :count] - expected).abs().max() < CLOSE
             keys, kept = (cache[row].keys_of(-1, 0) for cache in (self.paged, self.own))
@@ -77,11 +75,11 @@ def test_each_is_extended_as_by_itself(mask: str, counts: list[int]) -> None:
 
 def test_padding_touches_no_page_that_others_have() -> None:
     both = Both([PAGE, 30])
-    before = [[one.keys_of(0, 0).clone() for one in both.paged], both.pool.keys[0].clone()]
+    held, before = [one.keys_of(0, 0).clone() for one in both.paged], both.pool.keys[0].clone()
     both.extend([1, 1])
-    for kept, cache in zip(before[0], both.paged, strict=True):
+    for kept, cache in zip(held, both.paged, strict=True):
         assert torch.equal(cache.keys_of(0, 0)[:, :-1], kept)
-    changed = (both.pool.keys[0] != before[1]).flatten(1).any(1).nonzero()[:, 0] // PAGE
+    changed = (both.pool.keys[0] != before).flatten(1).any(1).nonzero()[:, 0] // PAGE
     own = {cache.pages(0)[-1] for cache in both.paged}
     assert {int(page) for page in changed} <= own | {both.fixed.padding}
 

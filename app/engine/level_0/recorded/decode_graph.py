@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.cuda.graphs import WARM_UPS, Play
+from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.transfers import Download, Upload
 from models.valle import Valle
 from samplers.ar.chain import FULL, LIGHT, Chain, ChainKind
@@ -28,9 +28,6 @@ from samplers.ops.guidance import guide
 KINDS = (LIGHT, FULL)
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
-
-Record = Callable[..., Play]
-"""`models.cuda.graphs.Recorder.record`."""
 
 
 class DecodeGraph:

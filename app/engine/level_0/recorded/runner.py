@@ -17,8 +17,9 @@ from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import Rows
-from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph, Record
+from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
 from app.engine.utterance import UtteranceInput
+from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.ar.chain import FULL, LIGHT, ChainKind, kind_of, why_eager

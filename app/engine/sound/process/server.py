@@ -8,9 +8,8 @@ from multiprocessing.connection import Connection
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
 from app.engine.sound.alignment import Decoded
-from app.engine.sound.local import LocalSoundDecoder
+from app.engine.sound.local import LocalSoundDecoder, UtteranceStream
 from app.engine.sound.process.messages import Begin, Cancel, Decode, End, Next, Push
-from app.engine.sound.utterance import UtteranceDecoder
 from models.checkpoints import SpeechModel
 
 
@@ -20,7 +19,7 @@ class SoundServer:
     def __init__(self, speech: SpeechModel) -> None:
         """Use a loaded model."""
         self._decoder = LocalSoundDecoder(speech)
-        self._utterances: dict[int, UtteranceDecoder | Exception] = {}
+        self._utterances: dict[int, UtteranceStream | Exception] = {}
         self._samples: dict[int, Iterator[Samples | Decoded]] = {}
         self._ended: set[int] = set()
 
@@ -34,7 +33,7 @@ class SoundServer:
                     self._utterances[key] = error
             case Push(key, codes, ended):
                 utterance = self._utterances[key]
-                if isinstance(utterance, UtteranceDecoder):
+                if not isinstance(utterance, Exception):
                     self._samples[key] = utterance.push(codes, ended=ended)
                     if ended:
                         self._ended.add(key)

@@ -1,0 +1,64 @@
+"""On a GPU: chunks made together are those that a CPU makes. Skipped where there is none."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from app.engine.job import Samples
+from app.engine.sound.local import LocalSoundDecoder
+from app.engine.sound.recorded.utterance import RecordedUtterance
+from app.engine.sound.recorded.voice_graph import record_chunks
+from app.engine.sound.utterance import UtteranceDecoder
+from app.engine.utterance import UtteranceInput
+from models.checkpoints import load_speech_model
+from models.codecs.vocos import Vocos
+from models.cuda.library import set_up
+from models.prefix_cache import PrefixCache
+from samplers.knobs.params import SamplingParams
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+]
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+KNOBS: list[dict[str, Any]] = [
+    {}, {"nar_decision": "mean"}, {"nar_temperature": 1.0, "nar_top_k": 40},
+    {"nar_cfg_strength": 2.0}, {"nar_levels": 3},
+]  # fmt: skip
+
+
+def inputs(number: int) -> UtteranceInput:
+    prompt = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(number))
+    params = SamplingParams.model_validate(KNOBS[number % len(KNOBS)])
+    return UtteranceInput([1, 10, 20, 30, 2], params, number, 0, 130, prompt=prompt)
+
+
+def level_0(number: int) -> Tensor:
+    return torch.randint(512, (121,), generator=torch.Generator().manual_seed(-number))
+
+
+@torch.inference_mode()
+def test_codes_and_samples_in_float32_are_those_of_a_cpu(toy: Any) -> None:
+    set_up()
+    plain, speech = load_speech_model(toy, CPU), load_speech_model(toy, GPU)
+    assert not isinstance(speech.decoder, Vocos)
+    decoder = LocalSoundDecoder(speech, 64 << 20, record_chunks)
+    decoder.warm_up()
+    streams = [decoder.begin(inputs(number)) for number in range(10)]
+    assert all(isinstance(stream, RecordedUtterance) for stream in streams)
+    sounds = [one.push(level_0(number), ended=True) for number, one in enumerate(streams)]
+    together: list[int] = []
+    while waiting := [one for one in streams if isinstance(one, RecordedUtterance) and one.waits]:
+        together.append(len(decoder.make_together(waiting)))
+    assert max(together) == 10
+    for number, (stream, sound) in enumerate(zip(streams, sounds, strict=True)):
+        own = UtteranceDecoder(plain, inputs(number), PrefixCache(plain.model))
+        expected: Samples = np.concatenate([
+            one.samples for one in own.push(level_0(number), ended=True)
+        ])
+        found = np.concatenate([one.samples for one in sound])
+        assert torch.equal(stream.codes.cpu(), own.codes)
+        assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max()
