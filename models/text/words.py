@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-_TOKEN: Final = re.compile(r"[^\s\[]*\[\[(?P<phonemes>.*?)\]\]\S*|\S+")
+# A dash or an ellipsis between two words needs no space: store—and.
+_TOKEN: Final = re.compile(r"[^\s\[—–…]*\[\[(?P<phonemes>.*?)\]\][^\s—–…]*|(?:[^\s—–….]|\.(?!\.))+")
 _MARKS: Final = frozenset(",.!?;:—…\"'()-")
 _LIGHT: Final = frozenset("ˈˌː ")
 _EDGES: Final = ",.!?;:—…\"'()[]{}-“”‘’"

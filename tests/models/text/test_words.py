@@ -42,6 +42,13 @@ def test_numbers_are_the_words_that_are_spoken_and_inline_phonemes_are_one_word(
     ]
 
 
+def test_words_beside_a_dash_or_an_ellipsis_are_two() -> None:
+    text = "The store—and well…maybe [[wʌn]]—mother-in-law."
+    words = ["The", "store", "and", "well", "maybe", "[[wʌn]]", "mother-in-law"]
+    assert [word for word, _ in read(text)] == words
+    assert read(text)[1] == ("store", "stˈɔːɹ")
+
+
 @pytest.mark.parametrize("text", ["I'd known mother-in-law's things.", "A e-mail, well - no!"])
 def test_no_mark_and_no_space_belongs_to_a_word(text: str) -> None:
     for _, phonemes in read(text):
