@@ -203,14 +203,14 @@ def test_a_message_is_no_larger_than_a_body_may_be() -> None:
 def test_a_message_that_another_host_lets_through_is_no_larger_either() -> None:
     app = create_app(Settings(max_body_bytes=1024), fake_engine())
     path = "/v1/audio/speech/stream"
-    with (
-        TestClient(app) as client,
-        client.websocket_connect(path, [PROTOCOL], headers={"host": "localhost"}) as session,
-    ):
-        session.send_json({"type": "input_text.append", "text": "é" * 600})
-        while (message := session.receive_json())["type"] != "error":
-            pass
-        assert message["error"]["code"] == "body_too_large"
+    host = {"host": "localhost"}
+    with TestClient(app) as client:
+        until(lambda: client.get("/ready", headers=host).status_code == 200)
+        with client.websocket_connect(path, [PROTOCOL], headers=host) as session:
+            session.send_json({"type": "input_text.append", "text": "é" * 600})
+            while (message := session.receive_json())["type"] != "error":
+                pass
+            assert message["error"]["code"] == "body_too_large"
 
 
 @pytest.mark.parametrize("text", ["", "   "])
