@@ -1,16 +1,22 @@
 """Whether there is capacity for one more stream, and when an abandoned job ends."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, cast
 
+import numpy as np
 import pytest
+import torch
 
+from app.engine.interface import Plan
+from app.engine.job import AudioChunk
 from app.engine.playback import Playback
 from app.engine.serving.capacity import SHARE, Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.sound_worker import SoundWorker
+from app.engine.utterance import Level0Chunk, UtteranceEnd
 
 
 @dataclass(eq=False)
@@ -20,7 +26,10 @@ class Listener:
     playback: Playback
     abandoned: str | None = None
     job_id: str = "a job"
-    sent: list[object] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
+    priority: int = 0
+    paused_s: float = 0.0
+    work: object = None
 
     def close(self) -> bool:
         return not self.sent
@@ -91,3 +100,136 @@ def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:
     sound_worker.close()
     sound_worker.run(cast("Any", None))  # returns: no job is left
     assert over == [left, stays]
+
+
+@dataclass(eq=False)
+class Frames:
+    """A stream that makes a chunk of what it was given, alone or with others."""
+
+    name: str
+    log: list[str]
+    given: int = 0
+    made: int = 0
+
+    def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
+        self.given += len(level_0.codes)
+        return self._audio()
+
+    def _audio(self) -> Iterator[AudioChunk]:
+        if not self.made and self.given:
+            self.log.append(f"{self.name} alone")
+            self.make()
+        if self.made:
+            samples, self.made = np.zeros(self.made, np.float32), 0
+            yield AudioChunk(samples, 24_000)
+
+    def make(self) -> None:
+        self.made, self.given = self.made + self.given, 0
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Together:
+    """A backend that makes chunks of all streams with frames at once, if the first has some."""
+
+    log: list[str] = field(default_factory=list)
+    streams: dict[Playback, Frames] = field(default_factory=dict)
+    chunks_at_once: int = 3
+    broken: bool = False
+
+    def sound_stream(self, plan: object, playback: Playback) -> Frames:
+        stream = Frames(str(len(self.streams)), self.log)
+        self.streams[playback] = stream
+        return stream
+
+    def make_together(self, streams: Sequence[Frames]) -> Sequence[Frames]:
+        if not streams[0].given:
+            return ()
+        if self.broken:
+            raise RuntimeError("broken on purpose")
+        waiting = [one for one in streams if one.given]
+        self.log.append("+".join(f"{one.name}:{one.given}" for one in waiting))
+        for one in waiting:
+            one.make()
+        return waiting
+
+
+PLAN = Plan(*[cast("Any", None)] * 7)
+BEGIN = Level0Chunk(0, None, torch.zeros(0, dtype=torch.int64))
+BLOCK = Level0Chunk(0, None, torch.zeros(15, dtype=torch.int64))
+
+
+def working(backend: Together, streams: int, over: list[object]) -> tuple[SoundWorker, list[Any]]:
+    """Return a worker whose jobs have begun an utterance, the most urgent first."""
+    worker = SoundWorker(
+        Outcomes(EngineMetrics()), Capacity(), on_end=over.append, stall_timeout_s=1.0
+    )
+    tickets = [
+        cast("Any", Listener(Playback(float(number)), work=PLAN)) for number in range(streams)
+    ]
+    for ticket in tickets:
+        worker.begin(ticket)
+        worker.put(ticket, BEGIN)
+    run_dry(worker, backend)
+    backend.log.clear()
+    return worker, tickets
+
+
+def run_dry(worker: SoundWorker, backend: Together) -> None:
+    """Let a worker do what there is."""
+    while any(job.ready for job in worker._jobs.values()):
+        for job in worker._prepared(cast("Any", backend), worker._next()):
+            worker._work_on(cast("Any", backend), job)
+
+
+def test_the_chunks_of_the_most_urgent_jobs_are_made_together() -> None:
+    backend = Together()
+    worker, tickets = working(backend, 4, [])
+    for number, ticket in enumerate(tickets):
+        for _ in range(1 + number):
+            worker.put(ticket, BLOCK)
+    run_dry(worker, backend)
+
+    assert backend.log == ["0:15+1:30+2:45", "3:60"]  # with all frames that waited
+    assert [sum(len(chunk.samples) for chunk in ticket.sent) for ticket in tickets] == [
+        15, 30, 45, 60,
+    ]  # fmt: skip
+
+
+def test_of_one_at_a_time_each_is_made_in_its_turn() -> None:
+    backend = Together(chunks_at_once=1)
+    worker, tickets = working(backend, 2, [])
+    for ticket in tickets:
+        worker.put(ticket, BLOCK)
+        worker.put(ticket, BLOCK)
+    run_dry(worker, backend)
+    assert sorted(backend.log) == ["0 alone"] * 2 + ["1 alone"] * 2
+
+
+def test_frames_of_the_next_utterance_wait_for_the_end_of_this_one() -> None:
+    backend = Together()
+    worker, (first, other) = working(backend, 2, [])
+    worker.put(first, BLOCK)
+    for item in (replace(BLOCK, ending=UtteranceEnd("stop", last=False)), BEGIN, BLOCK):
+        worker.put(other, item)
+    run_dry(worker, backend)
+    assert backend.log == ["0:15+1:15", "1:15"]
+
+
+def test_an_error_ends_the_jobs_that_took_part_and_no_other() -> None:
+    over: list[object] = []
+    backend = Together()
+    worker, tickets = working(backend, 4, over)
+    for ticket in tickets:
+        ticket.abandon = lambda _: None
+    for ticket in tickets[:2]:
+        worker.put(ticket, BLOCK)
+    backend.broken = True
+    run_dry(worker, backend)
+    assert over == tickets[:2]
+    backend.broken = False
+    worker.put(tickets[3], BLOCK)
+    run_dry(worker, backend)
+    assert len(tickets[3].sent) == 1
