@@ -27,6 +27,10 @@ from benchmarks.harness.report import TableRow, Target, machine, print_table
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ROOT / ".whl"
 MINUTES = 8.8
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""Of parts on a CPU: threads that share a core with other programs wait for each other in loops,
+and a part that takes seconds takes minutes."""
+
 _TAIL = 30  # lines of a part that failed
 
 Measured = tuple[Sequence[TableRow], Sequence[Target]]
@@ -111,7 +115,9 @@ def run(part: TicketPart, device: str, *, tiny: bool, left_s: float) -> dict[str
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ
+                | {"PYTHONUNBUFFERED": "1"}
+                | (ONE_THREAD if device == "cpu" else {}),
                 check=False,
             )
             status, output = ("ok" if done.returncode == 0 else "failed"), done.stdout

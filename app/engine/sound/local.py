@@ -92,17 +92,20 @@ class LocalSoundDecoder:
         self._allocate()
 
     def _allocate(self) -> None:
+        """Make the pool and what is recorded over it, where they are wanted and not there."""
         if not self._pool_bytes:
             return
-        if self.pool is None or (self._records and self.graph is None):
-            model = self._speech.model
+        model, records = self._speech.model, self._records and self.graph is None
+        if records:
+            self._prefixes.clear()
+            if self.pool is not None and self.pool.free < self.pool.pages:
+                self.pool = None  # it is used; its memory goes with its last user
+        if self.pool is None:
             dtype, device = model.separator.dtype, model.separator.device
-            self._prefixes.clear()  # of the pool before, whose memory is needed
-            self.pool = None
             self.pool = make_pool(model.config, self._pool_bytes, dtype, device)
-            if self._records and self._make_graph is not None:
-                self.graph = self._make_graph(self._speech, self.pool)
             self._prefixes = PrefixCache(model, new_cache=self.pool.new_cache)
+        if records and self._make_graph is not None:
+            self.graph = self._make_graph(self._speech, self.pool)
 
     def begin(self, inputs: UtteranceInput) -> UtteranceDecoder | RecordedUtterance:
         """Begin an utterance: prefill its prefixes."""
