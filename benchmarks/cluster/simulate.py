@@ -6,8 +6,8 @@
     python -m benchmarks.cluster.simulate --plan
 
 Requests arrive as a Poisson process and go to a replica, that with the fewest requests (`least`) or
-the better of two at random (`two`), as Ray's router chooses. A replica has rows; it steps while any
-row is in use, and a step draws a frame of each row. A request that finds no free row waits in
+the better of two at random (`two`), as Ray's own router chooses. A replica has rows; it steps while
+any row is in use, and a step draws a frame of each row. A request that finds no free row waits in
 order. So the first sound comes after the wait for a row, the rest of the step that is under way,
 and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). A row is free again
 `--between-ms` after its request's last step. `--between` measures both apart from any load;
@@ -69,13 +69,13 @@ class _Replica:
     """Rows, a queue, and when the next step begins."""
 
     def __init__(self, slots: int) -> None:
-        self.slots, self.step_ends_s = slots, 0.0
+        self.slots, self.step_ends_s, self.changed_s = slots, 0.0, 0.0
         self.ends: list[float] = []  # of the requests that have rows
 
     def load(self, now_s: float) -> int:
         """Return how many requests it has, waiting ones too."""
         while self.ends and self.ends[0] <= now_s:
-            heapq.heappop(self.ends)
+            self.changed_s = heapq.heappop(self.ends)
         return len(self.ends)
 
     def take(self, now_s: float, load: Load) -> float:
@@ -87,8 +87,15 @@ class _Replica:
         free_s = now_s if busy < self.slots else sorted(self.ends)[busy - self.slots]
         steps = math.ceil(max(0.0, free_s - self.step_ends_s) / load.step_s - 1e-9)
         begins_s = self.step_ends_s + steps * load.step_s
+        self.changed_s = now_s
         heapq.heappush(self.ends, begins_s + load.frames * load.step_s + load.between_s)
         return begins_s + load.first_frames * load.step_s
+
+
+def pauses(load: Load, requests: int, seed: int) -> list[float]:
+    """Return the seconds from each request to the next: a Poisson process."""
+    random_ = random.Random(seed)
+    return [random_.expovariate(load.rate) for _ in range(requests)]
 
 
 def simulate(load: Load, requests: int = 20_000, seed: int = 1) -> list[float]:
@@ -99,15 +106,15 @@ def simulate(load: Load, requests: int = 20_000, seed: int = 1) -> list[float]:
         requests: How many.
         seed: Of arrivals and routes.
     """
-    random_ = random.Random(seed)
+    random_ = random.Random(f"routes {seed}")  # arrivals are those of `offer`
     replicas = [_Replica(load.slots) for _ in range(load.replicas)]
     now_s, first_s = 0.0, []
-    for _ in range(requests):
-        now_s += random_.expovariate(load.rate)
+    for pause_s in pauses(load, requests, seed):
+        now_s += pause_s
         if load.route == "least":
-            counts = [replica.load(now_s) for replica in replicas]
-            least = min(counts)
-            chosen = random_.choice([one for one, n in enumerate(counts) if n == least])
+            # Of equal ones HAProxy takes that whose number has not changed for longest.
+            counts = [(one.load(now_s), one.changed_s) for one in replicas]
+            chosen = counts.index(min(counts))
         else:
             some = random_.sample(range(len(replicas)), min(2, len(replicas)))
             chosen = min(some, key=lambda one: replicas[one].load(now_s))
@@ -129,7 +136,6 @@ async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
     Raises:
         RuntimeError: A request failed.
     """
-    random_ = random.Random(seed)
     first_s: list[float] = []
     text = "x" * load.frames
 
@@ -142,8 +148,8 @@ async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
 
     async with open_client(url) as client, asyncio.TaskGroup() as asking:
         at_s = time.monotonic()
-        for number in range(requests):
-            at_s += random_.expovariate(load.rate)
+        for number, pause_s in enumerate(pauses(load, requests, seed)):
+            at_s += pause_s
             await asyncio.sleep(max(0.0, at_s - time.monotonic()))
             asking.create_task(ask(number))
     return first_s
@@ -183,8 +189,9 @@ async def measure(url: str, load: Load, requests: int) -> dict[str, float]:
         for _ in range(20):
             idle_s.append((await ask("x")).arrivals[0][0])
         await asyncio.gather(*(ask_on() for _ in range(2 * rows + 1)))
-    # The first ones end together with the last ones of the rows' first turn.
-    taken_s = (ended_s[-1] - ended_s[rows]) / (len(ended_s) - 1 - rows) * rows
+    # From the end of the rows' first turn to that of their last one, as rows may end together.
+    turns = (len(ended_s) - rows) / rows
+    taken_s = (ended_s[-1] - ended_s[rows - 1]) / turns
     return {
         "overhead_ms": round(1000 * (median(idle_s) - load.first_frames * load.step_s), 1),
         "between_ms": round(1000 * (taken_s - load.frames * load.step_s), 1),

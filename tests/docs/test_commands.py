@@ -71,6 +71,7 @@ BY_OTHER_TESTS = {
     "python3 -m pip wheel": "tests/deploy/test_wheel.py",
     "valle-serve batch": "tests/app/cluster/test_batch.py",
     "export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "tests/app/cluster/test_deployment.py",
+    "export RAY_SERVE_PROXY_USE_GRPC": "tests/app/cluster/test_cluster.py",
     "serve run": "tests/app/cluster/test_deployment.py",
     "python -m scripts.follow": "tests/docs/test_tour.py",
     "python -c": "tests/docs/test_tour.py",

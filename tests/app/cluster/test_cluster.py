@@ -60,6 +60,9 @@ def cluster() -> Iterator[None]:
         "PYTHONPATH": str(ROOT),
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "app.cluster.proxy:middlewares",
+        "RAY_SERVE_PROXY_USE_GRPC": "1",
+        "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+        "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
         "TTS_SLOTS": "4",
         "TTS_STALL_TIMEOUT_S": "5",
     }

@@ -57,6 +57,16 @@ def test_the_least_busy_of_all_is_better_than_of_two() -> None:
     assert least < two
 
 
+def test_arrivals_do_not_depend_on_routes() -> None:
+    assert simulate(load(route="two"), 500) == simulate(load(), 500)
+
+
+def test_of_equal_replicas_the_one_that_ends_first_is_taken(monkeypatch) -> None:
+    monkeypatch.setattr("benchmarks.cluster.simulate.pauses", lambda *_: [0.0, 0.1, 0.1])
+    _, _, third_s = simulate(load(replicas=2, slots=1), 3)
+    assert third_s == pytest.approx(3.0 - 0.2 + 0.1)
+
+
 def test_a_seed_gives_the_same_figures() -> None:
     assert simulate(load(), 500, seed=3) == simulate(load(), 500, seed=3)
     assert simulate(load(), 500, seed=3) != simulate(load(), 500, seed=4)
