@@ -29,11 +29,13 @@ URL = "http://127.0.0.1:8000"  # Ray's; there is one cluster of a machine
 
 
 def replicas() -> list[psutil.Process]:
-    return [
+    """The replicas, the oldest first: another may be too young to have work."""
+    found = [
         one
         for one in psutil.process_iter(["cmdline"])
         if " ".join(one.info["cmdline"] or []).startswith("ray::ServeReplica")
     ]
+    return sorted(found, key=psutil.Process.create_time)
 
 
 def until(condition: Callable[[], object], timeout_s: float = 120) -> None:
