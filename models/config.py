@@ -182,6 +182,9 @@ class SpectralCodecConfig(_Config):
     decoder_layers: int = Field(8, gt=0)
     pitch_width: int = Field(64, gt=0, description="Channels of what predicts the pitch.")
     gain: float = Field(1.0, gt=0, description="Speech is multiplied by this before encoding.")
+    noise_gain: float = Field(
+        1.0, ge=0, description="Noise is multiplied by this when decoding; training has all of it."
+    )
 
     @model_validator(mode="after")
     def _overlaps(self) -> Self:

@@ -151,7 +151,8 @@ class SpectralCodec(nn.Module):
             state: Streaming state, updated; None: the latent is a whole utterance.
         """
         pitch_hz = self.excitation.pitch(latent, state)
-        return self.shaped(self.decoder(latent, state), pitch_hz, state)
+        out = self.decoder(latent, state)
+        return self.shaped(out, pitch_hz, state, noise_gain=self.config.noise_gain)
 
     def shaped(
         self,
@@ -159,6 +160,8 @@ class SpectralCodec(nn.Module):
         pitch_hz: Tensor,
         state: State | None = None,
         told: Tensor | None = None,
+        *,
+        noise_gain: float = 1.0,
     ) -> Tensor:
         """Return the samples ``[B, T * hop]`` of an excitation of pulses and noise, shaped.
 
@@ -169,11 +172,12 @@ class SpectralCodec(nn.Module):
             pitch_hz: ``[B, T]``.
             state: Streaming state, updated; None: the input is a whole utterance.
             told: Pulse positions, as `Excitation` takes them; known in training.
+            noise_gain: Noise is multiplied by it.
         """
         voiced, turned, breathed, real, imaginary = out.float().chunk(5, -1)
         pulses, noise = self.excitation(pitch_hz, state, told)
         # Not all that is not periodic is noise: clicks and onsets have phases of their own.
-        noise = noise + torch.complex(real, imaginary)
+        noise = noise_gain * noise + torch.complex(real, imaginary)
         spectra = torch.polar(voiced.exp().clamp(max=_MAX_MAGNITUDE), turned) * pulses
         spectra = spectra + breathed.exp().clamp(max=_MAX_MAGNITUDE) * noise
         frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window

@@ -54,6 +54,14 @@ def entropies(synthesizer: Synthesizer) -> dict[str, np.ndarray]:
     }
 
 
+def test_it_needs_no_sound_process(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTS_VOICE_PROCESS", "1")  # the default, which tests change
+    assert main(["calibrate", "--model", str(toy), "--count", "1"]) == 0
+    assert "entropy_bits" in capsys.readouterr().out
+
+
 def test_thresholds_are_percentiles_of_what_the_sampler_sees(
     written: Path, synthesizer: Synthesizer
 ) -> None:

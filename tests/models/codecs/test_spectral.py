@@ -56,6 +56,18 @@ def test_no_sample_depends_on_a_later_frame(codec: SpectralCodec) -> None:
     assert not torch.allclose(first[25 * 320 :], second[25 * 320 :])
 
 
+def test_noise_can_be_turned_down_when_decoding(codec: SpectralCodec) -> None:
+    def decoded(noise_gain: float) -> Tensor:
+        other = SpectralCodec(SMALL.model_copy(update={"noise_gain": noise_gain})).eval()
+        other.load_state_dict(codec.state_dict())
+        return other.decode(some_codes(FRAMES))
+
+    none, all_of_it = decoded(0.0), decoded(1.0)
+    assert torch.equal(all_of_it, codec.decode(some_codes(FRAMES)))
+    assert_close(decoded(0.25), 0.75 * none + 0.25 * all_of_it)
+    assert not torch.allclose(none, all_of_it)
+
+
 def test_two_streams_do_not_disturb_each_other(codec: SpectralCodec) -> None:
     one, other = some_codes(20), some_codes(20, seed=1)
     first, second = codec.stream(), codec.stream()
