@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -157,7 +158,21 @@ def test_a_voice_is_recorded_where_the_page_came_from_this_machine(studio, serve
     assert page.input_value("#voice") == "beeps"
     assert server.get("/v1/audio/voices/beeps").json()["audio_s"] > 1
     page.click("[aria-label='Add or delete a voice']")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        if route.request.method == "DELETE":
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/audio/voices/beeps", hold)
     page.click("[aria-label='Delete voice beeps']")
+    while not held:
+        page.wait_for_timeout(20)
+    assert page.input_value("#voice") == ""  # before it is gone
+    held[0].continue_()
+    page.unroute("**/v1/audio/voices/beeps")
     page.wait_for_selector("#voice >> option[value=beeps]", state="detached")
 
 

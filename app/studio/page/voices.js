@@ -109,11 +109,13 @@ function Own({ app, onProblem }) {
     return () => { gone = true; };
   }, [voices]);
   const remove = async (id) => {
+    const chosen = app.state.voice === id;
+    if (chosen) app.edit({ voice: null }); // first: nothing may be asked for in a voice that is gone
     try {
       await deleteVoice(id);
-      if (app.state.voice === id) app.edit({ voice: null });
       await app.readVoices();
     } catch (error) {
+      if (chosen) app.edit({ voice: id });
       onProblem(error.message);
     }
   };

@@ -7,7 +7,7 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import SpeechJob, SpokenUtterance
 from app.main import alignment_head
 from app.settings import BUILTIN_MODEL, Settings
-from models.checkpoints import CheckpointError
+from models.checkpoints import CheckpointError, load_lm
 from models.config import AlignmentHead
 from samplers.knobs.params import SamplingParams
 
@@ -22,10 +22,14 @@ def test_the_built_in_voice_s_head_is_found() -> None:
         assert last.result is not None
         spoken += last.result.utterances
     best, second, *_ = synthesizer.rate_heads(plan, spoken)
-    assert (best.layer, best.head) == (3, 2)
+    shipped = load_lm(BUILTIN_MODEL).config.alignment
+    assert shipped is not None
+    assert (best.layer, best.head) == (shipped.layer, shipped.head)
     assert best.sureness > 0.6
     assert best.sureness > second.sureness
-    assert 0 <= best.lead_frames <= 8
+    # At the ends of sentences it is further ahead than at word starts, for which the lead that
+    # ships was chosen (docs/results/7-studio.md).
+    assert best.lead_frames >= shipped.lead_frames
 
 
 def test_settings_name_a_head() -> None:
