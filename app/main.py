@@ -52,14 +52,20 @@ if TYPE_CHECKING:
 
 
 def load_synthesizer(
-    settings: Settings, presets: Presets, sound_start: SoundStart | None = None
+    settings: Settings,
+    presets: Presets,
+    *,
+    sound_process: bool = False,
+    sound_start: SoundStart | None = None,
 ) -> Synthesizer:
     """Load the model that the settings name.
 
     Args:
         settings: Which model, and how it runs.
         presets: Those that a request may name.
-        sound_start: The process that generates the sound, if it was started already.
+        sound_process: Whether a process of its own generates the sound, where the device allows
+            it; `Synthesizer.prepare_sound` is then to be called before the first job.
+        sound_start: That process, if it was started already.
 
     Raises:
         CheckpointError: The model is missing, damaged or does not match its description.
@@ -78,7 +84,7 @@ def load_synthesizer(
         alignment=alignment_head(settings),
         cache=settings.cache,
         offline=settings.offline,
-        sound_process=settings.voice_process,
+        sound_process=sound_process,
         sound_start=sound_start,
     )
 
@@ -113,7 +119,9 @@ def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> 
     """
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
-        lambda: load_synthesizer(settings, presets, sound_start),
+        lambda: load_synthesizer(
+            settings, presets, sound_process=settings.voice_process, sound_start=sound_start
+        ),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,

@@ -88,10 +88,8 @@ def _measure(settings: Settings, task: "CalibrationTask", presets: Presets) -> "
     from app.main import load_synthesizer
     from models.checkpoints import CheckpointError
 
-    # Levels above 0 are left out, so there is next to nothing for a sound process to do.
-    here = settings.model_copy(update={"voice_process": False})
     try:
-        synthesizer = load_synthesizer(here, presets)
+        synthesizer = load_synthesizer(settings, presets)
     except CheckpointError as error:
         raise CommandError(f"model: {error}") from error
     with tqdm(total=2 * task.count, unit=" utterances", disable=None, leave=False) as bar:

@@ -25,7 +25,7 @@ class Warm(Settings):
         from models.int8.first_start import compilations
 
         # One process is enough: the sound process uses the same cache.
-        settings = self.model_copy(update={"device": "cpu", "voice_process": False})
+        settings = self.model_copy(update={"device": "cpu"})
         try:
             synthesizer = load_synthesizer(settings, read_presets(self.presets or None))
         except CheckpointError as error:

@@ -16,8 +16,7 @@ def _loaded(settings: Settings) -> "Synthesizer":
     from app.main import load_synthesizer
     from app.storage.preset_files import read_presets
 
-    here = settings.model_copy(update={"voice_process": False})
-    return load_synthesizer(here, read_presets(settings.presets or None))
+    return load_synthesizer(settings, read_presets(settings.presets or None))
 
 
 def check_streams(settings: Settings) -> str:
