@@ -5,7 +5,9 @@
 Speakers who were kept out of training (`training.speech.chorus`) each give a prompt of some 3 s.
 The model says sentences in their voices; each is right if the embedding of what it said is nearest
 to that of its own speaker among all of them. Beside it stand the same figures for true speech of
-these speakers and for its codec round trip: nobody can do better than those.
+these speakers and for its codec round trip: nobody can do better than those. Mixtures of one
+teacher's voices are alike, people are not: `--corpus perturbed` takes the same speakers at other
+sizes (`training.speech.perturb`), of whom true speech can be told apart.
 """
 
 import argparse
@@ -110,9 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--weights", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--sentences-each", type=int, default=2, choices=[1, 2, 3])
+    parser.add_argument("--corpus", default="kokoro", choices=["kokoro", "perturbed"])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    corpus = Corpus(cache_folder(), "kokoro")
+    corpus = Corpus(cache_folder(), args.corpus)
     speakers = unseen_speakers(corpus.utterances)
     embedder = VoiceEmbedder()
 

@@ -35,8 +35,8 @@ SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
 SLOW = "kokoro"
-SOURCES = ("speech", SLOW, "bent")
-"""Folders of corpora, by `corpus`, `chorus` and `bends` of `training.speech`."""
+SOURCES = ("speech", SLOW, "bent", "perturbed")
+"""Folders of corpora, by `corpus`, `chorus`, `bends` and `perturb` of `training.speech`."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 

@@ -3,7 +3,7 @@
     python -m training.speech.chorus --rounds 14
 
 A *round* is one shard in which every voice to be shipped says ten sentences, every other named
-voice one, and some of the mixtures one: the corpus is balanced whenever it is stopped, and grows
+voice one, and six of the mixtures three: the corpus is balanced whenever it is stopped, and grows
 with more rounds without changing those it has. Two shards come before all rounds and never reach
 training: the first has sentences that the voices to be shipped say nowhere else, the second has
 speakers that are heard nowhere else.
@@ -34,11 +34,13 @@ SHIPPED = (
     *("bf_emma", "bf_isabella", "bm_george"),
 )
 """The named speakers that become voices of the service: they say most of a round."""
-MIXED_SPEAKERS, UNSEEN_SPEAKERS = 72, 20
+MIXED_SPEAKERS, UNSEEN_SPEAKERS = 480, 20
+FIRST_MIXED = 72  # before the unseen ones in the order of `mixed_speakers`, the rest after them
 HELD_OUT_SHARDS = 2
 # How often a speaker of each kind is heard in a round, and in the shards that are held out. Of the
-# mixtures a round hears the next `MIXED_IN_ROUND`, in turn.
-SHIPPED_A_ROUND, NAMED_A_ROUND, MIXED_IN_ROUND = 10, 1, 18
+# mixtures a round hears the next `MIXED_IN_ROUND`, in turn: a model that is to imitate must hear
+# many, each more than once (in rounds 0 to 40 of the codes that are kept it was 18 of 72, once).
+SHIPPED_A_ROUND, NAMED_A_ROUND, MIXED_IN_ROUND, MIXED_A_ROUND = 10, 1, 6, 3
 SHIPPED_HELD_OUT, UNSEEN_HELD_OUT = 3, 3
 WORDS_MIN, WORDS_MAX = 4, 14
 SPEEDS = (0.95, 1.1)
@@ -69,7 +71,8 @@ def script(texts: Sequence[str], seed: int) -> Iterator[list[Line]]:
     """
     named = named_speakers()
     mixed = mixed_speakers(MIXED_SPEAKERS + UNSEEN_SPEAKERS, seed)
-    mixed, unseen = mixed[:MIXED_SPEAKERS], mixed[MIXED_SPEAKERS:]
+    unseen = mixed[FIRST_MIXED : FIRST_MIXED + UNSEEN_SPEAKERS]
+    mixed = mixed[:FIRST_MIXED] + mixed[FIRST_MIXED + UNSEEN_SPEAKERS :]
     random = np.random.default_rng(seed)
     taken = 0
     for part, cast in _casts(named, mixed, unseen):
@@ -94,7 +97,8 @@ def _casts(
     yield "speakers", unseen * UNSEEN_HELD_OUT
     for first in count(step=MIXED_IN_ROUND):
         turn = [mixed[(first + place) % len(mixed)] for place in range(MIXED_IN_ROUND)]
-        yield "train", shipped * SHIPPED_A_ROUND + others * NAMED_A_ROUND + turn
+        cast = shipped * SHIPPED_A_ROUND + others * NAMED_A_ROUND + turn * MIXED_A_ROUND
+        yield "train", cast
 
 
 def usable_sentences(seed: int = 0) -> list[str]:

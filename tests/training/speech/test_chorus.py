@@ -6,8 +6,10 @@ import pytest
 
 from training.speech.chorus import (
     HELD_OUT_SHARDS,
+    MIXED_A_ROUND,
     MIXED_IN_ROUND,
     MIXED_SPEAKERS,
+    NAMED_A_ROUND,
     PEAK,
     SHIPPED,
     SHIPPED_A_ROUND,
@@ -22,7 +24,7 @@ from training.speech.corpus import FORTUNES, SHARD_SENTENCES, WORDNET, sentences
 from training.speech.styles import VOICES
 
 ROUNDS = 14
-TEXTS = [f"sentence {number}" for number in range(3000)]
+TEXTS = [f"sentence {number}" for number in range(10_000)]
 
 
 def shards(rounds: int = ROUNDS, seed: int = 0) -> list[list[Line]]:
@@ -39,15 +41,17 @@ def test_a_round_is_of_the_voices_to_be_shipped_above_all() -> None:
         turns = Counter(line.speaker.name for line in lines)
         assert len(turns) == len(VOICES) + MIXED_IN_ROUND
         assert {turns[voice] for voice in SHIPPED} == {SHIPPED_A_ROUND}
-        assert {turns[name] for name in turns.keys() - set(SHIPPED)} == {1}
+        assert {turns[name] for name in set(VOICES) - set(SHIPPED)} == {NAMED_A_ROUND}
+        assert {turns[name] for name in turns.keys() - set(VOICES)} == {MIXED_A_ROUND}
         assert {line.part for line in lines} == {"train"}
 
 
 def test_every_mixture_has_its_turn() -> None:
-    heard = [
-        {line.speaker.name for line in lines} - set(VOICES) for lines in shards()[HELD_OUT_SHARDS:]
-    ]
     turns = MIXED_SPEAKERS // MIXED_IN_ROUND
+    heard = [
+        {line.speaker.name for line in lines} - set(VOICES)
+        for lines in shards(rounds=turns + 1)[HELD_OUT_SHARDS:]
+    ]
     assert len(set[str]().union(*heard[:turns])) == MIXED_SPEAKERS
     assert heard[turns] == heard[0]
 

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.speech.corpus import Corpus, write_shard
+from training.speech.perturb import (
+    LEAST_CHANGE,
+    MOST_CHANGE,
+    SHARDS_ALIKE,
+    _play_shard,
+    played,
+    rate_of,
+)
+
+
+def test_a_speaker_keeps_a_rate_for_a_while_and_then_has_another() -> None:
+    rates = [rate_of("af_bella", shard) for shard in range(3 * SHARDS_ALIKE)]
+    assert len(set(rates)) == 3
+    assert len(set(rates[:SHARDS_ALIKE])) == 1
+
+
+def test_rates_go_both_ways_and_none_is_near_to_one() -> None:
+    rates = np.array([rate_of(f"mixed-{number:03d}", 0) for number in range(300)])
+    changes = np.maximum(rates, 1 / rates)
+    assert LEAST_CHANGE <= changes.min() < 1.07
+    assert 1.21 < changes.max() <= MOST_CHANGE
+    assert 0.4 < (rates > 1).mean() < 0.6
+
+
+@pytest.mark.parametrize("rate", [0.85, 1.2])
+def test_what_is_played_faster_is_shorter_and_higher(rate: float) -> None:
+    tone = np.sin(2 * np.pi * 200 * np.arange(24_000) / 24_000).astype(np.float32)
+    fast = played(tone, rate)
+    assert len(fast) == pytest.approx(24_000 / rate, abs=1)
+    spectrum = np.abs(np.fft.rfft(fast * np.hanning(len(fast))))
+    assert spectrum.argmax() * 24_000 / len(fast) == pytest.approx(200 * rate, rel=0.01)
+
+
+def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(tmp_path: Path) -> None:
+    (tmp_path / "kokoro").mkdir()
+    (tmp_path / "perturbed").mkdir()
+    noise = np.random.default_rng(0).normal(scale=0.1, size=24_000).astype(np.float32)
+    write_shard(
+        tmp_path / "kokoro",
+        1,
+        [
+            (noise, {"text": "One.", "speaker": "mixed-072", "part": "speakers"}),
+            (noise, {"text": "Two.", "speaker": "mixed-073", "part": "speakers"}),
+        ],
+    )
+    seconds = _play_shard((tmp_path, 1))
+    entries = Corpus(tmp_path, "perturbed").utterances
+    assert [entry.text for entry in entries] == ["One.", "Two."]
+    assert {entry.part for entry in entries} == {"speakers"}
+    for entry, name in zip(entries, ["mixed-072", "mixed-073"], strict=True):
+        assert entry.speaker == f"{name}@{rate_of(name, 1):.3f}"
+        assert entry.duration_s == pytest.approx(1 / rate_of(name, 1), abs=1e-3)
+    assert seconds == pytest.approx(sum(entry.duration_s for entry in entries))
