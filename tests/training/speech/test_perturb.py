@@ -54,6 +54,6 @@ def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(tmp_path
     assert [entry.text for entry in entries] == ["One.", "Two."]
     assert {entry.part for entry in entries} == {"speakers"}
     for entry, name in zip(entries, ["mixed-072", "mixed-073"], strict=True):
-        assert entry.speaker == f"{name}@{rate_of(name, 1):.3f}"
+        assert entry.speaker == f"{name}-{round(100 * rate_of(name, 1))}"
         assert entry.duration_s == pytest.approx(1 / rate_of(name, 1), abs=1e-3)
     assert seconds == pytest.approx(sum(entry.duration_s for entry in entries))
