@@ -1,13 +1,15 @@
 """Can the model speak as somebody it has never heard?
 
-    python -m training.judging.imitation --sentences-each 2
+    python -m training.judging.imitation --sentences-each 2 --rates 0.82 0.9 1 1.1 1.22
 
 Speakers who were kept out of training (`training.speech.chorus`) each give a prompt of some 3 s.
 The model says sentences in their voices; each is right if the embedding of what it said is nearest
 to that of its own speaker among all of them. Beside it stand the same figures for true speech of
-these speakers and for its codec round trip: nobody can do better than those. Mixtures of one
-teacher's voices are alike, people are not: `--corpus perturbed` takes the same speakers at other
-sizes (`training.speech.perturb`), of whom true speech can be told apart.
+these speakers and for its codec round trip: nobody can do better than those.
+
+Mixtures of one teacher's voices are more alike than people are. With ``--rates`` each speaker is
+also heard at other sizes (`training.speech.perturb`), and of all these the ``--speakers`` whose
+reference recordings are furthest apart are taken; what is judged are other recordings.
 """
 
 import argparse
@@ -30,8 +32,10 @@ from training.judging.judges import HEARING_RATE_HZ, VoiceEmbedder, resample
 from training.judging.speakers import BuiltIn, RoundTrip, Samples
 from training.lm.codes import trimmed
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, CorpusEntry
+from training.speech.perturb import played
 
 PROMPT_S = 3.0
+REFERENCES = 2  # recordings of a speaker that make the reference; the first is also the prompt
 SENTENCES = (
     "The morning train was late again, so we walked along the river instead.",
     "Please put the heavy boxes on the left side of the kitchen table.",
@@ -49,6 +53,25 @@ def unseen_speakers(utterances: Sequence[CorpusEntry]) -> dict[str, list[CorpusE
         name: sorted(spoken, key=lambda utterance: -utterance.duration_s)
         for name, spoken in sorted(found.items())
     }
+
+
+def furthest_apart(references: Mapping[str, NDArray[np.float32]], count: int) -> list[str]:
+    """Return the names of ``count`` unit vectors ``[D]`` that are unlike each other, sorted.
+
+    The two that are least alike, then again and again the one whose nearest of those taken is the
+    furthest from it (Gonzalez 1985, "Clustering to minimize the maximum intercluster distance").
+    """
+    names = sorted(references)
+    if len(names) <= count:
+        return names
+    matrix = np.stack([references[name] for name in names])
+    likeness = matrix @ matrix.T
+    taken = [int(place) for place in np.unravel_index(likeness.argmin(), likeness.shape)]
+    while len(taken) < count:
+        nearest = likeness[:, taken].max(1)
+        nearest[taken] = np.inf
+        taken.append(int(nearest.argmin()))
+    return sorted(names[place] for place in taken[:count])
 
 
 def nearest_to_themselves(
@@ -84,13 +107,12 @@ def _with_voices(weights: Path, folder: Path, prompts: Mapping[str, Samples]) ->
 
 
 def _systems(
-    args: argparse.Namespace, folder: Path, corpus: Corpus, speakers: dict[str, list[CorpusEntry]]
+    args: argparse.Namespace, folder: Path, speech: Mapping[str, Sequence[Samples]]
 ) -> Iterator[tuple[str, Callable[[str], list[Samples]]]]:
     """Yield who speaks, and what they said as a given speaker."""
 
     def true_speech(name: str) -> list[Samples]:
-        others = speakers[name][1:]  # the first is the prompt, the second the reference
-        return [trimmed(corpus.samples(one)) for one in others[1 : 1 + args.sentences_each]]
+        return list(speech[name][REFERENCES:])
 
     yield "true speech", true_speech
     round_trip = RoundTrip(lambda _text, _seed: np.zeros(0, np.float32), load_codec(args.weights))
@@ -107,31 +129,45 @@ def _systems(
     )
 
 
+def _speech(corpus: Corpus, rates: Sequence[float]) -> dict[str, list[Samples]]:
+    """Return what each unseen speaker says, at each rate, the longest first."""
+    return {
+        f"{name}-{round(100 * rate)}": [played(trimmed(corpus.samples(one)), rate) for one in own]
+        for name, own in unseen_speakers(corpus.utterances).items()
+        for rate in rates
+    }
+
+
 def main() -> None:
     """Print how often each system is nearest to the speaker it imitates."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--weights", type=Path, default=BUILTIN_MODEL)
     parser.add_argument("--sentences-each", type=int, default=2, choices=[1, 2, 3])
-    parser.add_argument("--corpus", default="kokoro", choices=["kokoro", "perturbed"])
+    parser.add_argument("--rates", type=float, nargs="+", default=[1.0], help="of playing")
+    parser.add_argument("--speakers", type=int, default=20, help="at most, those furthest apart")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    corpus = Corpus(cache_folder(), args.corpus)
-    speakers = unseen_speakers(corpus.utterances)
+    speech = _speech(Corpus(cache_folder(), "kokoro"), args.rates)
     embedder = VoiceEmbedder()
 
     def embed(samples: Samples) -> NDArray[np.float32]:
         return embedder.embed(resample(samples, SAMPLE_RATE_HZ, HEARING_RATE_HZ))
 
-    length = round(PROMPT_S * SAMPLE_RATE_HZ)
-    prompts = {name: trimmed(corpus.samples(own[0]))[:length] for name, own in speakers.items()}
-    references = {name: embed(trimmed(corpus.samples(own[1]))) for name, own in speakers.items()}
+    def reference(name: str) -> NDArray[np.float32]:
+        mean = np.mean([embed(samples) for samples in speech[name][:REFERENCES]], axis=0)
+        return np.asarray(mean / np.linalg.norm(mean), np.float32)
+
+    references = {name: reference(name) for name in speech}
+    names = furthest_apart(references, args.speakers)
+    references = {name: references[name] for name in names}
+    prompts = {name: speech[name][0][: round(PROMPT_S * SAMPLE_RATE_HZ)] for name in names}
     figures = {}
-    print(f"| of {len(speakers)} unseen speakers | nearest to themselves | cosine |")
+    print(f"| of {len(names)} unseen speakers | nearest to themselves | cosine |")
     print("| --- | --- | --- |")
     with tempfile.TemporaryDirectory() as place:
         folder = _with_voices(args.weights, Path(place) / "model", prompts)
-        for system, speak in _systems(args, folder, corpus, speakers):
-            said = {name: [embed(samples) for samples in speak(name)] for name in speakers}
+        for system, speak in _systems(args, folder, speech):
+            said = {name: [embed(samples) for samples in speak(name)] for name in names}
             right, trials, cosine = nearest_to_themselves(said, references)
             share = estimate_share(right, trials)
             figures[system] = {**asdict(share), "cosine": cosine}

@@ -48,7 +48,11 @@ def _play_shard(task: tuple[Path, int]) -> float:
         if entry.shard != number:
             continue
         rate = rate_of(entry.speaker, number)
-        fields = {"text": entry.text, "speaker": f"{entry.speaker}-{round(100 * rate)}", "part": entry.part}
+        fields = {
+            "text": entry.text,
+            "speaker": f"{entry.speaker}-{round(100 * rate)}",
+            "part": entry.part,
+        }
         speech.append((played(corpus.samples(entry), rate), fields))
     return write_shard(cache / "perturbed", number, speech)
 

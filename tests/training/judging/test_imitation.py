@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from training.judging.imitation import nearest_to_themselves, unseen_speakers
+from training.judging.imitation import furthest_apart, nearest_to_themselves, unseen_speakers
 from training.speech.corpus import CorpusEntry
 
 A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
@@ -30,3 +30,16 @@ def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_fir
     found = unseen_speakers(spoken)
     assert [one.text for one in found["x"]] == ["long", "short"]
     assert list(found) == ["x"]
+
+
+def test_those_furthest_apart_are_taken_and_twins_last():
+    angles = {"a": 0.0, "twin of a": 1.0, "b": 90.0, "c": 180.0, "twin of c": 181.0}
+    references = {
+        name: np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))], np.float32)
+        for name, angle in angles.items()
+    }
+    assert len(set(furthest_apart(references, 2)) & {"c", "twin of c"}) == 1
+    three = furthest_apart(references, 3)
+    assert "b" in three
+    assert len({name.removeprefix("twin of ") for name in three}) == 3
+    assert furthest_apart(references, 9) == sorted(angles)
