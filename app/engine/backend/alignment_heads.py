@@ -1,20 +1,33 @@
-"""Which attention head of level 0 follows the text, measured on speech of the model itself."""
+"""Which attention head of level 0 follows the text, measured on speech of the model itself.
+
+A head looks at a phoneme some frames before that is heard. How many is told by the sound: where it
+goes from a consonant to a vowel it becomes louder (docs/results/7-studio.md).
+"""
+
+# ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.job import SpokenUtterance
-from app.engine.sound.joiner import EDGE_SILENCE_S
 from models.alignment.path import MonotonicPath
 from models.checkpoints import SpeechModel
 from models.prefix import Prefix
 from models.text import FrontEnd
 
-_ENDS = ",.!?;:…"
+MOST_LEAD_FRAMES: Final = 20
+"""The longest lead that is looked for: a quarter of a second, longer than most phonemes."""
+
+_VOWELS: Final = frozenset("aeiouyæœøɐɑɒɔəɘɚɛɜɝɞɤɨɪɯɵʉʊʌʏᵻ")
+_LONG: Final = "ː"
+_BETWEEN: Final = frozenset("ˈˌ ")  # stress marks and the space between words have no sound
+_BESIDE_FRAMES: Final = 2  # on both sides of a rise
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class HeadScore:
         head: Its number among the query heads, from 0.
         sureness: From 0 to 1: the share of its attention to the text that is on the path or beside
             it, times the share of the phonemes that the path visits.
-        lead_frames: How many frames it is ahead of the sound, at the ends of utterances.
+        lead_frames: How many frames it is ahead of the sound.
     """
 
     layer: int
@@ -54,17 +67,17 @@ def rate_heads(
         utterances: What it spoke, with phonemes and codes.
     """
     model = speech.model
-    rate_hz = speech.codec.config.frame_rate_hz
     sureness: dict[tuple[int, int], list[float]] = {}
-    leads: dict[tuple[int, int], list[float]] = {}
+    rises: dict[tuple[int, int], list[NDArray[np.float64]]] = {}
     for spoken in utterances:
         ids = front_end.encode(spoken.phonemes)
         prefix = model.prefix(ids, 0, prompt=prompt)
-        codes = torch.from_numpy(spoken.codes[:, 0].astype(np.int64)).to(prefix.positions.device)
-        sounds_to = (spoken.trimmed_s + spoken.duration_s - EDGE_SILENCE_S) * rate_hz
-        last = len(ids) - 1 - (spoken.phonemes[-1] in _ENDS)
+        codes = torch.from_numpy(spoken.codes.astype(np.int64)).to(prefix.positions.device)
+        loudness_db = _loudness_db(speech, codes)
+        vowels = _vowels(spoken.phonemes, front_end.lengths(spoken.phonemes))
         for layer in range(model.config.layers):
-            for head, attention in enumerate(_attention(speech, prefix, codes, len(ids), layer)):
+            heads = _attention(speech, prefix, codes[:, 0], len(ids), layer)
+            for head, attention in enumerate(heads):
                 path = MonotonicPath(len(ids)).push(attention)
                 near = np.abs(np.arange(len(ids)) - path[:, None]) <= 1
                 visited = len(np.unique(path)) / len(ids)
@@ -72,19 +85,71 @@ def rate_heads(
                 sureness.setdefault(place, []).append(
                     float((attention * near).sum(1).mean()) * visited
                 )
-                entered = np.flatnonzero(path >= last)
-                if len(entered):
-                    leads.setdefault(place, []).append(sounds_to - float(entered[0]))
+                entered = np.searchsorted(path, vowels)
+                rises.setdefault(place, []).append(_rises_db(loudness_db, entered))
     scores = [
         HeadScore(
             layer,
             head,
             float(np.mean(values)),
-            max(0, min(75, round(float(np.median(leads.get((layer, head), [0.0])))))),
+            int(np.concatenate(rises[layer, head]).sum(0).argmax()),
         )
         for (layer, head), values in sureness.items()
     ]
     return sorted(scores, key=lambda score: -score.sureness)
+
+
+def _loudness_db(speech: SpeechModel, codes: Tensor) -> NDArray[np.float64]:
+    """Return the power ``[T]`` of the sound of each frame, in dB; level 0 alone suffices.
+
+    Args:
+        speech: The model.
+        codes: ``[T, K']``.
+    """
+    samples = speech.codec.decode(codes).double().cpu().numpy()
+    power = (samples.reshape(len(codes), -1) ** 2).mean(1)
+    return np.asarray(10 * np.log10(power + 1e-6))
+
+
+def _vowels(phonemes: str, lengths: list[int]) -> list[int]:
+    """Return the indices of the ids with which a vowel begins that follows a consonant.
+
+    Args:
+        phonemes: Of an utterance.
+        lengths: ``[S]``, how many symbols of them each id stands for.
+    """
+    ends = np.cumsum(lengths)
+    found = []
+    for at, phoneme in enumerate(phonemes):
+        begin = at
+        while begin and phonemes[begin - 1] in _BETWEEN:
+            begin -= 1
+        before = phonemes[begin - 1] if begin else ""
+        after_consonant = before.isalpha() and before not in _VOWELS and before != _LONG
+        if phoneme in _VOWELS and after_consonant:
+            # Stress belongs to the vowel; the space before it is entered while the word before
+            # ends.
+            begin = at - len(phonemes[begin:at].rpartition(" ")[2])
+            found.append(int(np.searchsorted(ends, begin, side="right")))
+    return found
+
+
+def _rises_db(loudness_db: NDArray[np.float64], entered: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return by how much the sound becomes louder so many frames after some frames.
+
+    Args:
+        loudness_db: ``[T]``.
+        entered: ``[n]``, the frames; those too near the beginning or the end are left out.
+
+    Returns:
+        ``[m, MOST_LEAD_FRAMES + 1]``, m <= n, a column a lead.
+    """
+    beside = _BESIDE_FRAMES
+    sums = np.concatenate([[0.0], np.cumsum(loudness_db)])
+    last = len(loudness_db) - MOST_LEAD_FRAMES - beside
+    inside = entered[(entered >= beside) & (entered <= last)]
+    at = inside[:, None] + np.arange(MOST_LEAD_FRAMES + 1)
+    return np.asarray((sums[at + beside] - 2 * sums[at] + sums[at - beside]) / beside)
 
 
 def _attention(
