@@ -21,7 +21,7 @@ import yaml
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
-from tests.app.tools.process import process
+from tests.app.tools.process import Served, process
 from tests.app.tools.serving import served, until
 from tests.conftest import ROOT
 from tests.deploy.container_files import text
@@ -117,6 +117,20 @@ def haproxy(first: str, second: str) -> Iterator[httpx.Client]:
             started.terminate()
 
 
+@contextmanager
+def replicas(folder: Path, **settings: object) -> Iterator[tuple[httpx.Client, Served, Served]]:
+    """Run two servers in processes of their own behind HAProxy; give a client of it, and them."""
+    first, second = folder / "first", folder / "second"
+    first.mkdir()
+    second.mkdir()
+    with (
+        process(first, **settings) as one,
+        process(second, **settings) as other,
+        haproxy(str(one.client.base_url), str(other.client.base_url)) as client,
+    ):
+        yield client, one, other
+
+
 def _ready(client: httpx.Client) -> bool:
     try:
         return client.get("/ready").status_code == 200
@@ -163,13 +177,7 @@ def post_late(client: httpx.Client, body: bytes) -> httpx.Response:
 
 @needs_haproxy
 def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    with (
-        process(tmp_path / "first") as first,
-        process(tmp_path / "second") as second,
-        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
-    ):
+    with replicas(tmp_path) as (client, first, second):
         asked = {"input": WAITING, "stream": True, "response_format": "pcm"}
         first.let(1)
         second.let(1)
@@ -191,14 +199,7 @@ def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path)
 
 @needs_haproxy
 def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    with (
-        process(tmp_path / "first") as first,
-        process(tmp_path / "second") as second,
-        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
-        ThreadPoolExecutor() as threads,
-    ):
+    with replicas(tmp_path) as (client, first, second), ThreadPoolExecutor() as threads:
         asked = {"input": WAITING, "stream": True, "response_format": "pcm"}
         answer = threads.submit(client.post, "/tts", json=asked)
 
@@ -217,12 +218,8 @@ def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: P
 @needs_haproxy
 def test_a_replica_that_drains_and_has_least_to_do_refuses_nobody(tmp_path: Path) -> None:
     """Until it is seen to drain it is asked first, and another one after it."""
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
     with (
-        process(tmp_path / "first", slots=4) as first,
-        process(tmp_path / "second", slots=4) as second,
-        haproxy(str(first.client.base_url), str(second.client.base_url)) as client,
+        replicas(tmp_path, slots=4) as (client, first, second),
         ThreadPoolExecutor() as threads,
     ):
 
