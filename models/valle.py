@@ -95,10 +95,7 @@ class Valle(nn.Module):
             "phn": self.phonemes(torch.tensor(phoneme_ids, device=device)),
         }
         if prompt is not None and len(prompt):
-            if not self.config.max_prompt_frames:
-                raise ValueError("this model takes no voice prompt")
-            tables = self.response[1:] if self.config.shared_tables else self.prompt
-            segments["prom"] = self._embed(tables, prompt, level, self.config.prompt_sums)
+            segments["prom"] = self.embed_prompt(prompt, level)
         parts, positions, blocks = [], [], []
         total = before_text = 0
         for name in self.config.segments[:-1]:
@@ -162,6 +159,21 @@ class Valle(nn.Module):
         if level == 0:
             return self.response[0](codes[:, 0])
         return self._embed(self.response[1:], codes, level, self.config.response_sums)
+
+    def embed_prompt(self, codes: Tensor, level: int) -> Tensor:
+        """Return the embeddings ``[T, D]`` of a voice prompt as input of a level.
+
+        Args:
+            codes: ``[T, K]`` int64.
+            level: The level to be predicted.
+
+        Raises:
+            ValueError: The model was trained without a prompt.
+        """
+        if not self.config.max_prompt_frames:
+            raise ValueError("this model takes no voice prompt")
+        tables = self.response[1:] if self.config.shared_tables else self.prompt
+        return self._embed(tables, codes, level, self.config.prompt_sums)
 
     def response_blocks(self, start: int, count: int) -> Tensor:
         """Return the block-causal ranks ``[count]`` of response frames from ``start`` on."""

@@ -111,7 +111,8 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
 
     streams = 2 if tiny else STREAMS
 
-    def make_graph(speech: SpeechModel, pool: PagePool) -> VoiceGraph:
+    def make_graph(speech: SpeechModel, pool: PagePool | None) -> VoiceGraph:
+        assert pool is not None
         record = Recorder(device).record
         return VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(512,), warm_ups=1)
 

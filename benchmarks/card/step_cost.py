@@ -26,13 +26,16 @@ from torch.utils._pytree import tree_leaves
 from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
 from app.engine.sound.memory import make_pool
 from app.engine.sound.nar_cached import CachedLevels
+from app.engine.sound.nar_windowed import WindowedLevels
 from app.engine.sound.recorded.voice_graph import VoiceGraph
+from app.engine.sound.recorded.window_graph import COLUMNS as WINDOW_COLUMNS
+from app.engine.sound.recorded.window_graph import WindowGraph
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from benchmarks.model.published import published_config
 from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
-from models.config import BOS_ID, EOS_ID, CodecConfig
+from models.config import BOS_ID, EOS_ID, CodecConfig, MaskKind
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -57,6 +60,13 @@ RECORDED_CHUNKS = (
     (1, 15, False), (16, 60, False),
 )  # fmt: skip
 """Streams, frames of a chunk, and kind of those that are counted."""
+WINDOW = {"nar_window_frames": 30, "nar_left_context_frames": 75, "nar_lookahead_frames": 15}
+WHOLE_FRAMES = 375
+"""Of an utterance of which the passes see all."""
+RECORDED_WINDOWS = ((30, 120, 1), (30, 120, 4), (30, 120, 16), (375, 375, 1), (375, 375, 8))
+"""Frames that are heard of a window, frames that it sees, and streams."""
+SYMBOLS = 100
+"""Of a text, with its marks of begin and end."""
 FRAME_RATE_HZ = 75
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Codes a second that were asked, by streams."""
@@ -187,10 +197,10 @@ def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> C
     return counted
 
 
-def meta_speech(*, layers: int, width: int) -> SpeechModel:
-    """Return a model whose finer levels are streamed, with EnCodec, without contents."""
+def meta_speech(*, layers: int, width: int, mask: MaskKind = "block_causal") -> SpeechModel:
+    """Return a model whose finer levels have a mask, with EnCodec, without contents."""
     own = published_config(layers=layers, width=width)
-    config = own.model_copy(update={"nar_mask": "block_causal"})
+    config = own.model_copy(update={"nar_mask": mask})
     with META:
         model, codec = Valle(config), Encodec(CodecConfig(pad_mode="constant"))
     codec.requires_grad_(False)
@@ -208,7 +218,9 @@ def counted_chunk(speech: SpeechModel, frames: int) -> tuple[Counted, Counted]:
     model, codec, config = speech.model, speech.codec, speech.model.config
     codes = torch.zeros(frames, config.levels, dtype=torch.int64, device=META)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
-    inputs = UtteranceInput([BOS_ID, *[EOS_ID + 1] * 98, EOS_ID], SamplingParams(), 0, 0, FRAMES)
+    inputs = UtteranceInput(
+        [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID], SamplingParams(), 0, 0, FRAMES
+    )
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     levels, sound = Counted(), Counted()
     with torch.inference_mode():
@@ -247,6 +259,66 @@ def counted_chunks(
     with torch.inference_mode(), _Attention(counted), counted:
         functions[2 * graph.frames[::-1].index(frames) + light]()
     return counted
+
+
+def counted_windows(speech: SpeechModel, streams: int, frames: int) -> Counted:
+    """Count one recorded function of windows: of each of some streams one.
+
+    Args:
+        speech: Of `meta_speech`, with a `full` mask.
+        streams: Rows, all in use.
+        frames: That each window sees.
+    """
+    functions: list[Callable[[], object]] = []
+
+    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
+        functions.append(function)
+        return lambda: None
+
+    columns = next(size for size in WINDOW_COLUMNS if size >= PREFIX + frames)
+    WindowGraph(speech, record=record, rows=(streams,), columns=(columns,))
+    counted = Counted()
+    with torch.inference_mode(), _Attention(counted), counted:
+        functions[1]()  # the first is full, the second light
+    return counted
+
+
+def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) -> Counted:
+    """Count the first window of an utterance operator by operator.
+
+    Args:
+        speech: Of `meta_speech`, with a `full` mask.
+        frames: That are known.
+        knobs: Of the window.
+    """
+    model, config = speech.model, speech.model.config
+    codes = torch.zeros(frames, config.levels, dtype=torch.int64, device=META)
+    prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
+    params = SamplingParams.model_validate(knobs)
+    inputs = UtteranceInput(
+        [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID], params, 0, 0, FRAMES, prompt=prompt
+    )
+    codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
+    counted = Counted()
+    with torch.inference_mode(), _Attention(counted), counted:
+        next(WindowedLevels(model, codebooks, inputs).push(codes[:, 0], ended=not knobs))
+    return counted
+
+
+def window_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
+    """Return what a window takes where all frames see each other; of recorded ones its share."""
+    speech = meta_speech(layers=layers, width=width, mask="full")
+    rows: list[TableRow] = []
+    for heard, seen, knobs in ((30, 45, WINDOW), (WHOLE_FRAMES, WHOLE_FRAMES, {})):
+        part = counted_whole(speech, seen, knobs)
+        spent_s = max(part.seconds, part.kernels * LAUNCH_S)
+        name = f"one by one, {seen} frames seen"
+        rows.append(_chunk_row(name, 1, heard, part.kernels, part, spent_s))
+    for heard, seen, streams in RECORDED_WINDOWS:
+        found = counted_windows(speech, streams, seen)
+        name = f"recorded, {seen} frames seen"
+        rows.append(_chunk_row(name, streams, heard, CHUNK_LAUNCHES, found, found.seconds))
+    return rows
 
 
 def chunk_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
@@ -317,10 +389,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file")
     args = parser.parse_args(arguments)
-    rows, chunk = step_costs(), chunk_costs()
-    print_table(chunk)
-    print()
-    conclude(rows, targets(rows), args.out, machine(), {"chunk": chunk})
+    rows, chunk, window = step_costs(), chunk_costs(), window_costs()
+    for table in (chunk, window):
+        print_table(table)
+        print()
+    conclude(rows, targets(rows), args.out, machine(), {"chunk": chunk, "window": window})
     return 0
 
 

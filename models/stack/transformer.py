@@ -25,6 +25,7 @@ from models.stack.block import Block, RmsNorm
 from models.stack.cache import FloatCache, KVCache
 from models.stack.fixed_extend import FixedExtend
 from models.stack.fixed_step import FixedStep, replace_nonfinite
+from models.stack.fixed_whole import FixedWhole
 from models.stack.paged_cache import PagePool
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
@@ -129,6 +130,10 @@ class Transformer(nn.Module):
             raise ValueError("a pool that holds something cannot be recorded")
         pool.read_whole = True
         return FixedExtend(self.blocks, self.norm, self.rotations, pool)
+
+    def fixed_whole(self) -> FixedWhole:
+        """Return the passes over sequences that see all of themselves, for a recording."""
+        return FixedWhole(self.blocks, self.norm, self.rotations)
 
     @property
     def depends_on_batch(self) -> bool:

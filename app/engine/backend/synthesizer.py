@@ -36,7 +36,7 @@ from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.memory import fits, pool_bytes
 from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.process.start import SoundStart
-from app.engine.sound.recorded.voice_graph import record_chunks
+from app.engine.sound.recorded.record import record_sound
 from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
 from app.storage.voice_store import VoiceStore
@@ -106,7 +106,7 @@ class Synthesizer:
         self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
         self._sound_decoder = sound_process or LocalSoundDecoder(
-            speech, pool_bytes(device), record_chunks if device.type == "cuda" else None
+            speech, pool_bytes(device), record_sound if device.type == "cuda" else None
         )
         self._level_0_bytes = 0
         weights = (speech.model, speech.codec, speech.vocos)

@@ -21,6 +21,11 @@ def chunk_blocks() -> Iterator[int]:
     return chain(_BLOCKS, repeat(_LATER_BLOCKS))
 
 
+def chunk_lengths(block_frames: int) -> list[int]:
+    """Return the frames that a chunk may have, ascending, if it is not the last."""
+    return sorted({count * block_frames for count in (*_BLOCKS, _LATER_BLOCKS)})
+
+
 class Chunks:
     """Cuts the frames of one utterance into chunks as they come."""
 

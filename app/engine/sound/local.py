@@ -12,8 +12,8 @@ from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.memory import make_pool
-from app.engine.sound.recorded.utterance import RecordedUtterance, make_together, why_eager
-from app.engine.sound.recorded.voice_graph import VoiceGraph
+from app.engine.sound.recorded.record import SoundGraph, begin_recorded
+from app.engine.sound.recorded.utterance import RecordedUtterance
 from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
@@ -65,7 +65,8 @@ class LocalSoundDecoder:
     """Decodes utterances in the calling thread.
 
     Attributes:
-        pool: The memory for keys and values of all utterances; None if each has its own.
+        pool: The memory for keys and values of all utterances; None if each has its own, or has
+            none, as where all frames see each other.
         graph: Makes chunks of several utterances at once; None if each is made by itself.
     """
 
@@ -73,7 +74,7 @@ class LocalSoundDecoder:
         self,
         speech: SpeechModel,
         pool_bytes: int = 0,
-        make_graph: Callable[[SpeechModel, PagePool], VoiceGraph] | None = None,
+        make_graph: Callable[[SpeechModel, PagePool | None], SoundGraph] | None = None,
     ) -> None:
         """Use a loaded model.
 
@@ -81,26 +82,24 @@ class LocalSoundDecoder:
             speech: The model.
             pool_bytes: Of one memory for the keys and values of all utterances; 0: each utterance
                 has its own, for as long as it may become.
-            make_graph: Records chunks, from `warm_up` on; None: nothing is recorded.
+            make_graph: Records what makes the sound, from `warm_up` on; None: nothing is recorded.
         """
-        self._speech, self._pool_bytes = speech, pool_bytes
-        self._make_graph = make_graph if speech.model.config.nar_mask != "full" else None
+        self._speech, self._make_graph = speech, make_graph
+        self._pool_bytes = pool_bytes if speech.model.config.nar_mask != "full" else 0
         self._records = False
         self.pool: PagePool | None = None
-        self.graph: VoiceGraph | None = None
+        self.graph: SoundGraph | None = None
         self._prefixes = PrefixCache(speech.model)
         self._allocate()
 
     def _allocate(self) -> None:
         """Make the pool and what is recorded over it, where they are wanted and not there."""
-        if not self._pool_bytes:
-            return
         model, records = self._speech.model, self._records and self.graph is None
         if records:
             self._prefixes.clear()
             if self.pool is not None and self.pool.free < self.pool.pages:
                 self.pool = None  # it is used; its memory goes with its last user
-        if self.pool is None:
+        if self.pool is None and self._pool_bytes:
             dtype, device = model.separator.dtype, model.separator.device
             self.pool = make_pool(model.config, self._pool_bytes, dtype, device)
             self._prefixes = PrefixCache(model, new_cache=self.pool.new_cache)
@@ -110,12 +109,10 @@ class LocalSoundDecoder:
     def begin(self, inputs: UtteranceInput) -> UtteranceDecoder | RecordedUtterance:
         """Begin an utterance: prefill its prefixes."""
         self._allocate()
-        graph, speech, prefixes = self.graph, self._speech, self._prefixes
-        if graph is not None and why_eager(speech, inputs, graph.columns) is None:
-            stream = graph.take_stream()
-            if stream is not None:
-                return RecordedUtterance(speech, inputs, prefixes, graph, stream)
-        return UtteranceDecoder(speech, inputs, prefixes)
+        recorded: RecordedUtterance | None = None
+        if self.graph is not None:
+            recorded = begin_recorded(self._speech, inputs, self._prefixes, self.graph)
+        return recorded or UtteranceDecoder(self._speech, inputs, self._prefixes)
 
     @property
     def chunks_at_once(self) -> int:
@@ -134,7 +131,7 @@ class LocalSoundDecoder:
         waiting = [one for one in utterances if isinstance(one, RecordedUtterance) and one.waits]
         if self.graph is None or not waiting or waiting[0] is not utterances[0]:
             return ()
-        return make_together(self.graph, waiting)
+        return waiting[0].make_with(waiting[1:])
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Iterator[Samples]:

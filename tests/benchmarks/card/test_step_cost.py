@@ -16,6 +16,7 @@ from benchmarks.card.step_cost import (
     meta_model,
     step_costs,
     targets,
+    window_costs,
 )
 from samplers.ar.chain import FULL, LIGHT
 
@@ -78,3 +79,13 @@ def test_a_recorded_chunk_has_few_launches_and_of_more_streams_fewer_kernels_eac
     one, many = recorded[1, 15], recorded[16, 15]
     assert many["kernels of each"] < one["kernels of each"] / 10
     assert many["s of sound a second"] > 2 * one["s of sound a second"]
+
+
+@pytest.mark.slow
+def test_recorded_windows_have_few_launches_and_of_more_streams_fewer_kernels_each() -> None:
+    rows = window_costs(layers=1, width=64)
+    assert min(row["launches"] for row in rows if "one by one" in row["chunk"]) > 100
+    recorded = [row for row in rows if "recorded" in row["chunk"]]
+    assert all(row["launches"] <= 5 for row in recorded)
+    one, *_, many = [row for row in recorded if row["frames"] == 30]
+    assert many["kernels of each"] < one["kernels of each"] / 10

@@ -69,12 +69,39 @@ class ChunkRow(NamedTuple):
     rescale: float = 0.0
 
 
-class RowLayout:
-    """Where each part of a row lies.
+class Parts:
+    """Where each part of a row lies: some numbers, then tables.
 
     Attributes:
         width: Numbers of a row.
     """
+
+    def __init__(self, numbers: int, *shapes: tuple[int, int]) -> None:
+        """Lay out rows."""
+        self._shapes = shapes
+        ends = np.cumsum([numbers, *(a * b for a, b in shapes)]).tolist()
+        self._slices = [slice(*both) for both in pairwise(ends)]
+        self.width: int = ends[-1]
+
+    def view(self, rows: Tensor, part: int) -> Tensor:
+        """Return a table of some rows, ``[B, *shape]``."""
+        return rows[:, self._slices[part]].view(-1, *self._shapes[part])
+
+    def of(self, row: NDArray[np.int64], part: int) -> NDArray[np.int64]:
+        """Return a table of one row on the host, a view."""
+        return row[self._slices[part]].reshape(self._shapes[part])
+
+    def write_knobs(self, row: NDArray[np.int64], part: int, knobs: Sequence[NarRow]) -> None:
+        """Write how each finer level is drawn into a table ``[levels - 1, len(NarRow)]``."""
+        for level, own in enumerate(knobs):
+            numbers = self.of(row, part)[level]
+            fractions = numbers.view(np.float64)
+            for place, number in enumerate(own):
+                (fractions if isinstance(number, float) else numbers)[place] = number
+
+
+class RowLayout(Parts):
+    """Where each part of a chunk's row lies."""
 
     def __init__(self, *, levels: int, frames: int, pages: int) -> None:
         """Lay out rows.
@@ -84,22 +111,20 @@ class RowLayout:
             frames: Of the longest chunk.
             pages: Of the longest sequence, in one level.
         """
-        self._shapes = (levels - 1, len(NarRow._fields)), (frames, levels), (levels - 1, pages)
-        ends = np.cumsum([len(Number), *(a * b for a, b in self._shapes)]).tolist()
-        self._parts = [slice(*both) for both in pairwise(ends)]
-        self.width: int = ends[-1]
+        knobs = levels - 1, len(NarRow._fields)
+        super().__init__(len(Number), knobs, (frames, levels), (levels - 1, pages))
 
     def knobs(self, rows: Tensor) -> Tensor:
         """Return a view ``[B, levels - 1, len(NarRow)]``; fractions are bits."""
-        return self._part(rows, 0)
+        return self.view(rows, 0)
 
     def given(self, rows: Tensor) -> Tensor:
         """Return a view ``[B, frames, levels]``."""
-        return self._part(rows, 1)
+        return self.view(rows, 1)
 
     def pages(self, rows: Tensor) -> Tensor:
         """Return a view ``[B, levels - 1, pages]``."""
-        return self._part(rows, 2)
+        return self.view(rows, 2)
 
     def idle(self, rows: int, *, stream: int, page: int) -> NDArray[np.int64]:
         """Return ``[rows, width]``: rows of no utterance.
@@ -112,7 +137,7 @@ class RowLayout:
         table = np.zeros((rows, self.width), np.int64)
         table[:, Number.STREAM], table[:, Number.BEGINS], table[:, Number.COUNT] = stream, 1, 1
         table[:, Number.OWNER] = table[:, Number.PARTNER] = range(rows)
-        table[:, self._parts[2]] = page
+        table[:, self._slices[2]] = page
         return table
 
     def write(self, table: NDArray[np.int64], chunks: Sequence[ChunkRow]) -> list[int]:
@@ -128,7 +153,7 @@ class RowLayout:
                 own = table[row + number]
                 own[Number.COUNT], own[Number.OWNER] = len(chunk.given), row
                 own[Number.LENGTH], own[Number.START] = condition.length, condition.start
-                pages = own[self._parts[2]].reshape(self._shapes[2])
+                pages = self.of(own, 2)
                 for level, those in enumerate(condition.pages):
                     pages[level, : len(those)] = those
             row += len(chunk.conditions)
@@ -140,16 +165,10 @@ class RowLayout:
         row[Number.FRAME], row[Number.LEVELS] = chunk.frame, chunk.levels
         fractions = row.view(np.float64)
         fractions[Number.STRENGTH], fractions[Number.RESCALE] = chunk.strength, chunk.rescale
-        for level, knobs in enumerate(chunk.knobs):
-            start = self._parts[0].start + level * len(NarRow._fields)
-            for place, number in enumerate(knobs, start):
-                (fractions if isinstance(number, float) else row)[place] = number
-        given = row[self._parts[1]].reshape(self._shapes[1])
+        self.write_knobs(row, 0, chunk.knobs)
+        given = self.of(row, 1)
         given[: len(chunk.given)] = chunk.given
         given[len(chunk.given) :] = chunk.given[-1]  # padding, of which nothing is heard
-
-    def _part(self, rows: Tensor, part: int) -> Tensor:
-        return rows[:, self._parts[part]].view(-1, *self._shapes[part])
 
 
 FRACTIONS = frozenset({"temperature", "top_p", "log_min_p"})

@@ -8,7 +8,7 @@ each kind: *light* has greedy levels without guidance, *full* has everything.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import islice, product
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.engine.job import Samples
-from app.engine.sound.chunks import chunk_blocks
-from app.engine.sound.recorded.row import FRACTIONS, ChunkRow, Number, RowLayout
+from app.engine.sound.chunks import chunk_lengths
+from app.engine.sound.recorded.codec_streams import STREAMS, CodecStreams
+from app.engine.sound.recorded.drawing import LevelDraw
+from app.engine.sound.recorded.row import ChunkRow, Number, RowLayout
 from models.checkpoints import SpeechModel
-from models.codecs.streaming import StreamTable
-from models.cuda.graphs import LOW_PRIORITY, WARM_UPS, Play, Record, Recorder
+from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import PAGE, PagePool
-from samplers.nar import NarRow, NarRows, sample_nar_rows
-from samplers.ops.guidance import guide
 
 ROWS: Final = (1, 4, 16)
 """Rows of a recorded chunk. Few numbers, as up to some 16 rows the weights take most of the time to
@@ -36,9 +35,6 @@ COLUMNS: Final = (512, 1024, 2048, 4096)
 
 POSITIONS: Final = 16 * 1024
 """Rows times columns at most: the gathered keys and values of a layer take memory."""
-
-STREAMS: Final = 256
-"""Utterances that may be under way; what the codec remembers of one is some 40 kB."""
 
 _DEPTH: Final = 2  # of chunks on their way
 
@@ -62,6 +58,7 @@ class VoiceGraph:
         frames: The numbers of frames of a chunk; a last one is filled up.
         columns: The most positions of an utterance.
         most: The most rows of a chunk.
+        streams: What the codec remembers of utterances.
     """
 
     @torch.inference_mode()
@@ -92,8 +89,7 @@ class VoiceGraph:
         self._model, self._codec = model, codec
         self._rows, self._columns = rows, columns
         self.most, self.columns = rows[-1], columns[-1]
-        blocks = sorted(set(islice(chunk_blocks(), 8)))
-        self.frames = [count * config.block_frames for count in blocks]
+        self.frames = chunk_lengths(config.block_frames)
         own = torch.arange(self.frames[-1], device=device)
         each = 1 if config.nar_mask == "causal" else config.block_frames
         self._reach = (own // each + 1) * each
@@ -101,10 +97,10 @@ class VoiceGraph:
         self._layout = RowLayout(
             levels=config.levels, frames=self.frames[-1], pages=columns[-1] // PAGE
         )
-        latent = codec.quantizer.codebooks.new_zeros(1, self.frames[0], codec.config.dimension)
-        self._streams = StreamTable(codec, latent, streams + 1)
-        self._free = list(range(streams))
-        self._idle = self._layout.idle(rows[-1], stream=streams, page=self._extend.padding)
+        self.streams = CodecStreams(speech, streams)
+        self._idle = self._layout.idle(
+            rows[-1], stream=self.streams.unused, page=self._extend.padding
+        )
         self._host = self._idle.copy()
         self._table = torch.zeros(self._host.shape, dtype=torch.int64, device=device)
         self._upload = Upload(self._table, _DEPTH)
@@ -131,14 +127,6 @@ class VoiceGraph:
             return False
         rows, columns = self._size(rows, columns)
         return rows == self._rows[0] or rows * columns <= POSITIONS
-
-    def take_stream(self) -> int | None:
-        """Return a row of the codec's states; None if all are taken."""
-        return self._free.pop() if self._free else None
-
-    def give_stream(self, stream: int) -> None:
-        """Take back a row of the codec's states."""
-        self._free.append(stream)
 
     def make(self, chunks: Sequence[ChunkRow], frames: int, *, light: bool) -> list[ChunkSound]:
         """Make some chunks, and wait for them.
@@ -178,38 +166,22 @@ class VoiceGraph:
 
     def _function(self, rows: int, frames: int, columns: int, *, light: bool) -> Callable[[], None]:
         """Return the chunk of the first rows, to be recorded."""
-        model, codec, layout = self._model, self._codec, self._layout
+        model, layout = self._model, self._layout
         table, results = self._table[:rows], self._results[rows, frames]
         fractions = table.view(torch.float64)
         reach = self._reach[:frames]
         pages = layout.pages(table)[..., : columns // PAGE]
-        knobs = layout.knobs(table), layout.knobs(fractions)
         levels = model.config.levels
-        codebooks = codec.quantizer.codebooks[:levels]
         every = torch.arange(levels, device=table.device)
 
         def number(column: Number) -> Tensor:
             return table[:, column]
 
-        def draw(level: int, logits: Tensor) -> Tensor:
-            own = NarRows(
-                *(
-                    knobs[1][:, level - 1, place].float()
-                    if field in FRACTIONS
-                    else knobs[0][:, level - 1, place]
-                    for place, field in enumerate(NarRow._fields)
-                )
-            )
-            if not light:
-                logits = _guided(
-                    logits,
-                    number(Number.PARTNER),
-                    fractions[:, Number.STRENGTH].float(),
-                    fractions[:, Number.RESCALE].float(),
-                )
-            return sample_nar_rows(
-                logits, own, number(Number.FRAME), codebooks[level], greedy_only=light
-            )
+        drawing = LevelDraw(
+            layout.knobs(table), layout.knobs(fractions), number(Number.FRAME),
+            number(Number.PARTNER), fractions[:, Number.STRENGTH], fractions[:, Number.RESCALE],
+            self._codec.quantizer.codebooks[:levels], light,
+        )  # fmt: skip
 
         def chunk() -> None:
             owner = number(Number.OWNER)
@@ -223,32 +195,14 @@ class VoiceGraph:
                     model.embed_response(codes.flatten(0, 1), level), pages[:, level - 1], placed
                 )
                 logits = model.logits(hidden, level).view(rows, frames, -1)
-                told, drawn = given[..., level], draw(level, logits).index_select(0, owner)
+                told = given[..., level]
+                drawn = drawing.draw(level, logits).index_select(0, owner)
                 codes[..., level].copy_(torch.where(told >= 0, told, drawn))
             heard = every < number(Number.LEVELS)[:, None, None]
-            entries = codebooks[every, codes].masked_fill(~heard[..., None], 0.0)
-            stream = number(Number.STREAM)
-            state = self._streams.read(stream, number(Number.BEGINS) > 0)
-            samples = codec.sound(entries.sum(2), state)
-            self._streams.write(stream, state)
+            samples = self.streams.sound(
+                codes, heard, number(Number.STREAM), number(Number.BEGINS) > 0
+            )
             results[:, : frames * levels].copy_(codes.flatten(1))
             results[:, frames * levels :].copy_(samples)
 
         return chunk
-
-
-def record_chunks(speech: SpeechModel, pool: PagePool) -> VoiceGraph:
-    """Record chunks on the device of a model; the steps of level 0 go first there."""
-    recorder = Recorder(speech.model.separator.device, priority=LOW_PRIORITY)
-    return VoiceGraph(speech, pool, record=recorder.record)
-
-
-def _guided(logits: Tensor, partner: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
-    """Guide the frames ``[B, T, V]`` of rows by those of their partners, each frame on its own."""
-    frames = logits.shape[1]
-    null = logits.index_select(0, partner)
-    knobs = (knob[:, None].expand(-1, frames).reshape(-1) for knob in (strength, rescale))
-    moved = guide(logits.flatten(0, 1)[:, None], null.flatten(0, 1)[:, None], *knobs)
-    own = torch.arange(len(logits), device=logits.device)
-    guided = (partner != own)[:, None, None]
-    return torch.where(guided, moved.view(logits.shape), logits)

@@ -28,7 +28,8 @@ KNOBS: list[dict[str, Any]] = [
 CPU = torch.device("cpu")
 
 
-def make_graph(speech: SpeechModel, pool: PagePool) -> VoiceGraph:
+def make_graph(speech: SpeechModel, pool: PagePool | None) -> VoiceGraph:
+    assert pool is not None
     record = Recorder(CPU).record
     return VoiceGraph(speech, pool, record=record, rows=(1, 6), columns=(512,), warm_ups=0)
 

@@ -4,7 +4,6 @@ What is played here comes from a tape, so that nothing of the host can be baked 
 """
 
 import gc
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,14 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.engine.job import Samples
-from app.engine.sound.alignment import Decoded
 from app.engine.sound.local import LocalSoundDecoder
+from app.engine.sound.recorded.chunked import ChunkedUtterance
 from app.engine.sound.recorded.row import RowLayout
 from app.engine.sound.recorded.utterance import RecordedUtterance, why_eager
 from app.engine.sound.recorded.voice_graph import VoiceGraph
 from app.engine.sound.utterance import UtteranceDecoder
-from app.engine.utterance import KeptFrames, UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
@@ -30,13 +27,21 @@ from models.codecs.streaming import State, StreamTable
 from models.config import MaskKind, SpectralCodecConfig
 from models.cuda.graphs import Play
 from models.cuda.transfers import Download, Upload
-from models.prefix_cache import PrefixCache, VoiceKey
 from models.stack.fixed_extend import FixedExtend, Layout
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams
 from samplers.nar import NarRows, sample_nar_rows
 from samplers.ops import filters
+from tests.app.engine.sound.recorded.sessions import (
+    KNOBS,
+    Session,
+    alone,
+    assert_as_alone,
+    codes_of,
+    heard,
+    recorded_when_played,
+    utterance,
+)
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 from tests.toy.make_toy import CODEC, MODEL
@@ -44,20 +49,6 @@ from tests.toy.make_toy import CODEC, MODEL
 CPU = torch.device("cpu")
 ROWS, COLUMNS, STREAMS = (5,), (256,), 9
 POOL_BYTES = 4 << 20
-CLOSE = 1e-5
-"""Of samples, beside the loudest; the two differ in the order of their float32 sums."""
-
-KNOBS: list[dict[str, Any]] = [
-    {},
-    {"nar_decision": "mean"},
-    {"nar_temperature": 1.0},
-    {"nar_temperature": 0.7, "nar_top_k": 40, "nar_top_p": 0.9, "nar_min_p": 0.01},
-    {"nar_cfg_strength": 2.0},
-    {"nar_cfg_strength": 1.5, "nar_cfg_rescale": 0.2, "nar_temperature": 1.2},
-    {"nar_decision": "mean", "nar_top_k": 20},
-    {"nar_levels": 3},
-    {"nar_level_temperatures": (0.0, 0.5, 1.5), "nar_levels": 5},
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,7 +72,8 @@ def tape() -> Tape:
 def decoder_of(
     speech: SpeechModel, record: Callable[..., Play], pool_bytes: int = POOL_BYTES
 ) -> LocalSoundDecoder:
-    def make_graph(speech: SpeechModel, pool: PagePool) -> VoiceGraph:
+    def make_graph(speech: SpeechModel, pool: PagePool | None) -> VoiceGraph:
+        assert pool is not None
         return VoiceGraph(
             speech, pool, record=record, rows=ROWS, columns=COLUMNS, streams=STREAMS, warm_ups=0
         )
@@ -95,110 +87,6 @@ def decoder_of(
 @pytest.fixture(scope="module")
 def decoder(speech: SpeechModel, tape: Tape) -> LocalSoundDecoder:
     return decoder_of(speech, tape.record)
-
-
-def recorded_when_played(function: Callable[[], object], **_: Any) -> Play:
-    """Record a function on a tape when it is played first: tests of faults play few of them."""
-    plays: list[Play] = []
-
-    def play() -> None:
-        if not plays:
-            plays.append(Tape().record(function))
-        plays[0]()
-
-    return play
-
-
-def codes_of(number: int, frames: int, levels: int | None = None) -> Tensor:
-    shape = (frames,) if levels is None else (frames, levels)
-    return torch.randint(512, shape, generator=torch.Generator().manual_seed(number))
-
-
-def utterance(number: int, knobs: dict[str, Any] | None = None) -> UtteranceInput:
-    draw = random.Random(number)
-    own = KNOBS[number % len(KNOBS)] if knobs is None else knobs
-    kept = KeptFrames(codes_of(number + 1, draw.randint(1, 40), 8)) if number % 4 == 3 else None
-    return UtteranceInput(
-        [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2],
-        SamplingParams.model_validate(own), number, number % 3, 130,
-        prompt=codes_of(number % 2, 20 + 7 * (number % 2), 8) if number % 5 else None,
-        voice=VoiceKey(None, f"voice {number % 2}", 0) if number % 5 else None, kept=kept,
-    )  # fmt: skip
-
-
-def length_of(number: int) -> int:
-    return random.Random(-number).choice([3, 15, 16, 44, 60, 75, 121])
-
-
-def heard(decoded: Sequence[Decoded]) -> Samples:
-    return np.concatenate([np.zeros(0, np.float32), *(one.samples for one in decoded)])
-
-
-def alone(
-    speech: SpeechModel, number: int, knobs: dict[str, Any] | None = None
-) -> tuple[Tensor, Samples]:
-    """Return codes and samples of an utterance that is decoded operator by operator."""
-    inputs, level_0 = utterance(number, knobs), codes_of(number, length_of(number))
-    own = UtteranceDecoder(speech, inputs, PrefixCache(speech.model))
-    samples = heard([*own.push(level_0), *own.push(level_0[:0], ended=True)])
-    return own.codes, samples
-
-
-class Session:
-    """Utterances whose frames come by and by, whose chunks are made with those of others."""
-
-    def __init__(self, decoder: LocalSoundDecoder, seed: int) -> None:
-        self.decoder, self.chance = decoder, random.Random(seed)
-        self.sounds: dict[int, tuple[Tensor, Samples]] = {}
-        self.together: list[int] = []
-
-    def run(self, numbers: Sequence[int], knobs: dict[str, Any] | None = None) -> None:
-        """Decode utterances, at most eight at once; now and then one more begins and leaves."""
-        waiting, chance, decoder = list(numbers), self.chance, self.decoder
-        running: dict[int, tuple[Any, Tensor, list[Decoded], list[Iterator[Decoded]]]] = {}
-        while waiting or running:
-            while waiting and len(running) < 8 and chance.random() < 0.7:
-                number = waiting.pop(0)
-                stream = decoder.begin(utterance(number, knobs))
-                running[number] = stream, codes_of(number, length_of(number)), [], []
-                if chance.random() < 0.2:
-                    left = decoder.begin(utterance(chance.choice(numbers), knobs))
-                    list(left.push(codes_of(99, 20)))
-                    left.cancel()
-                    del left
-            for number, (stream, level_0, decoded, sounds) in [*running.items()]:
-                if chance.random() < 0.7:  # frames come while chunks wait
-                    count = chance.randint(1, 20)
-                    ended = len(level_0) <= count
-                    sounds.append(stream.push(level_0[:count], ended=ended))
-                    running[number] = stream, level_0[count:], decoded, sounds
-                    if ended:
-                        self._finish(number, running)
-            streams = [stream for stream, *_ in running.values() if stream.waits]
-            chance.shuffle(streams)
-            if streams and chance.random() < 0.25:
-                self.together.append(len(decoder.make_together(streams)))
-            for _, _, decoded, sounds in running.values():
-                if sounds and chance.random() < 0.1:
-                    decoded += sounds.pop(0)
-
-    def _finish(self, number: int, running: dict[int, Any]) -> None:
-        stream, _, decoded, sounds = running.pop(number)
-        others = [other for other, *_ in running.values()]
-        self.together.append(len(self.decoder.make_together([stream, *others])))
-        for sound in sounds:
-            decoded += sound
-        self.sounds[number] = stream.codes.cpu(), heard(decoded)
-
-
-def assert_as_alone(
-    speech: SpeechModel, session: Session, knobs: dict[str, Any] | None = None
-) -> None:
-    for number, (codes, samples) in session.sounds.items():
-        expected, sound = alone(speech, number, knobs)
-        assert torch.equal(codes, expected), (number, utterance(number, knobs).params)
-        assert samples.shape == sound.shape
-        assert np.abs(samples - sound).max(initial=0) <= CLOSE * np.abs(sound).max(initial=1)
 
 
 @pytest.mark.parametrize("kind", range(len(KNOBS)))
@@ -233,10 +121,10 @@ def test_a_chunk_waits_for_nothing_and_takes_one_graph_beside_two_copies(
     decoder: LocalSoundDecoder,
 ) -> None:
     graph, streams = decoder.graph, [decoder.begin(utterance(number, {})) for number in (1, 2, 6)]
-    assert graph is not None
+    assert isinstance(graph, VoiceGraph)
     for stream in streams:
         stream.push(codes_of(0, 15))
-    chunks = [stream.row() for stream in streams if isinstance(stream, RecordedUtterance)]
+    chunks = [stream.row() for stream in streams if isinstance(stream, ChunkedUtterance)]
     launched: list[Any] = []
     with pytest.MonkeyPatch.context() as patch, Watch("raise").on() as watch:
         plays = {size: partial(launched.append, size) for size in graph._plays}
@@ -253,9 +141,14 @@ def test_nothing_is_recorded_after_the_start_and_no_storage_is_replaced(
     decoder: LocalSoundDecoder, tape: Tape
 ) -> None:
     graph, pool, recordings = decoder.graph, decoder.pool, len(tape.sizes)
-    assert graph is not None
+    assert isinstance(graph, VoiceGraph)
     assert pool is not None
-    kept = [graph._table, *graph._results.values(), *graph._streams._tables.values(), *pool.keys]
+    kept = [
+        graph._table,
+        *graph._results.values(),
+        *graph.streams._table._tables.values(),
+        *pool.keys,
+    ]
     places, plays = [tensor.data_ptr() for tensor in kept], tape.plays
     Session(decoder, 5).run([1, 2, 3])
 
@@ -270,7 +163,7 @@ def test_pages_and_streams_come_back(decoder: LocalSoundDecoder) -> None:
     assert pool is not None
     own = replace(utterance(0, {}), voice=None)
     gc.collect()
-    used, streams = pool.used_bytes, len(graph._free)
+    used, streams = pool.used_bytes, graph.streams.free
     begun = [decoder.begin(own) for _ in range(STREAMS)]
     assert all(isinstance(one, RecordedUtterance) for one in begun)
     assert isinstance(decoder.begin(own), UtteranceDecoder)  # operator by operator, as none is left
@@ -278,7 +171,7 @@ def test_pages_and_streams_come_back(decoder: LocalSoundDecoder) -> None:
     assert pool.used_bytes > used
     begun.clear()
     gc.collect()
-    assert (pool.used_bytes, len(graph._free)) == (used, streams)
+    assert (pool.used_bytes, graph.streams.free) == (used, streams)
 
 
 def test_of_chunks_together_the_one_without_a_page_fails_alone(
@@ -291,7 +184,7 @@ def test_of_chunks_together_the_one_without_a_page_fails_alone(
     first, second = decoder.begin(utterance(0, greedy)), decoder.begin(utterance(5, greedy))
     sounds = [one.push(codes_of(number, 15)) for number, one in ((0, first), (5, second))]
     taken = pool.take(pool.free)
-    rows = [one.row for one in (first, second) if isinstance(one, RecordedUtterance)]
+    rows = [one.row for one in (first, second) if isinstance(one, ChunkedUtterance)]
     assert len(rows) == 2
     with pytest.MonkeyPatch.context() as patch:
 
@@ -315,7 +208,7 @@ def test_what_is_not_recorded_says_why(
     inputs = utterance(0, knobs)
     if not knobs:
         inputs = replace(inputs, max_frames=5000)
-    assert why_eager(speech, inputs)
+    assert why_eager(speech, inputs, COLUMNS[-1])
     assert isinstance(decoder.begin(inputs), UtteranceDecoder)
 
 
@@ -360,7 +253,7 @@ def _baked_frame(patch: pytest.MonkeyPatch) -> None:
     def wrong(logits: Tensor, rows: NarRows, at: Tensor, *rest: Any, **kind: Any) -> Tensor:
         return sample_nar_rows(logits, rows, at * 0, *rest, **kind)
 
-    patch.setattr("app.engine.sound.recorded.voice_graph.sample_nar_rows", wrong)
+    patch.setattr("app.engine.sound.recorded.drawing.sample_nar_rows", wrong)
 
 
 def _stale_stream(patch: pytest.MonkeyPatch) -> None:
