@@ -35,9 +35,9 @@ from app.api.speech.codes import codes_router
 from app.api.speech.route import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.child import Child
 from app.engine.engine import SpeechEngine
 from app.engine.serving.shares import Places
-from app.engine.sound.process.start import SoundStart
 from app.settings import Settings
 from app.storage.preset_files import read_presets
 from app.storage.remote_voices import open_voice_store
@@ -56,7 +56,9 @@ def load_synthesizer(
     presets: Presets,
     *,
     sound_process: bool = False,
-    sound_start: SoundStart | None = None,
+    sound_start: Child | None = None,
+    text_process: bool = False,
+    text_start: Child | None = None,
 ) -> Synthesizer:
     """Load the model that the settings name.
 
@@ -66,6 +68,8 @@ def load_synthesizer(
         sound_process: Whether a process of its own generates the sound, where the device allows
             it; `Synthesizer.prepare_sound` is then to be called before the first job.
         sound_start: That process, if it was started already.
+        text_process: Whether a process of its own reads the texts.
+        text_start: That process, if it was started already.
 
     Raises:
         CheckpointError: The model is missing, damaged or does not match its description.
@@ -86,6 +90,8 @@ def load_synthesizer(
         offline=settings.offline,
         sound_process=sound_process,
         sound_start=sound_start,
+        text_process=text_process,
+        text_start=text_start,
     )
 
 
@@ -107,12 +113,15 @@ def voice_store(settings: Settings) -> VoiceStore:
     return open_voice_store(settings.voices, settings.max_voices)
 
 
-def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> SpeechEngine:
+def create_engine(
+    settings: Settings, sound_start: Child | None = None, text_start: Child | None = None
+) -> SpeechEngine:
     """Return an engine that loads the settings' model when it is started.
 
     Args:
         settings: Which model, and how it runs.
         sound_start: As for `load_synthesizer`.
+        text_start: As for `load_synthesizer`.
 
     Raises:
         PresetError: A preset file is not valid.
@@ -120,7 +129,12 @@ def create_engine(settings: Settings, sound_start: SoundStart | None = None) -> 
     presets = read_presets(settings.presets or None)
     return SpeechEngine(
         lambda: load_synthesizer(
-            settings, presets, sound_process=settings.voice_process, sound_start=sound_start
+            settings,
+            presets,
+            sound_process=settings.voice_process,
+            sound_start=sound_start,
+            text_process=settings.text_process,
+            text_start=text_start,
         ),
         max_queue=settings.max_queue,
         request_timeout_s=settings.request_timeout_s,

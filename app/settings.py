@@ -121,6 +121,11 @@ class Settings(BaseSettings):
         description="On a CPU, decode audio in a separate process: two threads would slow each"
         " other down. Takes some 300 MB more.",
     )
+    text_process: bool = Field(
+        True,
+        description="Read texts in a separate process, so that a long text does not slow speech"
+        " down. Takes some 60 MB more.",
+    )
     unload_after_s: float = Field(
         0.0,
         ge=0,

@@ -152,5 +152,11 @@ if __name__ == "__main__":
     tracer = Follower()
     tracer.install()
     # No limit on the time that somebody looks around.
-    here = {"port": 0, "voice_process": False, "request_timeout_s": 1e6, "log_level": "warning"}
+    here = {
+        "port": 0,
+        "voice_process": False,
+        "text_process": False,
+        "request_timeout_s": 1e6,
+        "log_level": "warning",
+    }
     _speak(Settings().model_copy(update=here), tracer)

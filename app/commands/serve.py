@@ -6,7 +6,8 @@ from app import logs
 from app.commands.checks.device import check_device, driver_version
 from app.commands.checks.host import check_model_path, check_port, check_voices
 from app.commands.errors import CommandError, CommandFailed
-from app.engine.sound.process.start import start
+from app.engine.reading.start import start as start_text
+from app.engine.sound.process.start import start as start_sound
 from app.imports import uncollected
 from app.settings import Settings
 
@@ -30,14 +31,15 @@ class Serve(Settings):
         log.info(
             "loading; %s answers 503 until it is ready", f"http://{self.host}:{self.port}/ready"
         )
-        sound_start = start() if self.voice_process and self._on_cpu() else None
+        text_start = start_text() if self.text_process else None
+        sound_start = start_sound() if self.voice_process and self._on_cpu() else None
         with uncollected():
             from app.api.gate.keys import KeyringError
             from app.main import create_app, create_engine
             from app.server import serve
 
         try:
-            app = create_app(self, create_engine(self, sound_start))
+            app = create_app(self, create_engine(self, sound_start, text_start))
         except KeyringError as error:
             raise CommandError(str(error)) from error
         if not serve(app, self):

@@ -212,7 +212,9 @@ class SpeechEngine:
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
         with self._readings.held(asker):
             backend = self._lifecycle.backend
-            return await asyncio.wrap_future(self._text_worker.encode(backend, job_id, content))
+            return await asyncio.wrap_future(
+                self._text_worker.encode(backend, job_id, content, asker)
+            )
 
     def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
         """Make the audio of a speech once more, from its codes; takes no rows and waits for none.

@@ -1,15 +1,25 @@
 """The text front end of one model: its splitting, phonemes and ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from typing import TypedDict
 
 from models.config import ModelConfig
 from models.text.phonemes import encode_phonemes
-from models.text.prepare import prepare
+from models.text.prepare import prepare, prepared
 from models.text.published.languages import reference_reader
 from models.text.published.tokenizer import Tokenizer
-from models.text.reader import builtin_reader
+from models.text.reader import Reader, builtin_reader
 from models.text.split import Utterance
 from models.text.words import WordSpan, word_spans
+
+
+class _How(TypedDict):
+    language: str
+    max_chars: int
+    max_phonemes: int
+    symbols: Collection[str]
+    reader: Reader | None
+    voice: str | None
 
 
 class FrontEnd:
@@ -42,16 +52,28 @@ class FrontEnd:
         Raises:
             TextError: The text cannot be spoken.
         """
-        return prepare(
-            text,
-            language=language,
-            max_chars=max_chars,
-            max_phonemes=self._config.max_phonemes,
-            symbols=self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
-            reader=reference_reader(language) if self._tokenizer else None,
-            on_piece=on_piece,
-            voice=voice,
-        )
+        return prepare(text, on_piece=on_piece, **self._how(language, max_chars, voice))
+
+    def prepared(
+        self, text: str, *, language: str, max_chars: int, voice: str | None = None
+    ) -> Iterator[list[Utterance] | None]:
+        """Prepare a text, a piece at each step; see `models.text.prepare.prepared`.
+
+        Raises:
+            TextError: The text cannot be spoken.
+        """
+        yield from prepared(text, **self._how(language, max_chars, voice))
+
+    def _how(self, language: str, max_chars: int, voice: str | None) -> "_How":
+        """Return the arguments of `prepare` for this model."""
+        return {
+            "language": language,
+            "max_chars": max_chars,
+            "max_phonemes": self._config.max_phonemes,
+            "symbols": self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
+            "reader": reference_reader(language) if self._tokenizer else None,
+            "voice": voice,
+        }
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
         """Return the words of an utterance with their phonemes.

@@ -1,6 +1,6 @@
 """The entry point of the text front end: a written text to utterances of phonemes."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from models.text.characters import check
@@ -47,6 +47,39 @@ def prepare(
         TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
             script or language, or has control characters, surrogates or malformed markup.
     """
+    utterances: list[Utterance] | None = None
+    for utterances in prepared(
+        text,
+        language=language,
+        max_chars=max_chars,
+        max_phonemes=max_phonemes,
+        symbols=symbols,
+        reader=reader,
+        voice=voice,
+    ):
+        if utterances is None:
+            on_piece()
+    return utterances or []
+
+
+def prepared(
+    text: str,
+    *,
+    language: str = "en",
+    max_chars: int = 4096,
+    max_phonemes: int = 250,
+    symbols: Collection[str] = ENGLISH_SYMBOLS,
+    reader: Reader | None = None,
+    voice: str | None = None,
+) -> Iterator[list[Utterance] | None]:
+    """Prepare a text as `prepare` does, a piece at each step.
+
+    Yields:
+        None after each piece, and at last the utterances.
+
+    Raises:
+        TextError: As `prepare`.
+    """
     reader = reader or builtin_reader(language)
     check(text, max_chars)
     utterances: list[Utterance] = []
@@ -69,10 +102,10 @@ def prepare(
             ]
             if stretch.pause_after_s is not None:
                 _add_pause(utterances, stretch.pause_after_s)
-        on_piece()
+        yield None
     if not any(utterance.phonemes for utterance in utterances):
         raise TextError("the text has nothing to speak: only punctuation, symbols or pauses")
-    return [
+    yield [
         replace(utterance, phonemes=_add_full_stop(utterance.phonemes, max_phonemes))
         if reader.closes and "." in symbols
         else utterance

@@ -68,6 +68,7 @@ class LocalSpeech:
         settings = settings.model_copy(
             update={
                 "max_text_chars": max(longest, settings.max_text_chars),
+                "text_process": False,  # nobody else speaks
                 "voice_process": settings.voice_process and len(pieces) >= _SOUND_PROCESS_PIECES,
             }
         )

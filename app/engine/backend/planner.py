@@ -21,11 +21,13 @@ from app.engine.backend.abilities import (
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
+from app.engine.reading.client import TextProcess
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.voices import Voices
 from app.storage.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
 from models.text import FrontEnd, TextError, Utterance
+from models.text.words import WordSpan
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
@@ -57,6 +59,7 @@ class Planner:
         max_text_chars: int,
         max_audio_s: float,
         voice_names: Mapping[str, str] | None = None,
+        text_process: TextProcess | None = None,
     ) -> None:
         """Plan for a loaded model.
 
@@ -69,6 +72,7 @@ class Planner:
             max_text_chars: Longer texts are refused.
             max_audio_s: Longer speech is refused.
             voice_names: The operator's further names of voices; see `Voices`.
+            text_process: Reads the texts; None: the calling thread does.
 
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
@@ -85,6 +89,7 @@ class Planner:
             resolve(SamplingParams(), config.preset, presets)
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
+        self._reader = text_process or self.front_end
         prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
         self.voices = Voices(
             builtin, uploads, prompt_s=prompt_s, languages=config.languages, names=voice_names
@@ -140,11 +145,14 @@ class Planner:
             check_alignment(config)
         utterances = self._read(job.text, language, on_piece, _last_voice(job))
         speakers = self._speakers(utterances, job.owner, params)
-        read = self.front_end
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
-        words = tuple(read.words(one, language=language) for one in utterances) if aligned else ()
-        lengths = tuple(read.lengths(one.phonemes) for one in utterances) if aligned else ()
+        words: list[tuple[WordSpan, ...]] = []
+        lengths: list[Sequence[int]] = []
+        for one in utterances if aligned else ():
+            words.append(self._reader.words(one, language=language))
+            lengths.append(self.front_end.lengths(one.phonemes))
+            on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         text_s = perf_counter() - started_s
         return Plan(
@@ -159,8 +167,8 @@ class Planner:
             prompt=self._prompt(voice),
             nar=nar_plan(config, params),
             decoder=self._decoder,
-            words=words,
-            lengths=lengths,
+            words=tuple(words),
+            lengths=tuple(lengths),
             speakers=speakers,
         )
 
@@ -287,7 +295,7 @@ class Planner:
             InvalidRequest: It cannot be spoken.
         """
         try:
-            utterances = self.front_end.prepare(
+            utterances = self._reader.prepare(
                 text,
                 language=language,
                 max_chars=self._max_text_chars,

@@ -20,6 +20,7 @@ from app.engine.backend.loading import choose_device, choose_weights, load_speec
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
+from app.engine.child import Child
 from app.engine.interface import (
     CostMeter,
     GoldenResult,
@@ -31,11 +32,12 @@ from app.engine.interface import (
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
 from app.engine.playback import Playback
+from app.engine.reading.client import TextProcess
+from app.engine.reading.start import start as start_text_process
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.memory import fits, pool_bytes
 from app.engine.sound.process.client import SoundProcess
-from app.engine.sound.process.start import SoundStart
 from app.engine.sound.recorded.record import record_sound
 from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
@@ -75,6 +77,7 @@ class Synthesizer:
         uploads: VoiceStore | None = None,
         voice_names: Mapping[str, str] | None = None,
         sound_process: SoundProcess | None = None,
+        text_process: TextProcess | None = None,
     ) -> None:
         """Use a loaded model.
 
@@ -87,6 +90,7 @@ class Synthesizer:
             uploads: The store of uploaded voices; None: there are none.
             voice_names: The operator's further names of voices; see `app.engine.voices`.
             sound_process: Decodes codes to samples; None: the calling thread does.
+            text_process: Reads texts; None: the calling thread does.
 
         Raises:
             CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
@@ -102,7 +106,9 @@ class Synthesizer:
             max_text_chars=max_text_chars,
             max_audio_s=max_audio_s,
             voice_names=voice_names,
+            text_process=text_process,
         )
+        self._text_process = text_process
         self.voices = self._planner.voices
         self._prefixes = PrefixCache(speech.model)
         self._sound_decoder = sound_process or LocalSoundDecoder(
@@ -153,7 +159,9 @@ class Synthesizer:
         cache: str | Path = CACHE,
         offline: bool = False,
         sound_process: bool = False,
-        sound_start: SoundStart | None = None,
+        sound_start: Child | None = None,
+        text_process: bool = False,
+        text_start: Child | None = None,
     ) -> Self:
         """Load a model, in the thread that will draw level 0.
 
@@ -173,6 +181,8 @@ class Synthesizer:
             offline: Whether nothing may be downloaded.
             sound_process: Whether a process of its own decodes codes to samples, on a CPU.
             sound_start: That process, if it was started before.
+            text_process: Whether a process of its own reads texts.
+            text_start: That process, if it was started before.
 
         Raises:
             CheckpointError: The weights are missing, damaged or not what their description says.
@@ -195,6 +205,8 @@ class Synthesizer:
             # It starts, and loads what is here, while this one does.
             at_once = (Path(model) / "codec.json").is_file()
             process = SoundProcess(load, sound_start, at_once=at_once)
+        if text_process:
+            text_start = text_start or start_text_process()  # it imports while this one loads
         try:
             speech = load()  # first, so that what must be downloaded is so once
             return cls(
@@ -206,10 +218,12 @@ class Synthesizer:
                 uploads=uploads,
                 voice_names=voice_names,
                 sound_process=process,
+                text_process=TextProcess(speech.model.config, text_start) if text_start else None,
             )
         except BaseException:
-            if process is not None:
-                process.close()
+            for child in (process, text_start):
+                if child is not None:
+                    child.close()
             raise
 
     def prepare_sound(self) -> None:
@@ -241,8 +255,10 @@ class Synthesizer:
         self._residence.send_away(is_idle)
 
     def close(self) -> None:
-        """End the sound process, if there is one."""
+        """End the processes beside this one, if there are any."""
         self._sound_decoder.close()
+        if self._text_process is not None:
+            self._text_process.close()
 
     def plan(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Plan:
         """Plan a job, or refuse it; in the text thread. See `Planner.plan`.

@@ -1,12 +1,10 @@
 """The worker that plans jobs: converts their texts to phonemes, in a thread of its own."""
 
-import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan, Reading
@@ -15,16 +13,32 @@ from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import share
 from app.engine.serving.ticket import Ticket
+from app.engine.serving.turns import Turn, Turns
 from samplers.knobs.features import knob_at_fault
 
 Forecast = Callable[[Ticket, Plan], None]
+OnPiece = Callable[[], None]
+T = TypeVar("T")
+
+TEXT_CHARS, RECORDING_CHARS = 64, 4096
+"""What is counted of a text beside its own characters, and of a recording: about as many characters
+are read in the time that any text takes, however short, or a recording."""
+
+
+class _Work(NamedTuple):
+    """What is done when its turn has come: ``run(on_piece)`` is the result of ``done``."""
+
+    run: Callable[[OnPiece], Any]
+    done: "Future[Any]"
 
 
 class TextWorker:
-    """Plans jobs, the shortest text first; a longer one waits between two of its pieces.
+    """Plans jobs: askers take turns, and each has its shortest text read first.
 
-    So a sentence waits for one piece of a long text, some milliseconds, however many long texts
-    there are.
+    Between two pieces of a text whatever comes before its rest is read: the shorter texts of the
+    same asker, and those of others for whom less was read (`app.engine.serving.turns`). So a
+    sentence waits for one piece of a long text, some milliseconds, however many long texts there
+    are, and for one text of each other asker, however short those are.
     """
 
     def __init__(
@@ -42,27 +56,70 @@ class TextWorker:
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
-        self._jobs: list[tuple[int, int, Backend, Ticket, SpeechJob]] = []
-        self._submitted = count()
-        self._lock = Lock()
+        self._turns, self._lock = Turns[_Work](), Lock()
 
     def read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
-        with self._lock:
-            heappush(self._jobs, (len(job.text), next(self._submitted), backend, ticket, job))
-        self._thread.submit(self._plan_shortest)
+        self._submit(job.asker, _chars(job), partial(self._plan, backend, ticket, job))
 
     def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
-        """Submit the text of a job to be read and not spoken; shorter jobs come first."""
-        return self._thread.submit(self._read_alone, backend, job)
+        """Submit the text of a job to be read and not spoken."""
+        return self._submit(job.asker, _chars(job), partial(self._read_alone, backend, job))
 
-    def encode(self, backend: Backend, job_id: str, content: bytes) -> "Future[Codes]":
+    def encode(
+        self, backend: Backend, job_id: str, content: bytes, asker: str = ""
+    ) -> "Future[Codes]":
         """Submit a recording to be encoded; texts wait for it."""
-        return self._thread.submit(self._encode, backend, job_id, content)
+        return self._submit(
+            asker, RECORDING_CHARS, lambda _: self._encode(backend, job_id, content)
+        )
 
     def close(self) -> None:
         """Plan no more jobs."""
+        with self._lock:
+            for work in self._turns.clear():
+                work.done.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, asker: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
+        """Have something done in the thread, when its turn has come.
+
+        Args:
+            asker: For whom.
+            length: How many characters could be read in its time.
+            run: What is done; gets what it is to call between two pieces of work.
+        """
+        done: Future[T] = Future()
+        with self._lock:
+            self._turns.add(asker, length, _Work(run, done))
+        self._thread.submit(self._do_next)
+        return done
+
+    def _do_next(self, during: Turn[_Work] | None = None) -> bool:
+        """Do what comes next.
+
+        Args:
+            during: What is being done: only what comes before the rest of that.
+
+        Returns:
+            Whether there was something.
+        """
+        with self._lock:
+            turn = self._turns.next(during)
+        if turn is None:
+            return False
+        run, done = turn.item
+        if done.set_running_or_notify_cancel():
+            try:
+                done.set_result(run(partial(self._do_all, turn)))
+            except BaseException as error:
+                done.set_exception(error)
+        return True
+
+    def _do_all(self, during: Turn[_Work]) -> None:
+        """Do all that comes before the rest of what is being done."""
+        while self._do_next(during):
+            pass
 
     @staticmethod
     def _encode(backend: Backend, job_id: str, content: bytes) -> Codes:
@@ -79,40 +136,30 @@ class TextWorker:
             failure: SpeechError = broken(job_id, error)
             raise failure from error
 
-    def _read_alone(self, backend: Backend, job: SpeechJob) -> Reading:
+    @staticmethod
+    def _read_alone(backend: Backend, job: SpeechJob, on_piece: OnPiece) -> Reading:
         """Read a text.
 
         Raises:
             SpeechError: The text cannot be spoken, or reading it failed.
         """
         try:
-            return backend.read(job, partial(self._plan_all, below=len(job.text)))
+            return backend.read(job, on_piece)
         except SpeechError:
             raise
         except Exception as error:
             failure: SpeechError = broken(job.id, error)
             raise failure from error
 
-    def _plan_shortest(self, below: float = math.inf) -> bool:
-        """Plan the job with the shortest text.
-
-        Args:
-            below: Only if it has fewer characters.
-
-        Returns:
-            Whether there was one.
-        """
-        with self._lock:
-            if not self._jobs or self._jobs[0][0] >= below:
-                return False
-            *_, backend, ticket, job = heappop(self._jobs)
+    def _plan(self, backend: Backend, ticket: Ticket, job: SpeechJob, on_piece: OnPiece) -> None:
+        """Plan a job and queue it, or refuse it."""
         if ticket.abandoned is not None:
             if self._queue.remove(ticket):
                 self._outcomes.ended(ticket, ticket.abandoned)
-            return True
+            return
         refusal: SpeechError
         try:
-            plan = backend.plan(job, on_piece=partial(self._plan_all, below=len(job.text)))
+            plan = backend.plan(job, on_piece)
             self._check_rows(plan)
             self._forecast(ticket, plan)
         except SpeechError as error:
@@ -121,15 +168,9 @@ class TextWorker:
             refusal = broken(ticket.job_id, error)
         else:
             self._queue.enqueue(ticket, plan)
-            return True
+            return
         if self._queue.remove(ticket):
             self._outcomes.refused(ticket, refusal)
-        return True
-
-    def _plan_all(self, below: float) -> None:
-        """Plan all jobs with fewer characters, the shortest first."""
-        while self._plan_shortest(below):
-            pass
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one asker's share.
@@ -143,3 +184,8 @@ class TextWorker:
                 f" {self._slots}",
                 param=knob_at_fault(plan.params),
             )
+
+
+def _chars(job: SpeechJob) -> int:
+    """Return how many characters' time the text of a job takes."""
+    return TEXT_CHARS + len(job.text)

@@ -377,7 +377,9 @@ async def test_a_more_urgent_job_overtakes_those_that_wait_but_none_that_runs():
 async def test_a_worker_that_breaks_loses_what_it_was_at_and_goes_on_with_who_waits(text):
     backend = FakeBackend()
     async with running(backend) as engine:
-        lost, waiting = (asyncio.create_task(result(engine, one)) for one in (text, "next"))
+        lost = asyncio.create_task(result(engine, text))
+        await until(lambda: engine.status.running)
+        waiting = asyncio.create_task(result(engine, "next"))
         await until(lambda: engine.status.queued == 1)
         backend.let(3)
         with pytest.raises(GenerationFailed, match="try again"):

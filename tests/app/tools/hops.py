@@ -131,6 +131,7 @@ def follow(root: Path, text: str = "Hello there.") -> Hops:
             voices=folder,
             port=0,
             voice_process=False,
+            text_process=False,
         )
         config = uvicorn.Config(create_app(settings), port=0, log_config=None, access_log=False)
         server = uvicorn.Server(config)

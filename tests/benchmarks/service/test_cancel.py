@@ -24,7 +24,12 @@ VITALS = Vitals(
 @pytest.fixture(scope="module")
 def url(toy: Path) -> Iterator[str]:
     settings = Settings(
-        model=str(toy), device="cpu", max_queue=8, request_timeout_s=60, voice_process=False
+        model=str(toy),
+        device="cpu",
+        max_queue=8,
+        request_timeout_s=60,
+        voice_process=False,
+        text_process=False,
     )
     with served_here(observed_app(settings)) as address:
         yield address

@@ -9,9 +9,7 @@ It ends when its pipe does. If it was killed, it is started again, and what it w
 decoded again from its beginning.
 """
 
-import atexit
 import logging
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -20,11 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from app.engine.child import Child
 from app.engine.errors import WorkerLost
 from app.engine.job import Samples
 from app.engine.sound.alignment import Decoded
 from app.engine.sound.process.messages import Begin, Cancel, Decode, End, Next, Push
-from app.engine.sound.process.start import SoundStart, start
+from app.engine.sound.process.start import start
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 
@@ -43,7 +42,7 @@ class SoundProcess:
     def __init__(
         self,
         load: Callable[[], SpeechModel],
-        started: SoundStart | None = None,
+        started: Child | None = None,
         *,
         at_once: bool = False,
     ) -> None:
@@ -61,9 +60,9 @@ class SoundProcess:
             with suppress(WorkerLost):  # found out by `ready`
                 self._send_load()
 
-    def _start(self, started: SoundStart | None = None) -> None:
+    def _start(self, started: Child | None = None) -> None:
         self.generation += 1
-        self._process, self._pipe = started or start()
+        self._child = started or start()
         self._loading = self._loaded = self._lost = False
 
     def _send_load(self) -> None:
@@ -73,7 +72,7 @@ class SoundProcess:
     @property
     def pid(self) -> int | None:
         """Identifier of the process."""
-        return self._process.pid
+        return self._child.process.pid
 
     def ready(self) -> None:
         """Wait until the process has loaded the model; start it again if it is gone.
@@ -82,7 +81,7 @@ class SoundProcess:
             GenerationFailed: It could not load.
             WorkerLost: It is gone already.
         """
-        if self._lost or (self._loaded and not self._process.is_alive()):
+        if self._lost or (self._loaded and not self._child.process.is_alive()):
             self.close()
             self._start()
         if not self._loaded:
@@ -144,10 +143,7 @@ class SoundProcess:
 
     def close(self) -> None:
         """End the process."""
-        atexit.unregister(self._process.kill)
-        self._pipe.close()
-        self._process.kill()  # it keeps nothing that is worth waiting for
-        self._process.join()
+        self._child.close()
 
     def new_key(self) -> int:
         """Return a key that nothing has in the process."""
@@ -168,12 +164,11 @@ class SoundProcess:
         Raises:
             WorkerLost: The process is gone.
         """
-        # Plain pickle: torch's own would share each small tensor through a file descriptor.
-        message_bytes = pickle.dumps(message)
         try:
-            self._pipe.send_bytes(message_bytes)
-        except OSError as error:
-            raise self._gone() from error
+            self._child.send(message)
+        except WorkerLost:
+            self._lost = True  # the pipe ends before the operating system reports the process
+            raise
 
     def receive(self) -> Any:
         """Return the next answer, or raise it if it is an exception.
@@ -182,17 +177,10 @@ class SoundProcess:
             WorkerLost: The process is gone.
         """
         try:
-            answer = pickle.loads(self._pipe.recv_bytes())
-        except (EOFError, OSError) as error:
-            raise self._gone() from error
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def _gone(self) -> WorkerLost:
-        # The pipe ends before the operating system reports that the process has.
-        self._lost = True
-        return WorkerLost("the sound process is gone")
+            return self._child.receive()
+        except WorkerLost:
+            self._lost = True
+            raise
 
 
 class RemoteUtterance:

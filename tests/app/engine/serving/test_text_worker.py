@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -30,12 +32,18 @@ class Room:
         self.backend = FakeBackend()
         self.reader = TextWorker(self.queue, self.outcomes, lambda *_: None, slots=SLOTS)
 
-    def send(self, text: str, **knobs: object) -> Ticket:
-        ticket = Ticket(text, 20.0, self.queue.wake)
+    def send(self, text: str, asker: str = "", **knobs: object) -> Ticket:
+        ticket = Ticket(text, 20.0, self.queue.wake, asker=asker)
         assert self.queue.admit(ticket)
         params = SamplingParams.model_validate(knobs)
-        self.reader.read(self.backend, ticket, SpeechJob(text, text, params))
+        self.reader.read(self.backend, ticket, SpeechJob(text, text, params, asker=asker))
         return ticket
+
+    async def begun(self) -> None:
+        """Wait until the first text takes the thread."""
+        async with asyncio.timeout(20):
+            while not self.backend.readers:
+                await asyncio.sleep(0.005)
 
     async def lined_up(self) -> Ticket:
         async with asyncio.timeout(20):
@@ -86,6 +94,65 @@ async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room)
 
     assert order[0] == "Hello there."
     assert order[1] == "hard " * 9
+
+
+async def test_a_stranger_waits_for_one_text_of_another_asker_even_if_all_of_those_are_shorter(
+    room: Room,
+) -> None:
+    room.send("hard", asker="attacker")  # takes the thread until it may be read
+    await room.begun()
+    for number in range(5):
+        room.send(f"{number}", asker="attacker")
+    room.send("Hello there.", asker="stranger")
+    room.backend.read_on.set()
+
+    order = [(await room.lined_up()).job_id for _ in range(3)]
+
+    assert "Hello there." in order[:2]
+
+
+async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_askers(
+    room: Room,
+) -> None:
+    room.send("hard " * 9, asker="attacker")
+    await room.begun()
+    room.send("A text that is longer than what is read. " * 2, asker="stranger")
+    room.backend.read_on.set()
+    assert (await room.lined_up()).job_id.startswith("A text")
+
+
+async def test_texts_that_are_only_read_and_recordings_take_turns_with_jobs(room: Room) -> None:
+    """In the thread all wait in one line, so that none of them is a way around the turns."""
+    done: list[str] = []
+
+    def note(name: str, future: Future[Any]) -> None:
+        future.add_done_callback(lambda _: done.append(name))
+
+    room.send("hard", asker="attacker")
+    await room.begun()
+    for number in range(4):
+        job = SpeechJob("id", "A text to be read only. ", SamplingParams(), asker="attacker")
+        note(f"text {number}", room.reader.preview(room.backend, job))
+        encoded = room.reader.encode(room.backend, "id", b"recording", "attacker")
+        note(f"recording {number}", encoded)
+    strangers = SpeechJob("id", "Hello there.", SamplingParams(), asker="stranger")
+    note("stranger", room.reader.preview(room.backend, strangers))
+    room.backend.read_on.set()
+    await asyncio.wait_for(asyncio.wrap_future(encoded), 20)
+    assert done.index("stranger") <= 1
+    assert [one for one in done if one != "stranger"] == [
+        *(f"text {number}" for number in range(4)),
+        *(f"recording {number}" for number in range(4)),
+    ]
+
+
+async def test_who_waits_when_it_is_closed_is_told(room: Room) -> None:
+    room.send("hard")
+    await room.begun()
+    waiting = room.reader.encode(room.backend, "id", b"recording")
+    room.reader.close()
+    room.backend.read_on.set()
+    assert waiting.cancelled()
 
 
 async def test_what_cannot_be_spoken_is_told_why_and_has_left(room: Room) -> None:

@@ -1,0 +1,148 @@
+"""Texts read in another process: the same utterances, and what happens when it is gone."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.errors import InvalidRequest, WorkerLost
+from app.engine.job import SpeechJob
+from app.engine.reading.client import TextProcess
+from benchmarks.service.attack import TEXTS
+from models.checkpoints.builtin import read_config
+from models.config import ModelConfig
+from models.text import FrontEnd, TextError, Utterance
+from samplers.knobs.params import SamplingParams
+
+SPOKEN = [
+    "Hello there.",
+    "One. [pause:0.5s] Two, [[həloʊ]] and £3.50! [voice:emma] Three?",
+    "Dr. Smith paid $1,234.56 on 3 May 2024. " * 20,
+]
+REFUSED = ["", " ", "\x00", "[[", "…", "漢字", "x" * 5000, TEXTS["digits"], "√" * 4096]
+
+
+def config(toy: Path) -> ModelConfig:
+    return read_config(toy / "lm.json", ModelConfig)
+
+
+@pytest.fixture(scope="module")
+def local(toy: Path) -> FrontEnd:
+    return FrontEnd(config(toy))
+
+
+@pytest.fixture(scope="module")
+def remote(toy: Path) -> Iterator[TextProcess]:
+    process = TextProcess(config(toy))
+    yield process
+    process.close()
+
+
+def how(text: str, **more: object) -> dict[str, object]:
+    return {"text": text, "language": "en", "max_chars": 4096} | more
+
+
+def prepared(reader: FrontEnd | TextProcess, text: str, **more: object) -> list[Utterance]:
+    return reader.prepare(**how(text, **more))  # type: ignore[arg-type]
+
+
+def killed(process: TextProcess) -> None:
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("text", SPOKEN)
+def test_utterances_and_words_are_those_of_this_process(text, local, remote):
+    ours, pieces = [], []
+    utterances = prepared(local, text, on_piece=lambda: ours.append(1), voice="adam")
+    assert prepared(remote, text, on_piece=lambda: pieces.append(1), voice="adam") == utterances
+    assert pieces == ours
+    for one in utterances:
+        assert remote.words(one, language="en") == local.words(one, language="en")
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text[:6]))
+def test_what_is_refused_here_is_refused_there_in_the_same_words(text, local, remote):
+    with pytest.raises(TextError) as here:
+        prepared(local, text)
+    with pytest.raises(TextError) as there:
+        prepared(remote, text)
+    assert str(there.value) == str(here.value)
+
+
+def test_other_texts_are_read_between_two_pieces(local, remote):
+    """To any depth, refused ones among them, and each has its own utterances."""
+    inner = []
+
+    def between() -> None:
+        inner.append(prepared(remote, SPOKEN[1], on_piece=lambda: prepared(remote, "One.")))
+        with pytest.raises(TextError):
+            prepared(remote, "[[")
+
+    assert prepared(remote, SPOKEN[2], on_piece=between) == prepared(local, SPOKEN[2])
+    assert len(inner) == 20
+    assert all(one == prepared(local, SPOKEN[1]) for one in inner)
+
+
+def test_a_text_that_is_given_up_disturbs_no_other(local, remote):
+    def fails() -> None:
+        raise KeyError("on purpose")
+
+    with pytest.raises(KeyError):
+        prepared(remote, SPOKEN[2], on_piece=fails)
+    assert prepared(remote, SPOKEN[0]) == prepared(local, SPOKEN[0])
+
+
+def test_a_process_that_is_killed_between_two_texts_is_not_missed(local, remote):
+    killed(remote)
+    assert prepared(remote, SPOKEN[0]) == prepared(local, SPOKEN[0])
+
+
+def test_a_text_whose_process_is_killed_is_read_again(local, remote):
+    """The inner text starts the process anew, and the outer one is not lost by that."""
+    inner, began = [], remote.generation
+
+    def between() -> None:
+        if remote.generation == began:
+            killed(remote)
+            inner.append(prepared(remote, SPOKEN[0]))
+
+    assert prepared(remote, SPOKEN[2], on_piece=between) == prepared(local, SPOKEN[2])
+    assert inner == [prepared(local, SPOKEN[0])]
+    assert remote.generation == began + 1
+
+
+def test_what_ends_the_process_twice_is_not_tried_for_ever(local, remote):
+    with pytest.raises(WorkerLost):
+        prepared(remote, SPOKEN[2], on_piece=lambda: killed(remote))
+    assert prepared(remote, SPOKEN[0]) == prepared(local, SPOKEN[0])
+
+
+def test_a_service_reads_no_text_in_the_process_that_draws(toy, monkeypatch):
+    """Or each step of level 0 would wait for the interpreter's lock, some times."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a text was read here")
+
+    def job(text: str) -> SpeechJob:
+        return SpeechJob("id", text, SamplingParams(seed=1))
+
+    here = Synthesizer.load(toy, "cpu", threads=1, max_text_chars=4096)
+    there = Synthesizer.load(toy, "cpu", threads=1, max_text_chars=4096, text_process=True)
+    wanted = here.plan(job(SPOKEN[2])).utterances
+    monkeypatch.setattr("models.text.front_end.prepare", never)
+    monkeypatch.setattr("models.text.front_end.prepared", never)
+    monkeypatch.setattr("models.text.front_end.word_spans", never)
+    try:
+        assert there.plan(job(SPOKEN[2])).utterances == wanted
+        assert there.read(job(SPOKEN[2])).utterances == wanted
+        with pytest.raises(InvalidRequest, match="characters once numbers"):
+            there.plan(job(TEXTS["digits"]))
+        with pytest.raises(AssertionError, match="read here"):
+            here.plan(job("Hello there."))
+    finally:
+        there.close()
+        here.close()
