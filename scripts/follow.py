@@ -36,7 +36,7 @@ STOPS = (
     ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),
     ("app/engine/sound/decoding.py", "ChunkDecoder.push"),
     ("app/engine/serving/ticket.py", "Ticket.send"),
-    ("app/engine/sound/joiner.py", "Joiner.finish"),
+    ("app/engine/sound/joining/joiner.py", "Joiner.finish"),
     ("app/api/speech/collected.py", "rendered_response"),
 )
 """File and qualified name of each function, in the order in which a request reaches them."""

@@ -154,6 +154,10 @@ class FakeLevel0Stream:
         self.frames = 0
 
     @property
+    def ready_s(self) -> float:
+        return self.frames / self._backend.info.frame_rate_hz
+
+    @property
     def progress(self) -> Progress:
         return Progress(0, 1, self.frames)
 

@@ -312,11 +312,12 @@ class UtteranceText(BaseModel):
     voice: str | None = Field(
         description="Who speaks it, where the text names them; null is the voice of the request."
     )
-
+    rate: float = Field(description="Its tempo, where the text asks for one; otherwise 1.")
     text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
     phonemes: str = Field(description="What the model spoke; empty if it is only a pause.")
     start_s: float = Field(
-        description="Where it begins in the audio sent; trims, pauses and `speed` are counted."
+        description="Where it begins in the audio sent; trims, pauses, `rate` and `speed` are"
+        " counted."
     )
     duration_s: float = Field(description="How long it sounds, without the pause after it.")
     trimmed_s: float = Field(
@@ -338,6 +339,7 @@ class UtteranceText(BaseModel):
         """
         return {
             "voice": spoken.voice,
+            "rate": spoken.rate,
             "text": spoken.text,
             "phonemes": spoken.phonemes,
             "start_s": round(spoken.start_s / speed, 6),
@@ -374,6 +376,7 @@ class ReadUtterance(BaseModel):
     voice: str | None = Field(
         description="Who would speak it, where the text names them; null is the request's voice."
     )
+    rate: float = Field(description="Its tempo, where the text asks for one; otherwise 1.")
     text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
     phonemes: str = Field(description="What the model would speak; empty if it is only a pause.")
     pause_after_s: float | None = Field(

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.audio.filter_graph import FilterGraph
 from app.engine.job import Samples
+from app.engine.sound.joining.filter_graph import FilterGraph
 from models.voices.loudness import loudness_lufs
 
 QUIETEST_LUFS: Final = -40.0

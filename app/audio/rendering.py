@@ -9,8 +9,8 @@ import numpy as np
 from app.audio.containers import open_container
 from app.audio.formats import AudioFormat
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
-from app.audio.tempo import Tempo
 from app.engine.job import Samples
+from app.engine.sound.joining.tempo import Tempo
 
 
 class _AudioFilter(Protocol):

@@ -307,7 +307,7 @@ class SpeechEngine:
 
     def _forecast(self, ticket: Ticket, plan: Plan) -> None:
         """Note on a ticket how long its audio will be, and when the first comes."""
-        phonemes = sum(len(utterance.phonemes) for utterance in plan.utterances)
+        phonemes = sum(len(one.phonemes) / one.rate for one in plan.utterances)
         pauses = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.more)
         playback = ticket.playback
         playback.expected_s = self._capacity.speech_s(phonemes) + pauses

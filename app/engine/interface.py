@@ -156,6 +156,10 @@ class Level0Stream(Protocol):
     frames: int
 
     @property
+    def ready_s(self) -> float:
+        """Seconds that the sound of those frames lasts."""
+
+    @property
     def progress(self) -> Progress:
         """The current utterance and its frames so far."""
 

@@ -101,7 +101,8 @@ class SpeechJob:
         params: The request itself, which is a `SamplingParams`; never copied field by field.
         voice: Name of a voice; None: the model's default.
         language: None: the voice's.
-        max_duration_s: Longest speech without pauses, in seconds; None: by the length of the text.
+        max_duration_s: Longest speech without pauses, in seconds at the rates that the text asks
+            for; None: by the length of the text.
         trace: Whether to record the logits' statistics and the sampler's decisions at every token
             of the AR.
         before: The result of earlier jobs of the same speech, which this job continues: its
@@ -251,6 +252,7 @@ class SpokenUtterance:
         words: When each word is heard; None if that was not asked for.
         memory: Of the sampler, if it has one beside the codes and the take was the only one.
         voice: Who spoke it, as the text named them; None: the voice of the request.
+        rate: Its tempo, as the text asked for; the times tell the sound at that tempo.
     """
 
     codes: Codes
@@ -268,6 +270,7 @@ class SpokenUtterance:
     words: tuple[WordTiming, ...] | None = None
     memory: SamplerMemory | None = None
     voice: str | None = None
+    rate: float = 1.0
 
     def kept(self, frames: int) -> "SpokenUtterance":
         """Return its first frames, as they were before any later one was drawn.
@@ -322,6 +325,11 @@ class SpeechResult:
     nar: NarPlan = "chunks"
     decoder: str = "codec"
     pause_owed_s: float = 0.0
+
+    @property
+    def sound_frames(self) -> float:
+        """How many frames its sound lasts, pauses aside: fewer than were drawn if it is faster."""
+        return sum(len(one.codes) / one.rate for one in self.utterances)
 
     @property
     def backtracks(self) -> int:

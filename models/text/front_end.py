@@ -19,7 +19,6 @@ class _How(TypedDict):
     max_phonemes: int
     symbols: Collection[str]
     reader: Reader | None
-    voice: str | None
 
 
 class FrontEnd:
@@ -45,26 +44,25 @@ class FrontEnd:
         language: str,
         max_chars: int,
         on_piece: Callable[[], None] = lambda: None,
-        voice: str | None = None,
     ) -> list[Utterance]:
         """Return the utterances of a text, in order; see `models.text.prepare.prepare`.
 
         Raises:
             TextError: The text cannot be spoken.
         """
-        return prepare(text, on_piece=on_piece, **self._how(language, max_chars, voice))
+        return prepare(text, on_piece=on_piece, **self._how(language, max_chars))
 
     def prepared(
-        self, text: str, *, language: str, max_chars: int, voice: str | None = None
+        self, text: str, *, language: str, max_chars: int
     ) -> Iterator[list[Utterance] | None]:
         """Prepare a text, a piece at each step; see `models.text.prepare.prepared`.
 
         Raises:
             TextError: The text cannot be spoken.
         """
-        yield from prepared(text, **self._how(language, max_chars, voice))
+        yield from prepared(text, **self._how(language, max_chars))
 
-    def _how(self, language: str, max_chars: int, voice: str | None) -> "_How":
+    def _how(self, language: str, max_chars: int) -> "_How":
         """Return the arguments of `prepare` for this model."""
         return {
             "language": language,
@@ -72,7 +70,6 @@ class FrontEnd:
             "max_phonemes": self._config.max_phonemes,
             "symbols": self._tokenizer.symbols if self._tokenizer else self._config.phonemes,
             "reader": reference_reader(language) if self._tokenizer else None,
-            "voice": voice,
         }
 
     def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:

@@ -1,4 +1,4 @@
-"""Parsing of inline phonemes `[[həlˈoʊ]]`, pauses `[pause:0.5s]` and speakers `[voice:emma]`.
+"""Parsing of `[[həlˈoʊ]]`, `[pause:0.5s]`, `[voice:emma]` and `[rate:0.8]`.
 
 Each word of inline phonemes is replaced by a character of the Private Use Area, which normalisation
 and splitting treat as an opaque word.
@@ -14,30 +14,38 @@ from typing import Final
 from models.text.errors import TextError
 
 MAX_PAUSE_S: Final = 10.0
+MIN_RATE: Final = 0.25
+MAX_RATE: Final = 4.0
 _FIRST_PLACE, _PLACES = 0xE000, 0x1900
 _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _MARKUP: Final = re.compile(
     r"\[\[(?P<phonemes>.*?)\]\](?!\])"
     r"|\[pause:(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>ms|s)\]"
     r"|\[voice:(?P<voice>[^\[\]\n]{1,200})\]"
-    r"|(?P<malformed>\[\[|\[\s*(?:pause|voice)\s*[:\]])[^\]]{0,40}\]?",
+    # Marks after it end what is before it.
+    r"|\[rate:(?P<rate>\d{1,2}(?:\.\d{1,6})?)\](?P<marks>[,.!?;:…]*+)"
+    r"|(?P<malformed>\[\[|\[\s*(?:pause|voice|rate)\s*[:\]])[^\]]{0,40}\]?",
     re.DOTALL | re.IGNORECASE | re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Text up to a pause or another speaker.
+    """Text up to a pause, another speaker or another rate.
 
     Attributes:
         text: The text.
         pause_after_s: Silence after it; None without a pause.
-        voice: Who speaks it; None: as before.
+        voice: Who speaks it; None: the voice of the request.
+        rate: Its tempo.
+        goes_on: Whether the next one is only spoken at another rate.
     """
 
     text: str
     pause_after_s: float | None
     voice: str | None = None
+    rate: float = 1.0
+    goes_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,20 +73,22 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
 
     Raises:
         TextError: Markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
-            longer than `max_phonemes`, or a pause is longer than MAX_PAUSE_S.
+            longer than `max_phonemes`, a pause is longer than MAX_PAUSE_S, or a rate is not from
+            MIN_RATE to MAX_RATE.
     """
     text = _PRIVATE.sub("", text)
     words: dict[str, str] = {}
     stretches: list[Stretch] = []
     written, start = "", 0
     voice: str | None = None
+    rate = 1.0
     for match in _MARKUP.finditer(text):
         written += text[start : match.start()]
         start = match.end()
         if match["malformed"]:
             raise TextError(
-                f"malformed markup {match[0]!r}; write [[phonemes]], [pause:0.5s], [pause:500ms] or"
-                " [voice:name]"
+                f"malformed markup {match[0]!r}; write [[phonemes]], [pause:0.5s], [pause:500ms],"
+                " [voice:name] or [rate:0.8]"
             )
         if match["phonemes"] is not None:
             places = []
@@ -89,12 +99,17 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
                 words[places[-1]] = word
             written += " ".join(places)
         elif match["voice"] is not None:
-            stretches.append(Stretch(written, None, voice))
+            stretches.append(Stretch(written, None, voice, rate))
             written, voice = "", match["voice"].strip()
+        elif match["rate"] is not None:
+            written = written.rstrip() + match["marks"] if match["marks"] else written
+            if (changed := _rate(match)) != rate:
+                stretches.append(Stretch(written, None, voice, rate, goes_on=True))
+                written, rate = "", changed
         else:
-            stretches.append(Stretch(written, _pause_s(match), voice))
-            written, voice = "", None
-    return [*stretches, Stretch(written + text[start:], None, voice)], Inline(words)
+            stretches.append(Stretch(written, _pause_s(match), voice, rate))
+            written = ""
+    return [*stretches, Stretch(written + text[start:], None, voice, rate)], Inline(words)
 
 
 def _phoneme_words(phonemes: str, symbols: Collection[str], max_phonemes: int) -> list[str]:
@@ -115,3 +130,10 @@ def _pause_s(match: re.Match[str]) -> float:
     if pause_s > MAX_PAUSE_S:
         raise TextError(f"{match[0]} is longer than {MAX_PAUSE_S:g} s")
     return pause_s
+
+
+def _rate(match: re.Match[str]) -> float:
+    rate = float(match["rate"])
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise TextError(f"[rate:{match['rate']}] is not from {MIN_RATE:g} to {MAX_RATE:g}")
+    return rate

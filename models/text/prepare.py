@@ -27,13 +27,12 @@ def prepare(
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
     on_piece: Callable[[], None] = lambda: None,
-    voice: str | None = None,
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
     Args:
-        text: Written text; may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]` and the
-            SSML of `models.text.ssml`.
+        text: Written text; may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`,
+            `[rate:0.8]` and the SSML of `models.text.ssml`.
         language: The language of the text.
         max_chars: The longest text accepted.
         max_phonemes: The longest utterance returned.
@@ -41,7 +40,6 @@ def prepare(
         reader: Converts words to phonemes; None is that of the built-in voice.
         on_piece: Called after each piece, some milliseconds of work, so that a caller can do
             something more urgent.
-        voice: Who speaks before the text names a voice; None: the voice of the request.
 
     Raises:
         TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
@@ -55,7 +53,6 @@ def prepare(
         max_phonemes=max_phonemes,
         symbols=symbols,
         reader=reader,
-        voice=voice,
     ):
         if utterances is None:
             on_piece()
@@ -70,7 +67,6 @@ def prepared(
     max_phonemes: int = 250,
     symbols: Collection[str] = ENGLISH_SYMBOLS,
     reader: Reader | None = None,
-    voice: str | None = None,
 ) -> Iterator[list[Utterance] | None]:
     """Prepare a text as `prepare` does, a piece at each step.
 
@@ -95,11 +91,13 @@ def prepared(
                     f"the text has over {written} characters once numbers and signs are written"
                     f" out; at most {MOST_WRITTEN * max_chars} are spoken"
                 )
-            voice = stretch.voice or voice
-            utterances += [
-                replace(one, voice=voice)
+            spoken = [
+                replace(one, voice=stretch.voice, rate=stretch.rate)
                 for one in split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
             ]
+            if spoken and stretch.goes_on and words.rstrip()[-1:] not in {*ENDS, ")"}:
+                spoken[-1] = replace(spoken[-1], pause_after_s=0.0)  # in the middle of a sentence
+            utterances += spoken
             if stretch.pause_after_s is not None:
                 _add_pause(utterances, stretch.pause_after_s)
         yield None

@@ -47,12 +47,14 @@ class Utterance:
         pause_after_s: Silence after it in seconds: that of the markup, 0 where a sentence was cut
             between two words, None for the default pause of the request.
         voice: Who speaks it, as the markup names them; None: the voice of the request.
+        rate: Its tempo: 1 is the model's own, 2 is twice as fast.
     """
 
     text: str
     phonemes: str
     pause_after_s: float | None = None
     voice: str | None = None
+    rate: float = 1.0
 
 
 def split(

@@ -1,8 +1,9 @@
 """The part of SSML that is spoken, rewritten to our own markup as a text arrives.
 
 W3C, Speech Synthesis Markup Language 1.1: `break`, `sub`, `phoneme` in IPA, `say-as` for characters
-and dates; `speak`, `p` and `s` have nothing to say. What cannot be rewritten is left as it is, and
-`refuse` then names it; tags of HTML are none of ours and are dropped later, as in any text.
+and dates, `prosody` with a rate; `speak`, `p` and `s` have nothing to say. What cannot be
+rewritten is left as it is, and `refuse` then names it; tags of HTML are none of ours and are
+dropped later, as in any text.
 """
 
 import re
@@ -11,6 +12,7 @@ from html import unescape
 from typing import Final
 
 from models.text.errors import TextError
+from models.text.markup import MAX_RATE, MIN_RATE
 from models.text.normalise.vocabulary import MONTHS
 
 PATIENCE_CHARS: Final = 1000
@@ -25,7 +27,8 @@ _WRAPPER: Final = re.compile(r"<\?xml[^<>]*>|</?speak(?:\s[^<>]*)?>", re.IGNOREC
 _ELEMENT: Final = re.compile(
     r"<(?P<empty>break)(?P<options>(?:\s[^<>]{0,400}?)?)\s*(?:/>|>\s*</break\s*>)"
     r"|<(?P<name>sub|phoneme|say-as)(?P<attributes>\s[^<>]{0,400}?)"
-    r"(?:\s*/>|>(?P<content>[^<>]{0,400})</(?P=name)\s*>)",
+    r"(?:\s*/>|>(?P<content>[^<>]{0,400})</(?P=name)\s*>)"
+    r"|<(?P<opens>prosody)(?P<prosody>\s[^<>]{0,400})>|(?P<closes></prosody\s*>)",
     re.IGNORECASE,
 )
 _ATTRIBUTE: Final = re.compile(r"""([A-Za-z:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
@@ -37,7 +40,8 @@ _OPENING: Final = re.compile(
 _HINTS: Final[Mapping[str, str]] = {
     "break": 'write <break time="500ms"/> or a strength',
     "phoneme": 'write <phoneme alphabet="ipa" ph="...">word</phoneme>',
-    "prosody": "set `speed` for the whole text",
+    "prosody": 'write <prosody rate="80%">...</prosody>, from 25% to 400%, +20%, x-slow, slow,'
+    " medium, fast, x-fast or default",
     "say-as": "interpret-as may be characters, spell-out or date, with a valid content",
     "sub": 'write <sub alias="words">abbreviation</sub>',
     "voice": "write [voice:NAME]",
@@ -50,6 +54,17 @@ _STRENGTHS: Final = {
     "strong": "1s",
     "x-strong": "2s",
 }
+_RATES: Final = {
+    "x-slow": 0.5,
+    "slow": 0.75,
+    "medium": 1.0,
+    "default": 1.0,
+    "fast": 1.25,
+    "x-fast": 1.5,
+}
+"""SSML asks that they increase, no more."""
+
+_PERCENTAGE: Final = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,4}(?:\.\d{1,4})?)%")
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})(ms|s)", re.IGNORECASE)
 _ENTITIES: Final = re.compile(r"&(amp|quot|apos|lt|gt);")
 _SPOKEN_ENTITIES: Final = {
@@ -68,6 +83,7 @@ class SsmlRewriter:
     def __init__(self) -> None:
         """Begin before the first character."""
         self._held = ""
+        self._rates = [1.0]  # of the elements around the next character
 
     def push(self, packet: str) -> str:
         """Return the text that is complete with a packet, rewritten."""
@@ -80,19 +96,42 @@ class SsmlRewriter:
         ampersand = text.rfind("&", max(0, place - 5), place)
         place = ampersand if ampersand >= 0 else place
         self._held = text[place:]
-        return rewrite(text[:place])
+        return self._rewritten(text[:place])
 
     def end(self) -> str:
         """Return the rest, rewritten."""
         text, self._held = self._held, ""
-        return rewrite(text)
+        return self._rewritten(text)
+
+    def _rewritten(self, text: str) -> str:
+        if "<" in text:
+            text = _ELEMENT.sub(self._element, _WRAPPER.sub("", text))
+        if "&" in text:
+            text = _ENTITIES.sub(lambda match: _SPOKEN_ENTITIES[match[1]], text)
+        return text
+
+    def _element(self, match: re.Match[str]) -> str:
+        if match["opens"]:
+            rate = _rate(match["prosody"].removesuffix("/"), self._rates[-1])
+            if rate is None:
+                return match[0]
+            if match["prosody"].endswith("/"):
+                return ""  # of nothing
+            self._rates.append(rate)
+        elif match["closes"]:
+            if len(self._rates) == 1:
+                return match[0]
+            self._rates.pop()
+        else:
+            return _rewritten(match)
+        # A sentence that ends before the tag ends before a space, too.
+        return f" [rate:{self._rates[-1]:g}]"
 
 
 def rewrite(text: str) -> str:
     """Return a text with its SSML in our own markup, as far as that has any."""
-    if "<" in text:
-        text = _ELEMENT.sub(_rewritten, _WRAPPER.sub("", text))
-    return _ENTITIES.sub(lambda match: _SPOKEN_ENTITIES[match[1]], text) if "&" in text else text
+    rewriter = SsmlRewriter()
+    return rewriter.push(text) + rewriter.end()
 
 
 def refuse(text: str) -> None:
@@ -104,19 +143,43 @@ def refuse(text: str) -> None:
     if (tag := _TAG.search(text)) is not None:
         name = tag["name"].lower()
         hint = _HINTS.get(name, "remove it")
+        more = [one for one in _attributes(tag[0]) if one != "rate"] if name == "prosody" else []
+        if more:
+            hint = f"its {' and '.join(more)} cannot be set; {hint}"
         raise TextError(f"{tag[0][:80]!r}: <{name}> is not supported so; {hint}")
 
 
 def _rewritten(match: re.Match[str]) -> str:
-    attributes = {
-        name.lower(): unescape(double or single)
-        for name, double, single in _ATTRIBUTE.findall(
-            match["attributes"] or match["options"] or ""
-        )
-    }
+    attributes = _attributes(match["attributes"] or match["options"] or "")
     kind = (match["empty"] or match["name"]).lower()
     found = _REWRITES[kind](attributes, match["content"] or "")
     return match[0] if found is None else found
+
+
+def _attributes(written: str) -> dict[str, str]:
+    return {
+        name.lower(): unescape(double or single)
+        for name, double, single in _ATTRIBUTE.findall(written)
+    }
+
+
+def _rate(written: str, around: float) -> float | None:
+    """Return the rate of a prosody element, given that around it; None if it is not supported.
+
+    Args:
+        written: Its attributes.
+        around: The rate around it, which a signed percentage changes.
+    """
+    attributes = _attributes(written)
+    if list(attributes) != ["rate"] or _ATTRIBUTE.sub("", written).strip():
+        return None
+    value = attributes["rate"].strip().lower()
+    rate = _RATES.get(value)
+    if (percentage := _PERCENTAGE.fullmatch(value)) is not None:
+        share = float(percentage["number"]) / 100
+        signs = {"": share, "+": around * (1 + share), "-": around * (1 - share)}
+        rate = round(signs[percentage["sign"]], 4)
+    return rate if rate is not None and MIN_RATE <= rate <= MAX_RATE else None
 
 
 def _break(attributes: Mapping[str, str], _: str) -> str | None:

@@ -118,6 +118,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         utterances=[
             ReadUtterance(
                 voice=one.voice,
+                rate=one.rate,
                 text=one.text,
                 phonemes=one.phonemes,
                 pause_after_s=one.pause_after_s,

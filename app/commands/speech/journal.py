@@ -149,6 +149,7 @@ def _metadata(result: SpeechResult) -> dict[str, Any]:
                 "phonemes": spoken.phonemes,
                 "text": spoken.text,
                 "voice": spoken.voice,
+                "rate": spoken.rate,
                 "start_s": spoken.start_s,
                 "duration_s": spoken.duration_s,
                 "trimmed_s": spoken.trimmed_s,

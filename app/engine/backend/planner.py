@@ -143,7 +143,7 @@ class Planner:
         aligned = job.timestamps != "none"
         if aligned:
             check_alignment(config)
-        utterances = self._read(job.text, language, on_piece, _last_voice(job))
+        utterances = self._read(job.text, language, on_piece)
         speakers = self._speakers(utterances, job.owner, params)
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
@@ -287,7 +287,6 @@ class Planner:
         text: str,
         language: str,
         on_piece: Callable[[], None],
-        voice: str | None = None,
     ) -> tuple[Utterance, ...]:
         """Return the utterances of a text, as phonemes.
 
@@ -300,17 +299,10 @@ class Planner:
                 language=language,
                 max_chars=self._max_text_chars,
                 on_piece=on_piece,
-                voice=voice,
             )
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
-
-
-def _last_voice(job: SpeechJob) -> str | None:
-    """Return who spoke last in the jobs that a job continues, as the text named them."""
-    spoken = job.before.utterances if job.before else ()
-    return spoken[-1].voice if spoken else None
 
 
 def limited(
@@ -337,9 +329,9 @@ def limited(
         return job
     stretched = max(1.0, 1.0 / job.speed)
     pauses_s = pauses_of(utterances, pause_s, more=job.more)
-    spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) for one in utterances)
+    spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) / one.rate for one in utterances)
     before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
-    drawn_s = job.before.frames / frame_rate_hz if job.before else 0.0
+    drawn_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:
         spoken_s = min(spoken_s, max(0.0, job.max_duration_s - drawn_s))
     lasts_s = stretched * (before_s + spoken_s + pauses_s)

@@ -82,14 +82,15 @@ class Level0Job:
         self._voice = VoiceKey(plan.voice.owner, plan.voice.key, language)
         before, limit_s = plan.job.before, plan.job.max_duration_s
         self._speaker = before.utterances[-1].voice if before and before.utterances else None
-        self._frames_left = (
+        self._frames_left: float = (  # of the sound: at the rates that the text asks for
             sys.maxsize if limit_s is None else math.ceil(limit_s * self._frame_rate_hz)
-        ) - (before.frames if before else 0)
+        ) - (before.sound_frames if before else 0)
         self._first = len(before.utterances) if before else 0
         self._context: deque[ContextUtterance] = deque(maxlen=plan.params.context_utterances)
         self._context.extend(self._earlier(before))
         self._number = -1
         self._ended_frames = self._drawn_frames = self._emitted = 0
+        self._ended_sound_frames = 0.0
         self._streams = plan.nar == "chunks" and plan.decoder == "codec"
         self._inputs: UtteranceInput | None = None
         self._ar_s = 0.0
@@ -98,6 +99,14 @@ class Level0Job:
     def keys(self) -> tuple[VoiceKey, NullKey]:
         """The prefix cache's keys of what its prefixes share."""
         return self._voice, NullKey(self._voice.language)
+
+    @property
+    def ready_s(self) -> float:
+        """Seconds of sound of the frames that are ready for synthesis, at their rates."""
+        current: float = self.frames - self._ended_frames
+        if current:
+            current /= self.plan.utterances[self._number].rate
+        return (self._ended_sound_frames + current) / self._frame_rate_hz
 
     @property
     def progress(self) -> Progress:
@@ -146,7 +155,7 @@ class Level0Job:
         self._context.append(ContextUtterance(inputs.phoneme_ids, codes))
         self._ended_frames += len(codes)
         self.frames = self._drawn_frames = self._ended_frames
-        self._frames_left -= len(codes)
+        self._count_sound(len(codes))
         trace: TraceColumns | None = {} if self.plan.job.trace else None
         end = self._end(reason, backtracks=kept.backtracks, trace=trace, memory=kept.memory)
         self._pending.append(self._chunk(self._number, codes, end))
@@ -184,6 +193,12 @@ class Level0Job:
                 self.frames = self._ended_frames + final
             self._on_chunk(self._chunk(self._number, codes))
 
+    def _count_sound(self, frames: int) -> None:
+        """Count the frames of the utterance that has ended, by how long they sound."""
+        sounding = frames / self.plan.utterances[self._number].rate
+        self._frames_left -= sounding
+        self._ended_sound_frames += sounding
+
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
         self.over, self.error, self.utterance = True, error, None
@@ -194,7 +209,7 @@ class Level0Job:
         self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
         self._ended_frames += len(codes)
         self.frames = self._ended_frames
-        self._frames_left -= len(codes)
+        self._count_sound(len(codes))
         self.utterance = None
         end = self._end(
             reason,
@@ -240,7 +255,10 @@ class Level0Job:
             plan.params,
             plan.seed,
             self._first + self._number,
-            max_frames=min(self._frames_left, longest(len(ids), self._frame_rate_hz)),
+            max_frames=min(
+                math.ceil(self._frames_left * utterance.rate),
+                longest(len(ids), self._frame_rate_hz),
+            ),
             prompt=prompt,
             language=self._voice.language,
             trace=plan.job.trace,

@@ -64,7 +64,6 @@ class TextProcess:
         language: str,
         max_chars: int,
         on_piece: Callable[[], None] = lambda: None,
-        voice: str | None = None,
     ) -> list[Utterance]:
         """Return the utterances of a text, in order; see `FrontEnd.prepare`.
 
@@ -73,7 +72,6 @@ class TextProcess:
             language: Its language.
             max_chars: The longest text accepted.
             on_piece: Called after each piece; it may have other texts read.
-            voice: Who speaks before the text names a voice.
 
         Raises:
             TextError: The text cannot be spoken.
@@ -83,7 +81,7 @@ class TextProcess:
         def read() -> list[Utterance]:
             key, generation = next(self._keys), self.generation
             utterances: list[Utterance] | None
-            utterances = self._ask(Read(key, text, language, max_chars, voice))
+            utterances = self._ask(Read(key, text, language, max_chars))
             while utterances is None:
                 try:
                     on_piece()

@@ -15,7 +15,6 @@ class Read(NamedTuple):
     text: str
     language: str
     max_chars: int
-    voice: str | None
 
 
 class Next(NamedTuple):

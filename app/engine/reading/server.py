@@ -27,9 +27,9 @@ class TextServer:
             TextError: The text cannot be spoken.
         """
         match message:
-            case Read(key, text, language, max_chars, voice):
+            case Read(key, text, language, max_chars):
                 self._texts[key] = self._front_end.prepared(
-                    text, language=language, max_chars=max_chars, voice=voice
+                    text, language=language, max_chars=max_chars
                 )
                 return self._next(key)
             case Next(key):

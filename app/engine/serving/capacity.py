@@ -98,7 +98,7 @@ class Capacity:
         self._start_s += _NEWEST * error_s
         self._start_deviation_s += _NEWEST * (abs(error_s) - self._start_deviation_s)
 
-    def note_spoken(self, phonemes: int, speech_s: float) -> None:
+    def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
         if phonemes:
             self._phoneme_s += _NEWEST * (speech_s / phonemes - self._phoneme_s)
@@ -129,6 +129,6 @@ class Capacity:
         """Seconds from a job's admission to its first audio that few jobs exceed."""
         return self._start_s + DEVIATIONS * self._start_deviation_s
 
-    def speech_s(self, phonemes: int) -> float:
+    def speech_s(self, phonemes: float) -> float:
         """Return the expected seconds of audio of so many phoneme symbols."""
         return self._phoneme_s * phonemes

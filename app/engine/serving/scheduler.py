@@ -85,7 +85,7 @@ class Scheduler:
                 return
             self._remove_abandoned(batch)
             self._admit(batch)
-            tickets = self._choose(frame_rate_hz)
+            tickets = self._choose()
             if tickets:
                 self._step(batch, tickets)
             else:
@@ -154,14 +154,14 @@ class Scheduler:
             self._remove(batch, ticket)
             self._sound_worker.wake()
 
-    def _choose(self, frame_rate_hz: float) -> list[Ticket]:
+    def _choose(self) -> list[Ticket]:
         """Return the jobs to step, without those paused or too far ahead of the sound worker.
 
         See `MAX_WAITING_S`, and for when any stream is late `LATE_S` and `AHEAD_S`.
         """
         lead_s: dict[Ticket, float] = {}
         for ticket, stream in self._streams.items():
-            drawn_s, playback = stream.frames / frame_rate_hz, ticket.playback
+            drawn_s, playback = stream.ready_s, ticket.playback
             if not ticket.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
                 lead_s[ticket] = playback.lead_of(drawn_s)
         late = [ticket for ticket, lead in lead_s.items() if lead < LATE_S]

@@ -318,7 +318,7 @@ class SoundWorker:
             ticket.send(chunk)
             return
         if isinstance(ticket.work, Plan):
-            phonemes = sum(len(one.phonemes) for one in chunk.result.utterances)
+            phonemes = sum(len(one.phonemes) / one.rate for one in chunk.result.utterances)
             self._capacity.note_spoken(phonemes, chunk.result.audio_s)
         self._outcomes.completed(ticket, chunk.result)
         self._remove(job)

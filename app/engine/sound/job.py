@@ -20,7 +20,7 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.sound.alignment import Decoded
-from app.engine.sound.joiner import Joiner
+from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.local import SoundDecoder, UtteranceStream
 from app.engine.sound.word_clock import WordClock
 from app.engine.utterance import Level0Chunk, UtteranceEnd
@@ -59,6 +59,7 @@ class SoundJob:
         self._ar_s = self._nar_s = self._codec_s = 0.0
         self._stream: UtteranceStream | None = None  # of the utterance that has begun
         self._clock: WordClock | None = None  # likewise
+        self._rate = 1.0  # likewise: its tempo
         self._number = len(before.utterances) if before else 0  # of the utterance
         self._told: dict[tuple[int, int], WordTiming] = {}
         self._untold: list[WordTiming] = []  # of which the next chunk tells
@@ -86,8 +87,10 @@ class SoundJob:
         decoded: Iterator[Decoded] = iter(())
         if level_0.inputs is not None:  # else a pause, which has no codes
             if self._stream is None:
+                assert level_0.utterance is not None, "it has inputs"
                 self._stream = self._decoder.begin(level_0.inputs)
                 self._clock = self._new_clock(level_0.utterance)
+                self._rate = self._plan.utterances[level_0.utterance].rate
             decoded = self._stream.push(level_0.codes, ended=level_0.ending is not None)
         return self._audio(level_0, decoded)
 
@@ -97,7 +100,7 @@ class SoundJob:
         for decoded in sounds:
             if len(samples):
                 yield self._chunk(samples)
-            samples = self._joiner.push(decoded.samples)
+            samples = self._joiner.push(decoded.samples, self._rate)
             if self._plan.job.codes and len(decoded.codes):
                 codes = decoded.codes.cpu().numpy().astype(np.int16)
                 self._untold_codes.append(UtteranceCodes(self._number, codes))
@@ -153,6 +156,7 @@ class SoundJob:
                 duration_s=(joiner.end - joiner.begin) / rate_hz,
                 trimmed_s=joiner.trimmed / rate_hz,
                 frame_s=self._frame_s,
+                rate=utterance.rate,
                 words=self._all_words(),
                 memory=end.memory,
                 voice=utterance.voice,
@@ -201,7 +205,8 @@ class SoundJob:
 
     @property
     def _frame_s(self) -> float:
-        return 1.0 / self._speech.codec.config.frame_rate_hz
+        """How long a frame of the utterance sounds."""
+        return 1.0 / (self._speech.codec.config.frame_rate_hz * self._rate)
 
     def _tell(self, words: Iterable[WordTiming]) -> None:
         """Tell with the next chunk what is new about words."""

@@ -9,7 +9,7 @@ import torch
 
 from app.engine.job import AudioChunk, Samples, SpeechResult, Timings
 from app.engine.playback import Playback
-from app.engine.sound.joiner import Joiner
+from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.local import SoundDecoder
 
 
@@ -39,7 +39,7 @@ def replay(
         for decoded in decoder.decode(torch.from_numpy(utterance.codes).long()):
             if len(samples):
                 yield chunk(samples)
-            samples = joiner.push(decoded)
+            samples = joiner.push(decoded, utterance.rate)
         last = number + 1 == len(result.utterances)
         samples = np.concatenate([samples, joiner.finish(utterance.pause_after_s, last=last)])
         total_s = monotonic() - playback.submitted_s

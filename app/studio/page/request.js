@@ -55,7 +55,7 @@ export function RequestPane({ app }) {
 }
 
 // What `docs/text.md` calls markup; the rest of a text is words.
-const MARKUP = /(\[\[[^\]]*\]\])|(\[(?:pause|voice):[^\]]*\])|(<\/?[a-z][^>]*>)/gi;
+const MARKUP = /(\[\[[^\]]*\]\])|(\[(?:pause|voice|rate):[^\]]*\])|(<\/?[a-z][^>]*>)/gi;
 
 function coloured(text) {
   const parts = [];

@@ -27,7 +27,9 @@ from models.text.normalise.vocabulary import (
 
 PAUSE: Final = r"\[pause:[\d.]{1,13}m?s\]"
 VOICE: Final = r"\[voice:[^\[\]\n]{1,200}\]"
+RATE: Final = r"\[rate:[\d.]{1,9}\]"
 LONGEST_PAUSE: Final = len("[pause:123456.123456ms]")
+LONGEST_DIRECTION: Final = len("[voice:]") + 200
 
 _MARK, _CLOSING = ".!?…", "\"')\\]}”’»"
 _WIDE, _WIDE_CLOSING = "。！？", '」』》）)”"'

@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
-from models.text.incremental.borders import PAUSE, VOICE
+from models.text.incremental.borders import PAUSE, RATE, VOICE
 
 _TAG_END: Final = re.compile(r"\n[ \t]*+>[ \t]|[<>@]")  # the first alternative is a quoted line
 _THING: Final = re.compile(
-    rf"{PAUSE}\s*+|{VOICE}"
+    rf"{PAUSE}\s*+|{VOICE}|{RATE}"
     r"|(?P<tag></?[A-Za-z])"
     rf"|(?:(?<!\S)|(?<=s\])|(?<=>))[:;=8][-o']?[()DPp/|\[\]](?=\s|$|<|{PAUSE})"  # :-)
     r"|\[[^\[\]\n\w]++\]\((?:https?:|/|#)[^()\s]*+\)"  # a link without words

@@ -4,7 +4,8 @@ A piece is cut off as soon as its end is certain: after a sentence, a paragraph 
 further text can change that. The pieces therefore depend on the text and on flushes, not on how the
 text was divided into packets. Where "St." may be a saint or the end of a sentence, more text is
 awaited. A complete text is cut in the same way (`pieces`), so its speech is the same; `split` finds
-further boundaries within a piece.
+further boundaries within a piece. Who speaks and how fast holds until the text says otherwise, so a
+piece begins with that of the pieces before.
 
 The total cost is linear in the length of the text: each packet resumes where the previous one
 stopped, and text is searched again only if it is at most `_NEAR_CHARS` long or has grown by a
@@ -17,8 +18,11 @@ from typing import Final
 
 from models.text.incremental.borders import (
     BORDER,
+    LONGEST_DIRECTION,
     LONGEST_PAUSE,
     PAUSE,
+    RATE,
+    VOICE,
     continues,
     numbers,
     piece_end,
@@ -30,8 +34,11 @@ from models.text.ssml import SsmlRewriter
 
 _PAUSE: Final = re.compile(rf"{PAUSE}\s*+", re.IGNORECASE)
 _ENDS_IN_PAUSE: Final = re.compile(rf"{PAUSE}$", re.IGNORECASE)
-# What may be between a piece and a pause that belongs to it: marks without a word, and tags.
-_SILENT: Final = re.compile(r"(?:[^\w\[<]++|<(?!/?(?:[A-Za-z]|\Z))|</?[A-Za-z][^<>@]*+>)*+")
+_LASTING: Final = {kind: re.compile(kind, re.IGNORECASE) for kind in (VOICE, RATE)}
+# What may be between a piece and a pause of its own: marks without a word, tags, directions.
+_SILENT: Final = re.compile(
+    rf"(?:[^\w\[<]++|<(?!/?(?:[A-Za-z]|\Z))|</?[A-Za-z][^<>@]*+>|{VOICE}|{RATE})*+", re.IGNORECASE
+)
 _OPEN_TAG: Final = re.compile(r"<(?:/?(?:[A-Za-z][^<>@]*+)?)?\Z")
 
 _NEAR_CHARS: Final = 400
@@ -48,6 +55,7 @@ class GrowingText:
     def __init__(self) -> None:
         self._given = 0
         self._ssml = SsmlRewriter()
+        self._directions = dict.fromkeys(_LASTING, "")
         self._hold("", at_line_start=True)
 
     def append(self, text: str) -> list[str]:
@@ -62,7 +70,8 @@ class GrowingText:
             return pieces
         while cut := self._cut():
             end, start = cut
-            pieces.append(self._text[:end].rstrip())  # space may stand before a paragraph's end
+            # Space may stand before a paragraph's end.
+            pieces.append(self._directed(self._text[:end].rstrip()))
             starts_line = _starts_line(self._text, end, start)
             self._hold(self._text[start:].lstrip(), at_line_start=starts_line)
         undecided = len(self._text) - self._searched
@@ -78,7 +87,7 @@ class GrowingText:
         pieces = self._append(self._ssml.end())
         if not self._speakable.within(self._text, len(self._text)):
             return pieces
-        piece = self._text.rstrip()
+        piece = self._directed(self._text.rstrip())
         self._hold("", at_line_start=True)
         self._given += 1
         return [*pieces, piece]
@@ -92,6 +101,14 @@ class GrowingText:
         if not self._given and self._text:
             pieces, self._text = [self._text], ""
         return pieces
+
+    def _directed(self, piece: str) -> str:
+        """Return a piece after the directions that hold at its beginning."""
+        begin = "".join(self._directions.values())
+        for kind, pattern in _LASTING.items():
+            for found in pattern.finditer(piece):
+                self._directions[kind] = found[0]
+        return begin + piece
 
     def _hold(self, text: str, *, at_line_start: bool) -> None:
         """Replace the text by its rest and restart the search.
@@ -195,8 +212,9 @@ def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
     while match := _PAUSE.match(text, _past_marks(text, start)):
         end, start = match.start() + len(match[0].rstrip()), match.end()
     place = _past_marks(text, start)
-    rest = text[place : place + LONGEST_PAUSE]
-    if not rest or (rest[0] == "[" and "]" not in rest and len(rest) < LONGEST_PAUSE):
+    rest = text[place : place + LONGEST_DIRECTION]
+    incomplete = rest[:1] == "[" and not {*rest[1:]} & {*"[]\n"} and len(rest) < LONGEST_DIRECTION
+    if not rest or incomplete:
         raise Undecided
     return end, start
 

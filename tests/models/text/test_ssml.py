@@ -31,6 +31,14 @@ from models.text.ssml import SsmlRewriter, refuse, rewrite
         ('<say-as interpret-as="date" format="dmy">5.10.2026</say-as>', "October 5, 2026"),
         ('<say-as interpret-as="date" format="my">10/2026</say-as>', "October 2026"),
         ('<?xml version="1.0"?><speak version="1.1">Hi.</speak>', "Hi."),
+        ('<prosody rate="slow">Hi.</prosody> You', " [rate:0.75]Hi. [rate:1] You"),
+        ("<Prosody rate = ' X-FAST '>Hi.</Prosody >", " [rate:1.5]Hi. [rate:1]"),
+        (
+            '<prosody rate="80%">a <prosody rate="+50%">b</prosody> c',
+            " [rate:0.8]a  [rate:1.2]b [rate:0.8] c",
+        ),
+        ('<prosody rate="200%">a<prosody rate="default">b', " [rate:2]a [rate:1]b"),
+        ('<prosody rate="slow"/>Hi.', "Hi."),
         ("fish &amp; chips, &quot;yes&quot;", 'fish & chips, "yes"'),
         ("a < b and c > d", "a < b and c > d"),
     ],
@@ -43,7 +51,15 @@ def test_what_is_supported_is_rewritten(written, spoken) -> None:
 @pytest.mark.parametrize(
     ("written", "name"),
     [
-        ('<prosody rate="slow">Hi.</prosody>', "prosody"),
+        ('<prosody rate="quick">Hi.</prosody>', "prosody"),
+        ('<prosody rate="24%">Hi.</prosody>', "prosody"),
+        ('<prosody rate="-80%">Hi.</prosody>', "prosody"),
+        ('<prosody rate="401%">Hi.</prosody>', "prosody"),
+        ('<prosody rate="1.5">Hi.</prosody>', "prosody"),
+        ('<prosody rate="slow" pitch="high">Hi.</prosody>', "prosody"),
+        ('<prosody rate="slow" pitch=high>Hi.</prosody>', "prosody"),
+        ("<prosody>Hi.</prosody>", "prosody"),
+        ("Hi.</prosody> You.", "prosody"),
         ("Hi <emphasis>you</emphasis>.", "emphasis"),
         ('<voice name="emma">Hi.</voice>', "voice"),
         ('<audio src="a.wav"/> Hi.', "audio"),
@@ -86,12 +102,49 @@ def test_a_speaker_speaks_until_the_next() -> None:
         ("And I, too.", "bella", None),
         ("So.", "bella", None),
     ]
-    assert [one.voice for one in prepare("Go on. [voice:x] End.", voice="y")] == ["y", "x"]
 
 
-@pytest.mark.parametrize("text", ["[voice]Hi.", "[voice:]Hi.", "[ voice : x]Hi.", "[voice:x Hi."])
-def test_a_malformed_speaker_is_refused(text) -> None:
-    with pytest.raises(TextError, match="voice"):
+@pytest.mark.parametrize("attribute", ["pitch", "volume", "contour", "range", "duration"])
+def test_what_else_prosody_has_is_refused_by_name(attribute) -> None:
+    with pytest.raises(TextError, match=f"its {attribute} cannot be set"):
+        prepare(f'<prosody {attribute}="high" rate="slow">Hi.</prosody>')
+
+
+def test_a_rate_holds_until_the_next_and_begins_an_utterance() -> None:
+    text = (
+        '<prosody rate="slow">One. Two,</prosody> three <prosody rate="fast">four</prosody>! Five.'
+    )
+    assert [(one.text, one.rate, one.pause_after_s) for one in prepare(text)] == [
+        ("One.", 0.75, None),
+        ("Two,", 0.75, None),
+        ("three", 1.0, 0.0),  # in the middle of a sentence
+        ("four!", 1.25, None),
+        ("Five.", 1.0, None),
+    ]
+    # That of the text around is no change.
+    assert [one.text for one in prepare('So <prosody rate="100%">it</prosody> is.')] == [
+        "So it is."
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Hi. <prosody rate="slow">One. Two.</prosody><break time="1s"/> Three. Four.',
+        "[voice:x] One. [rate:2] [pause:1s] Two. Three [rate:1] four. [voice:y] [pause:1s] Five.",
+        '<prosody rate="slow">One. [voice:x] Two. Three.',
+    ],
+)
+def test_each_piece_of_a_text_is_read_alone_as_in_the_whole(text) -> None:
+    assert [one for piece in pieces(text) for one in prepare(piece)] == prepare(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[voice]Hi.", "[voice:]Hi.", "[ voice : x]Hi.", "[voice:x Hi.", "[rate:]Hi.", "[rate:x]Hi."],
+)
+def test_a_malformed_speaker_or_rate_is_refused(text) -> None:
+    with pytest.raises(TextError, match="malformed"):
         prepare(text)
 
 
@@ -99,7 +152,8 @@ PARTS = st.sampled_from([
     *"<>/=\"'& .ab1[]:;",
     "<break", ' time="1s"', "/>", "<sub", ' alias="x y"', "</sub>", "<say-as", ">", "<speak>",
     ' interpret-as="date"', "</say-as>", "10/5/2026", "<phoneme", ' ph="t"', "&amp;", "&lt;",
-    "[voice:ab]", "[pause:1s]", "Hello there. ", "[[t]]", "<prosody>",
+    "[voice:ab]", "[pause:1s]", "Hello there. ", "[[t]]", "<prosody",
+    ' rate="slow"', "</prosody>", "[rate:2]", "[rate:", " [pause:1s] ",
 ])  # fmt: skip
 
 

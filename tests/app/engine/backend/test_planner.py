@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.backend.planner import limited
 from app.engine.errors import InvalidRequest
-from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, Timings
+from app.engine.job import USUAL_PHONEME_S, SpeechJob, SpeechResult, SpokenUtterance, Timings
 from models.text import Utterance, prepare
 from samplers.knobs.params import SamplingParams
 
@@ -16,9 +16,12 @@ RATE_HZ = 75.0
 SECOND = "a" * round(1 / USUAL_PHONEME_S)
 
 
-def before(audio_s: float, frames: int) -> SpeechResult:
+def before(audio_s: float, frames: int, rate: float = 1.0) -> SpeechResult:
     timings = Timings(0, 0, 0, 0, 0, 0)
-    return SpeechResult("id", "stop", 1, SamplingParams(), "v", "en", "", frames, audio_s, timings)
+    spoken = (SpokenUtterance(np.zeros((frames, 1), np.int16), "stop", rate=rate),)
+    return SpeechResult(
+        "id", "stop", 1, SamplingParams(), "v", "en", "", frames, audio_s, timings, spoken
+    )
 
 
 def limit(job: SpeechJob, utterances: list[Utterance], max_audio_s: float) -> float | None:
@@ -54,6 +57,15 @@ def test_what_was_spoken_before_counts():
     assert limit(later, [Utterance("x", SECOND)], 10.0) == pytest.approx(6 + 2)
     with pytest.raises(InvalidRequest):
         limit(later, [Utterance("x", SECOND * 3)], 10.0)
+
+
+def test_rates_count_as_they_are_heard():
+    slow, fast = Utterance("x", SECOND * 3, rate=0.25), Utterance("x", SECOND * 30, rate=4.0)
+    assert limit(JOB, [fast], 10.0) == pytest.approx(10)  # 30 s of speech in 7.5
+    with pytest.raises(InvalidRequest, match="about 12 s"):
+        limit(JOB, [slow], 10.0)
+    later = replace(JOB, before=before(audio_s=8.0, frames=round(6 * RATE_HZ), rate=0.75))
+    assert limit(later, [Utterance("x", SECOND)], 10.0) == pytest.approx(8 + 2)
 
 
 def test_without_a_limit_a_job_stays_as_it_is():

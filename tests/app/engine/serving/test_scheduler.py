@@ -16,8 +16,6 @@ from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Schedul
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.ticket import Ticket
 
-RATE_HZ = 75.0
-
 
 @dataclass(eq=False)
 class Job:
@@ -48,37 +46,37 @@ def add(
     playback = Playback(monotonic(), played=played)
     playback.audio_s = drawn_s if given_s is None else given_s
     ticket = cast("Ticket", Job(playback, priority, paused_s))
-    scheduler._streams[ticket] = SimpleNamespace(frames=drawn_s * RATE_HZ)
+    scheduler._streams[ticket] = SimpleNamespace(ready_s=drawn_s)
     return ticket
 
 
 def test_all_are_stepped_while_none_is_late(scheduler):
     jobs = [add(scheduler, LATE_S), add(scheduler, 2 * AHEAD_S)]
-    assert scheduler._choose(RATE_HZ) == jobs
+    assert scheduler._choose() == jobs
 
 
 def test_a_job_far_ahead_waits_while_another_is_late(scheduler):
     late, _, near = add(scheduler, 0.0), add(scheduler, AHEAD_S), add(scheduler, AHEAD_S - 0.1)
-    assert scheduler._choose(RATE_HZ) == [late, near]
+    assert scheduler._choose() == [late, near]
 
 
 def test_a_new_speech_sent_whole_is_drawn_before_those_that_have_seconds(scheduler):
     add(scheduler, 2 * AHEAD_S, played=False)
     new = add(scheduler, 0.0, played=False)
-    assert scheduler._choose(RATE_HZ) == [new]
+    assert scheduler._choose() == [new]
 
 
 def test_a_job_of_less_priority_waits_while_another_is_late(scheduler):
     background, late = add(scheduler, 0.0, priority=1), add(scheduler, 0.0)
-    assert scheduler._choose(RATE_HZ) == [late]
-    scheduler._streams[late] = SimpleNamespace(frames=LATE_S * RATE_HZ)
-    assert scheduler._choose(RATE_HZ) == [background, late]
+    assert scheduler._choose() == [late]
+    scheduler._streams[late] = SimpleNamespace(ready_s=LATE_S)
+    assert scheduler._choose() == [background, late]
 
 
 def test_a_job_that_pauses_or_is_far_ahead_of_the_sound_worker_is_not_stepped(scheduler):
     add(scheduler, 1.0, paused_s=0.1)
     add(scheduler, MAX_WAITING_S + 0.1, given_s=0.0)
-    assert scheduler._choose(RATE_HZ) == []
+    assert scheduler._choose() == []
 
 
 def test_a_job_that_would_make_others_stall_waits_but_not_a_replay(scheduler):

@@ -1,4 +1,4 @@
-"""Joins utterances to one sound: silence trimmed and edges faded, pauses between.
+"""Joins utterances to one sound: each at its tempo, silence trimmed and edges faded, with pauses.
 
 The samples are the same whether the sound is sent whole or in chunks.
 """
@@ -6,6 +6,7 @@ The samples are the same whether the sound is sent whole or in chunks.
 import numpy as np
 
 from app.engine.job import Samples
+from app.engine.sound.joining.tempo import Tempo
 
 EDGE_SILENCE_S = 0.060
 FADE_S = 0.005
@@ -96,6 +97,7 @@ class Joiner:
         self._usual_pause_s = pause_s
         self.pending_s = pending_s
         self._edges: Edges | None = None
+        self._tempo: Tempo | None = None
         self.samples = self.begin = self.end = self.trimmed = 0
 
     @property
@@ -103,18 +105,23 @@ class Joiner:
         """Whether the sound of an utterance has begun, so that `trimmed` is known."""
         return self._edges is not None and self._edges.loud
 
-    def push(self, samples: Samples) -> Samples:
+    def push(self, samples: Samples, rate: float = 1.0) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return those that are now final.
 
         The first push that is not empty begins the utterance, and returns the pause before it.
+
+        Args:
+            samples: Of the utterance.
+            rate: Its tempo, the same in all pushes: its sound lasts ``1 / rate`` times as long.
         """
         if not len(samples):
             return _NO_SAMPLES
         pause = _NO_SAMPLES
         if self._edges is None:
             self._edges, pause = Edges(self._rate_hz), self._silence(self.pending_s)
+            self._tempo = None if rate == 1 else Tempo(rate, self._rate_hz)
             self.begin = self.end = self.samples + len(pause)
-        sound = self._edges.push(samples)
+        sound = self._edges.push(samples if self._tempo is None else self._tempo.push(samples))
         self.trimmed = self._edges.trimmed
         return self._count(pause, sound)
 
@@ -131,7 +138,11 @@ class Joiner:
         if self._edges is None:
             self.begin, self.trimmed = self.samples, 0
         else:
-            rest, self._edges = self._edges.finish(), None
+            if self._tempo is not None:
+                rest = self._edges.push(self._tempo.close())
+                self.trimmed = self._edges.trimmed
+            rest = np.concatenate([rest, self._edges.finish()])
+            self._edges = self._tempo = None
         self.end = self.samples + len(rest)
         if sounded:
             self.pending_s = self._usual_pause_s if pause_after_s is None else pause_after_s

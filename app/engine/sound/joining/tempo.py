@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from app.audio.filter_graph import FilterGraph
 from app.engine.job import Samples
+from app.engine.sound.joining.filter_graph import FilterGraph
 
 MIN_SPEED: Final = 0.25
 MAX_SPEED: Final = 4.0

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.audio.tempo import Tempo
+from app.engine.sound.joining.tempo import Tempo
 from tests.app.audio.sounds import RATE_HZ, pushed, syllables
 
 SPEEDS = [0.25, 0.5, 0.8, 1.1, 1.5, 2.0, 3.0, 4.0]

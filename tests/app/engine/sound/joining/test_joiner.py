@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.job import Samples
-from app.engine.sound.joiner import Joiner
+from app.engine.sound.joining.joiner import Joiner
 
 RATE_HZ = 24_000
 EDGE, FADE = 1440, 120
@@ -40,6 +40,25 @@ def trimmed_and_faded(samples: Samples) -> Samples:
     sound[:fade] *= ramp
     sound[len(sound) - fade :] *= ramp[::-1]
     return sound
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.8, 1.5, 4.0])
+def test_an_utterance_is_stretched_before_it_is_trimmed_and_pauses_are_not(rate: float):
+    sound = np.concatenate([silence(0.5), tone(1.0), silence(0.6)])
+    joiner = Joiner(RATE_HZ, 0.25)
+    first = add(joiner, sound, None)
+    parts = [joiner.push(part, rate) for part in np.array_split(sound, 7)]
+    window_s = 0.02 + 0.026 / rate  # of the filter, which an edge is spread over
+    assert joiner.trimmed / RATE_HZ == pytest.approx(0.5 / rate - 0.06, abs=window_s)
+    second = np.concatenate([*parts, joiner.finish(None)])
+    third = add(joiner, sound, None)
+    assert joiner.samples == len(first) + len(second) + len(third)
+    np.testing.assert_array_equal(third[6000:], first)
+    lasts_s = (len(second) - 6000) / RATE_HZ
+    assert lasts_s == pytest.approx(1.0 / rate + 0.12, abs=window_s)
+    whole = Joiner(RATE_HZ, 0.25, pending_s=0.25)
+    at_once = np.concatenate([whole.push(sound, rate), whole.finish(None)])
+    np.testing.assert_array_equal(at_once, second)
 
 
 def test_60_ms_of_silence_are_left_at_each_edge():

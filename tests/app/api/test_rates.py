@@ -1,0 +1,172 @@
+"""Parts of a text at rates of their own: the same codes, played slower or faster, on every way."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.tools.live_client import live
+from tests.app.tools.serving import served
+
+pytestmark = pytest.mark.weights
+RATE_HZ = 24_000
+PLAIN = "Glue the sheet. We won the game. It is done."
+TEXT = 'Glue the sheet. <prosody rate="50%">We won the game.</prosody> It is done.'
+BASE: dict[str, Any] = {
+    "seed": 1,
+    "voice": "heart",
+    "response_format": "pcm",
+    "timestamps": "word",
+}
+
+
+@pytest.fixture(scope="module")
+def builtin(tmp_path_factory) -> Iterator[httpx.Client]:
+    voices = str(tmp_path_factory.mktemp("voices"))
+    with served(create_app(Settings(device="cpu", voices=voices))) as client:
+        yield client
+
+
+def say(client: httpx.Client, text: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
+    """Speak; return the report and the sound."""
+    answer = client.post("/tts", json=BASE | {"input": text} | fields)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    return told, answer.content
+
+
+@pytest.fixture(scope="module")
+def plain(builtin: httpx.Client) -> tuple[dict[str, Any], bytes]:
+    return say(builtin, PLAIN)
+
+
+@pytest.fixture(scope="module")
+def slowed(builtin: httpx.Client) -> tuple[dict[str, Any], bytes]:
+    return say(builtin, TEXT)
+
+
+def test_the_codes_are_the_same_and_only_that_part_lasts_longer(plain, slowed) -> None:
+    (usual, whole), (report, sound) = plain, slowed
+    assert [one["rate"] for one in report["utterances"]] == [1, 0.5, 1]
+    assert report["codes_sha256"] == usual["codes_sha256"]
+    first, second, third = report["utterances"]
+    was = usual["utterances"]
+    cut = round((first["start_s"] + first["duration_s"]) * RATE_HZ) * 2
+    assert sound[:cut] == whole[:cut]
+    tail = round(third["duration_s"] * RATE_HZ) * 2
+    assert third["duration_s"] == was[2]["duration_s"]
+    assert sound[-tail:] == whole[-tail:]
+    # But for 60 ms of silence at each edge, which are no longer.
+    assert second["duration_s"] == pytest.approx(2 * was[1]["duration_s"] - 0.12, abs=0.05)
+    later_s = second["duration_s"] - was[1]["duration_s"]
+    assert third["start_s"] - was[2]["start_s"] == pytest.approx(later_s, abs=1e-3)
+    assert report["audio_s"] == len(sound) / 2 / RATE_HZ
+
+
+def test_its_words_are_told_where_they_are_heard(plain, slowed) -> None:
+    (usual, _), (report, _) = plain, slowed
+    second, was = report["utterances"][1], usual["utterances"][1]
+    assert second["frame_s"] == pytest.approx(2 * was["frame_s"])
+    for word, before in zip(second["words"], was["words"], strict=True):
+        # From the beginning of the utterance's own sound, before it is trimmed.
+        at_s = word["start_s"] - second["start_s"] + second["trimmed_s"]
+        before_s = before["start_s"] - was["start_s"] + was["trimmed_s"]
+        if word["index"]:  # the first begins with the sound
+            assert at_s == pytest.approx(2 * before_s, abs=1e-3)
+        assert not word["missing"]
+    ends_s = second["start_s"] + second["duration_s"]
+    assert second["words"][-1]["end_s"] <= ends_s + 1e-3
+    assert report["utterances"][2]["words"][0]["start_s"] >= ends_s
+
+
+def test_streams_and_sessions_send_the_same_and_each_word_in_time(builtin, slowed) -> None:
+    report, sound = slowed
+    wanted = BASE | {"input": TEXT, "stream_format": "sse"}
+    told, sent = {}, b""
+    for line in filter(None, builtin.post("/v1/audio/speech", json=wanted).text.splitlines()):
+        event = json.loads(line.removeprefix("data: "))
+        if event["type"] == "speech.timestamps":
+            for word in event["words"]:
+                key = word["utterance"], word["index"]
+                if key not in told:
+                    assert word["start_s"] >= len(sent) / 2 / RATE_HZ - 1e-3
+                told[key] = word
+        elif event["type"] == "speech.audio.delta":
+            sent += b64decode(event["audio"])
+    assert sent == sound
+    assert [*told.values()] == [word for one in report["utterances"] for word in one["words"]]
+    with live(builtin) as session:
+        spoken = {name: BASE[name] for name in ("seed", "voice")}
+        done = session.say(TEXT[:25], TEXT[25:60], TEXT[60:], **spoken)
+        assert session.sound == sound
+    assert [one["rate"] for one in done["utterances"]] == [1, 0.5, 1]
+
+
+def test_it_is_repeated_and_gone_on_from(builtin, slowed) -> None:
+    report, sound = slowed
+    again = builtin.get(f"/v1/audio/speech/{report['id']}/audio?response_format=pcm")
+    assert again.content == sound
+    for utterance, frame in ((1, 20), (2, 0)):
+        place = {"id": report["id"], "utterance": utterance, "frame": frame}
+        assert say(builtin, TEXT, continue_from=place)[1] == sound
+
+
+def test_the_speed_of_the_request_comes_on_top(builtin, slowed) -> None:
+    report, sound = slowed
+    faster, shorter = say(builtin, TEXT, speed=2.0)
+    assert len(shorter) == pytest.approx(len(sound) / 2, abs=4)
+    for one, other in zip(faster["utterances"], report["utterances"], strict=True):
+        assert one["frame_s"] == pytest.approx(other["frame_s"] / 2)
+        assert one["start_s"] == pytest.approx(other["start_s"] / 2, abs=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.25, 4])
+def test_a_limit_of_the_length_is_of_what_is_heard(builtin, rate) -> None:
+    text = f"[rate:{rate}] Glue the sheet to the dark blue background."
+    report, sound = say(builtin, text, max_duration_s=0.6)
+    frames = len(report["utterances"][0]["codes"])
+    if rate < 1:
+        assert frames == round(0.6 * 75 * rate) + 1  # 11.25 are begun
+        assert report["finish_reason"] == "length"
+        assert len(sound) / 2 / RATE_HZ <= 0.6 + 1 / (75 * rate)
+    else:
+        assert report["finish_reason"] == "stop"  # at 1 it would be cut
+        assert frames > 0.6 * 75
+
+
+def test_a_long_fast_speech_is_drawn_to_its_end(builtin) -> None:
+    """What is ready and not yet played is counted in seconds of sound."""
+    text = "[rate:4] " + "The birch canoe slid on the smooth planks. " * 8
+    report, sound = say(builtin, text)
+    assert report["frames"] > 75 * 15
+    assert report["finish_reason"] == "stop"
+    assert np.abs(np.frombuffer(sound, "<i2")[-RATE_HZ:]).max() > 1000
+
+
+def test_how_it_would_be_read_tells_rates(builtin) -> None:
+    answer = builtin.post("/v1/audio/phonemes", json={"input": TEXT}).json()
+    assert [one["rate"] for one in answer["utterances"]] == [1, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("<prosody rate='quick'>Hi.</prosody>", "prosody"),
+        ('<prosody rate="slow" pitch="high">Hi.</prosody>', "pitch"),
+        ('<prosody volume="loud">Hi.</prosody>', "volume"),
+        ('<prosody contour="(0%,+20Hz)">Hi.</prosody>', "contour"),
+        ("[rate:5] Hi.", "rate:5"),
+        ("[rate:fast] Hi.", "rate"),
+    ],
+)
+def test_other_values_and_attributes_are_refused_by_name(builtin, text, name) -> None:
+    answer = builtin.post("/tts", json=BASE | {"input": text})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["param"] == "input"
+    assert name in answer.json()["error"]["message"]
