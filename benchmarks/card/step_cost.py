@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
+from app.engine.level_0.recorded.decode_graph import DecodeGraph
 from app.engine.sound.memory import make_pool
 from app.engine.sound.nar_cached import CachedLevels
 from app.engine.sound.nar_windowed import WindowedLevels
@@ -37,9 +37,9 @@ from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, MaskKind
 from models.placement import prepare_for
-from models.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
-from samplers.ar.chain import LIGHT, ChainKind
+from samplers.ar.chain import KINDS, PLAIN, ChainKind
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")
@@ -71,10 +71,13 @@ FRAME_RATE_HZ = 75
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Codes a second that were asked, by streams."""
 
+NAMES = ("plain", "light", "full")
+"""Of `samplers.ar.chain.KINDS`."""
+
 _ALLOCATIONS = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 _LOOKUPS = frozenset({"embedding", "index_select", "gather", "index"})
 _WRITES = frozenset({"index_copy_", "scatter_"})
-_PRODUCTS = frozenset({"mm", "addmm", "bmm"})
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "linear"})
 
 
 @dataclass
@@ -200,7 +203,8 @@ def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> C
 def meta_speech(*, layers: int, width: int, mask: MaskKind = "block_causal") -> SpeechModel:
     """Return a model whose finer levels have a mask, with EnCodec, without contents."""
     own = published_config(layers=layers, width=width)
-    config = own.model_copy(update={"nar_mask": mask})
+    segments = own.segments if mask == "full" else ("lang", "level", "prom", "phn", "resp")
+    config = own.model_copy(update={"nar_mask": mask, "segments": segments})
     with META:
         model, codec = Valle(config), Encodec(CodecConfig(pad_mode="constant"))
     codec.requires_grad_(False)
@@ -283,6 +287,46 @@ def counted_windows(speech: SpeechModel, streams: int, frames: int) -> Counted:
     return counted
 
 
+def counted_prefixes(speech: SpeechModel, *, known: bool) -> Counted:
+    """Count what an utterance begins with: the prefixes of all finer levels, in pages.
+
+    Args:
+        speech: Of `meta_speech`.
+        known: Whether the voice's prompt was read before.
+    """
+    model, config = speech.model, speech.model.config
+    pool = make_pool(config, 1 << 30, torch.bfloat16, META)
+    prefixes = PrefixCache(model, new_cache=pool.new_cache)
+    prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
+    ids = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID]
+    voice = VoiceKey(None, "a voice", 0)
+    inputs = UtteranceInput(ids, SamplingParams(), 0, 0, WHOLE_FRAMES, prompt=prompt, voice=voice)
+    codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
+    counted = Counted()
+    if known:
+        with torch.inference_mode(), _Attention(Counted()):
+            CachedLevels(model, codebooks, inputs, prefixes)
+    with torch.inference_mode(), _Attention(counted), counted:
+        CachedLevels(model, codebooks, inputs, prefixes)
+    return counted
+
+
+def prefix_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
+    """Return what the prefixes of an utterance take, launched one by one and if they were not."""
+    speech = meta_speech(layers=layers, width=width)
+    rows: list[TableRow] = []
+    for name, known in (("a new voice", False), ("a known voice", True)):
+        found = counted_prefixes(speech, known=known)
+        rows.append({
+            "prefixes of": name,
+            "launches": found.kernels,
+            "MB": found.bytes / 1e6,
+            "us of the host": found.kernels * LAUNCH_S * 1e6,
+            "us of the card": found.seconds * 1e6,
+        })
+    return rows
+
+
 def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) -> Counted:
     """Count the first window of an utterance operator by operator.
 
@@ -362,12 +406,12 @@ def step_costs(
             found = counted_step(model, count, PREFIX + FRAMES, kind)
             rows.append({
                 "streams": count,
-                "chain": "light" if kind is LIGHT else "full",
+                "chain": NAMES[KINDS.index(kind)],
                 "kernels in the graph": found.kernels,
                 "MB": found.bytes / 1e6,
                 "us": found.seconds * 1e6,
                 "codes/s": count / found.seconds,
-                "asked": GOALS.get(count, "") if kind is LIGHT else "",
+                "asked": GOALS.get(count, "") if kind is PLAIN else "",
             })
     return rows
 
@@ -389,11 +433,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file")
     args = parser.parse_args(arguments)
-    rows, chunk, window = step_costs(), chunk_costs(), window_costs()
-    for table in (chunk, window):
+    rows = step_costs()
+    beside = {"chunk": chunk_costs(), "window": window_costs(), "prefixes": prefix_costs()}
+    for table in beside.values():
         print_table(table)
         print()
-    conclude(rows, targets(rows), args.out, machine(), {"chunk": chunk, "window": window})
+    conclude(rows, targets(rows), args.out, machine(), beside)
     return 0
 
 

@@ -72,6 +72,27 @@ class Attention(nn.Module):
         queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
+    def project_joined(self, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
+        """As `project_complex`, with keys and values in one piece of memory, to be stored at once.
+
+        Args:
+            x: ``[S, D]``.
+            rotations: ``[S, 1, head_dim / 2]`` complex, of each position.
+
+        Returns:
+            Queries ``[S, heads, head_dim]``, and ``[S, 2 * kv_heads, head_dim]``: keys, then
+            values.
+        """
+        qkv = self.qkv(x).view(len(x), -1, self.head_dim)
+        rotated = qkv[:, : self.heads + self.kv_heads]
+        product = torch.complex(*rotated.float().chunk(2, -1)).mul_(rotations)
+        rotated.copy_(torch.view_as_real(product).flatten(2))
+        return qkv[:, : self.heads], qkv[:, self.heads :]
+
+    def added_to(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Return ``x`` ``[S, D]`` and the projection of what was attended, in one operator."""
+        return torch.addmm(x, attended, self.out.weight.t())
+
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
         """Attend within whole sequences, for training.
 
@@ -200,6 +221,11 @@ class FeedForward(nn.Module):
         contiguous = gate.is_contiguous()
         activated = self.activation(gate.expand(2, *gate.shape) if contiguous else gate)
         return self.down((activated[0] if contiguous else activated) * up)
+
+    def added_to(self, x: Tensor, normed: Tensor) -> Tensor:
+        """Return ``x`` ``[S, D]`` and the output for ``normed``, the sum in one operator."""
+        gate, up = self.gate_up(normed).chunk(2, -1)
+        return torch.addmm(x, self.activation(gate) * up, self.down.weight.t())
 
 
 class RmsNorm(nn.RMSNorm):

@@ -1,4 +1,4 @@
-"""The KV cache of a float stack: two tensors a layer, allocated once."""
+"""The KV cache of a float stack: keys and values of a layer in one tensor, allocated once."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -61,8 +61,9 @@ class KVCache(FloatCache):
     ) -> None:
         super().__init__(slots, max_length)
         shape = (slots, config.kv_heads, max_length, config.head_dim)
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        both = [torch.zeros(2, *shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        self.keys, self.values = [one[0] for one in both], [one[1] for one in both]
+        self._joined = [one.view(-1, shape[-1]) for one in both]
         # The views that a step writes to and reads from, made once.
         self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
         self._slots = [
@@ -75,7 +76,7 @@ class KVCache(FloatCache):
     @property
     def bytes(self) -> int:
         """Memory allocated for all keys and values, used or not."""
-        return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+        return sum(tensor.nbytes for tensor in self._joined)
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new positions after a slot's length; see `FloatCache.write`.
@@ -124,6 +125,16 @@ class KVCache(FloatCache):
         flat_keys, flat_values = self._flat[layer]
         flat_keys.index_copy_(0, places, keys.flatten(0, 1))
         flat_values.index_copy_(0, places, values.flatten(0, 1))
+
+    def put_joined(self, layer: int, places: Tensor, rows: Tensor) -> None:
+        """Write one position of several slots, keys and values, in one operator.
+
+        Args:
+            layer: Index of the layer.
+            places: ``[n]`` int64, flat indices into keys, and behind all of them into values.
+            rows: ``[n, head_dim]``.
+        """
+        self._joined[layer].index_copy_(0, places, rows)
 
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
         """Return views ``[1, kv_heads, length, head_dim]`` of a slot's keys and values."""

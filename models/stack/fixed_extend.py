@@ -107,8 +107,9 @@ class FixedExtend:
                 self._through(rows, written, new, read, len(pages))
                 for rows, new in ((pool.keys[number], keys), (pool.values[number], values))
             )
-            x = x + attention.out(attention.attend_chunks(queries, keys, values, layout.bias))
-            x = x + block.feed_forward(block.feed_forward_norm(x))
+            attended = attention.attend_chunks(queries, keys, values, layout.bias)
+            x = attention.added_to(x, attended)
+            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
         return self._norm(x)
 
     @staticmethod

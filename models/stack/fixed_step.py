@@ -64,8 +64,9 @@ class FixedStep:
         self.rows = tuple(buckets(1, slots))
         self.columns = tuple(buckets(MIN_COLUMNS, max_length))
         like = cache.keys[0]
-        starts = torch.arange(0, slots * kv_heads * max_length, max_length, device=like.device)
-        self._starts = starts.view(slots, kv_heads)
+        starts = torch.arange(0, 2 * slots * kv_heads * max_length, max_length, device=like.device)
+        # Of keys, and of values behind all keys.
+        self._starts = torch.cat([*starts.view(2, slots, kv_heads)], 1)
         self._columns = torch.arange(max_length, device=like.device)
         self._visible = torch.zeros((), dtype=like.dtype, device=like.device)
         self._masked = torch.full_like(self._visible, -torch.inf)
@@ -98,16 +99,16 @@ class FixedStep:
         rotations, queries = self._rotations[positions], x
         for number, block in enumerate(self._blocks):
             attention = block.attention
-            queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
-            cache.put(number, flat, replace_nonfinite(keys), replace_nonfinite(values))
+            queries, new = attention.project_joined(block.attention_norm(x), rotations)
+            cache.put_joined(number, flat, replace_nonfinite(new).flatten(0, 1))
             attended = attention.attend_padded(
                 queries,
                 cache.keys[number][:rows, :, :columns],
                 cache.values[number][:rows, :, :columns],
                 bias,
             )
-            x = x + attention.out(attended)
-            x = x + block.feed_forward(block.feed_forward_norm(x))
+            x = attention.added_to(x, attended)
+            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
         return self._norm(x), queries
 
     def attention(self, queries: Tensor, places: Tensor, columns: int) -> AttentionStatistics:

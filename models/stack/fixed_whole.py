@@ -74,6 +74,7 @@ class FixedWhole:
             keys, values = (
                 one.reshape(batch, -1, *one.shape[1:]).transpose(1, 2) for one in cached
             )
-            x = x + attention.out(attention.attend_chunks(queries, keys, values, layout.bias))
-            x = x + block.feed_forward(block.feed_forward_norm(x))
+            attended = attention.attend_chunks(queries, keys, values, layout.bias)
+            x = attention.added_to(x, attended)
+            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
         return self._norm(x)

@@ -5,7 +5,7 @@ the form that any row may need, once, and all that a row's knobs change is conte
 of theirs lies in one table, a record of bytes a row. A row that joins is one copy into the table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,22 +61,35 @@ class ChainKind:
         return on <= self.features and lookback(params) <= self.lookback
 
 
+PLAIN: Final = ChainKind(frozenset({"temperature", "top_k", "top_p", "min_p"}), lookback=0)
+"""What most rows need, those of the presets `default` and `builtin` among them."""
+
 LIGHT: Final = ChainKind(
-    frozenset({
-        "logit_bias", "ban_tokens", "min_frames", "repetition_penalty", "temperature", "top_k",
-        "top_p", "min_p",
-    }),
+    PLAIN.features | {"logit_bias", "ban_tokens", "min_frames", "repetition_penalty"},
     lookback=128,
-)  # fmt: skip
-"""What most rows need, those of the presets `builtin` and `stable` among them."""
+)
+"""What nearly all rows need, those of the preset `stable` among them."""
 
 FULL: Final = ChainKind(FEATURES, lookback=ALL)
 """All features."""
 
+KINDS: Final = (PLAIN, LIGHT, FULL)
+"""Each can draw whatever the ones before it can."""
+
 
 def kind_of(params: SamplingParams) -> ChainKind:
     """Return the smallest kind of chain that draws a row."""
-    return LIGHT if LIGHT.serves(params) else FULL
+    return next((kind for kind in KINDS if kind.serves(params)), FULL)
+
+
+def largest(kinds: Iterable[ChainKind]) -> ChainKind:
+    """Return the smallest kind of chain that draws rows of some kinds; at least one."""
+    return max(kinds, key=KINDS.index)
+
+
+def at_least(kind: ChainKind) -> Sequence[ChainKind]:
+    """Return the kinds that can draw the rows of a kind, itself first."""
+    return KINDS[KINDS.index(kind) :]
 
 
 def why_eager(params: SamplingParams) -> str | None:

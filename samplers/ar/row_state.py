@@ -135,13 +135,16 @@ class RowState:
 
     def scores(self, logits: Tensor, lookback: int) -> Scores:
         """Return the scores of a step before any processor; see `SamplerState.scores`."""
-        counted = self._newest_first(lookback)
-        prompted = self.number(Host.PROMPTED)[:, None]
-        places = prompted + self.lengths[:, None] - self._back(lookback)
+        recent = counted = self.codes[:, :0]
+        if lookback:
+            counted = self._newest_first(lookback)
+            prompted = self.number(Host.PROMPTED)[:, None]
+            places = prompted + self.lengths[:, None] - self._back(lookback)
+            recent = counted.masked_fill(places < prompted, -1)
         return Scores(
             logits,
             self.lengths[:, None],
-            counted.masked_fill(places < prompted, -1),
+            recent,
             counted,
             self.runs,
             self.number(Host.KEY)[:, None],

@@ -70,7 +70,8 @@ class SequenceBan(LogitsProcessor):
     @classmethod
     def build(cls, batch: BatchParams) -> Self | None:
         """Return the processor; None if no row bans a sequence of the vocabulary's codes."""
-        return cls(batch) if batch.some([bool(row) for row in _legal(batch)]) else None
+        wanted = batch.any(*cls.features) and batch.some([bool(row) for row in _legal(batch)])
+        return cls(batch) if wanted else None
 
 
 class MinFrames(LogitsProcessor):

@@ -9,16 +9,18 @@ from torch.nn import functional as F
 from benchmarks.card.step_cost import (
     BANDWIDTH,
     KERNEL_S,
+    RATE,
     Counted,
     _Attention,
     chunk_costs,
     counted_step,
     meta_model,
+    prefix_costs,
     step_costs,
     targets,
     window_costs,
 )
-from samplers.ar.chain import FULL, LIGHT
+from samplers.ar.chain import FULL, LIGHT, PLAIN
 
 META = torch.device("meta")
 
@@ -45,6 +47,12 @@ def test_bytes_are_those_read_and_written() -> None:
     assert counted(lambda: x[:1] + 1).seconds == KERNEL_S
 
 
+def test_a_product_takes_its_operations_with_or_without_a_bias() -> None:
+    x, weight = (torch.zeros(4096, 4096, device=META, dtype=torch.bfloat16) for _ in range(2))
+    for run in (lambda: F.linear(x, weight), lambda: torch.addmm(x, x, weight)):
+        assert counted(run).seconds == pytest.approx(2 * 4096**3 / RATE)
+
+
 def test_fused_attention_is_one_kernel() -> None:
     q, k = torch.zeros(1, 4, 1, 8, device=META), torch.zeros(1, 4, 99, 8, device=META)
     found = counted(lambda: F.scaled_dot_product_attention(q, k, k))
@@ -57,12 +65,13 @@ def test_kernels_do_not_depend_on_the_streams_and_grow_with_the_layers_and_the_c
     assert counted_step(one, 4, 300, LIGHT).kernels == base.kernels
     assert 10 <= counted_step(two, 1, 300, LIGHT).kernels - base.kernels <= 25
     assert counted_step(one, 1, 300, FULL).kernels > 2 * base.kernels
+    assert counted_step(one, 1, 300, PLAIN).kernels < 0.8 * base.kernels
 
 
 def test_the_table_has_every_size_and_a_target_where_one_was_asked() -> None:
     rows = step_costs(layers=1, width=64, streams=(1, 2))
     assert [(row["streams"], row["chain"]) for row in rows] == [
-        (1, "light"), (2, "light"), (1, "full"), (2, "full"),
+        (1, "plain"), (2, "plain"), (1, "light"), (2, "light"), (1, "full"), (2, "full"),
     ]  # fmt: skip
     assert [target.what for target in targets(rows)] == ["expected codes/s, 1 streams"]
 
@@ -89,3 +98,9 @@ def test_recorded_windows_have_few_launches_and_of_more_streams_fewer_kernels_ea
     assert all(row["launches"] <= 5 for row in recorded)
     one, *_, many = [row for row in recorded if row["frames"] == 30]
     assert many["kernels of each"] < one["kernels of each"] / 10
+
+
+def test_the_prefixes_of_a_known_voice_cost_less_than_those_of_a_new_one() -> None:
+    new, known = prefix_costs(layers=1, width=64)
+    assert known["launches"] < new["launches"]
+    assert known["us of the card"] < new["us of the card"]

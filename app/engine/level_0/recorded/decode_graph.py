@@ -18,14 +18,13 @@ from torch import Tensor
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.transfers import Download, Upload
 from models.valle import Valle
-from samplers.ar.chain import FULL, LIGHT, Chain, ChainKind
+from samplers.ar.chain import KINDS, Chain, ChainKind
 from samplers.ar.row_state import Host, RowState
 from samplers.ar.trace import log_prob_of
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.filters import sanitise
 from samplers.ops.guidance import guide
 
-KINDS = (LIGHT, FULL)
 RESULTS = 3
 """Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
 

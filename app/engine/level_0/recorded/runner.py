@@ -17,12 +17,12 @@ from app.engine.level_0.backtracking import Backtracker
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import Rows
-from app.engine.level_0.recorded.decode_graph import KINDS, DecodeGraph
+from app.engine.level_0.recorded.decode_graph import DecodeGraph
 from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
-from samplers.ar.chain import FULL, LIGHT, ChainKind, kind_of, why_eager
+from samplers.ar.chain import ChainKind, at_least, kind_of, largest, why_eager
 from samplers.ar.row_state import Host
 from samplers.knobs.features import is_on
 from samplers.ops.bounds import within
@@ -59,8 +59,8 @@ class RecordedRows(Rows):
         graph, params, silent = self.graph, inputs.params, inputs.silent
         slot, partner = hypothesis.slots[0], hypothesis.slots[-1]
         kind = self._kinds[hypothesis] = kind_of(params)
-        # A light row is drawn by the full chain where another row needs that.
-        for one in KINDS if kind is LIGHT else (FULL,):
+        # A plain row is drawn by a larger chain where another row needs that.
+        for one in at_least(kind):
             graph.tables[one][slot] = graph.record_of(one, params, silent).to(
                 graph.first_hidden.device, non_blocking=True
             )
@@ -138,7 +138,7 @@ class RecordedRows(Rows):
         ]
         if not rows:
             return None
-        light = all(self._kinds[one] is LIGHT for one, *_ in rows)
+        kind = largest(self._kinds[one] for one, *_ in rows)
         # Idle rows among them refer to their partners' slots, too.
         slots = [slot for one in self.hypotheses for slot in one.slots]
         # The step before may have drawn a code that is not read yet.
@@ -148,7 +148,7 @@ class RecordedRows(Rows):
             for condition in one.conditions
         )
         columns = min(columns, self.cache.max_length)
-        ticket = self.graph.launch(max(slots) + 1, columns, LIGHT if light else FULL)
+        ticket = self.graph.launch(max(slots) + 1, columns, kind)
         return Launched(ticket, rows)
 
     def is_current(self, slot: int, generation: int) -> bool:
