@@ -13,6 +13,7 @@ is the sum. Inductor would merge kernels, which is not counted.
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -287,15 +288,17 @@ def counted_windows(speech: SpeechModel, streams: int, frames: int) -> Counted:
     return counted
 
 
-def counted_prefixes(speech: SpeechModel, *, known: bool) -> Counted:
+def counted_prefixes(speech: SpeechModel, *, known: bool, together: bool) -> Counted:
     """Count what an utterance begins with: the prefixes of all finer levels, in pages.
 
     Args:
         speech: Of `meta_speech`.
         known: Whether the voice's prompt was read before.
+        together: Whether the text is read for all levels at once.
     """
     model, config = speech.model, speech.model.config
     pool = make_pool(config, 1 << 30, torch.bfloat16, META)
+    extend = model.transformer.fixed_extend(pool) if together else None
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
     ids = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID]
@@ -303,11 +306,13 @@ def counted_prefixes(speech: SpeechModel, *, known: bool) -> Counted:
     inputs = UtteranceInput(ids, SamplingParams(), 0, 0, WHOLE_FRAMES, prompt=prompt, voice=voice)
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     counted = Counted()
-    if known:
-        with torch.inference_mode(), _Attention(Counted()):
+    counted = Counted()
+    with torch.inference_mode(), _Attention(counted):
+        if known:
             CachedLevels(model, codebooks, inputs, prefixes)
+        counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        CachedLevels(model, codebooks, inputs, prefixes)
+        CachedLevels(model, codebooks, inputs, prefixes, extend)
     return counted
 
 
@@ -315,10 +320,12 @@ def prefix_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
     """Return what the prefixes of an utterance take, launched one by one and if they were not."""
     speech = meta_speech(layers=layers, width=width)
     rows: list[TableRow] = []
-    for name, known in (("a new voice", False), ("a known voice", True)):
-        found = counted_prefixes(speech, known=known)
+    kinds = product((("a new voice", False), ("a known voice", True)), (False, True))
+    for (name, known), together in kinds:
+        found = counted_prefixes(speech, known=known, together=together)
         rows.append({
             "prefixes of": name,
+            "text read": "for all levels at once" if together else "level by level",
             "launches": found.kernels,
             "MB": found.bytes / 1e6,
             "us of the host": found.kernels * LAUNCH_S * 1e6,

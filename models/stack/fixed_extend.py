@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.stack.block import Block, RmsNorm
 from models.stack.fixed_step import replace_nonfinite
-from models.stack.paged_cache import PAGE, PagePool
+from models.stack.paged_cache import PAGE, PagedCache, PagePool
 
 
 class Layout(NamedTuple):
@@ -74,10 +74,48 @@ class FixedExtend:
             columns: T, a multiple of `PAGE` that no sequence exceeds with its new positions.
         """
         own = torch.arange(len(reach), device=reach.device)
+        return self._layout(starts[:, None] + own, lengths, counts, reach, columns)
+
+    def extend(
+        self, x: Tensor, positions: Tensor, cache: PagedCache, slots: Sequence[int], reach: Tensor
+    ) -> None:
+        """Append as many positions to several slots, in one pass that is not recorded.
+
+        Args:
+            x: ``[B, S, D]``, of each slot.
+            positions: ``[S]`` int64, position ids, the same in all slots.
+            cache: Of the pool.
+            slots: B slots, each of which grows by S.
+            reach: ``[S]`` int64, how many of the new positions each of them sees.
+
+        Raises:
+            OutOfPages: The pool has not so many pages; no slot has grown.
+        """
+        batch, count = x.shape[:2]
+        for slot in slots:
+            cache.reserve(slot, cache.lengths[slot] + count)
+        width = max(len(cache.pages(slot)) for slot in slots)
+        rows = [
+            [cache.lengths[slot], *cache.pages(slot)]
+            + [self.padding] * (width - len(cache.pages(slot)))
+            for slot in slots
+        ]
+        table = torch.tensor(rows, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
+        lengths, counts = table[:, 0], torch.full((batch,), count, device=x.device)
+        placed = self._layout(positions.expand(batch, -1), lengths, counts, reach, width * PAGE)
+        self.run(x.flatten(0, 1), table[:, 1:], placed)
+        for slot in slots:
+            cache.advance(slot, count)
+
+    def _layout(
+        self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor, columns: int
+    ) -> Layout:
+        """As `layout`, given the position ids ``[B, S]`` of all new positions."""
+        own = torch.arange(len(reach), device=reach.device)
         seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
         visible = torch.arange(columns, device=reach.device) < seen[..., None]
         return Layout(
-            self._rotations[(starts[:, None] + own).flatten()],
+            self._rotations[positions.flatten()],
             torch.where(visible, self._visible, self._masked).repeat(1, self._group, 1)[:, None],
             (lengths[:, None] + own).clamp(max=columns - 1),
             own < counts[:, None],

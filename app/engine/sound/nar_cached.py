@@ -4,7 +4,7 @@ Each level has its own keys and values, so a stream costs no more than one pass 
 utterance and gives the codes of that pass, up to rounding.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from app.engine.sound.nar import FinerLevels
 from app.engine.utterance import UtteranceInput
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
+from models.stack.fixed_extend import FixedExtend
 from models.stack.paged_cache import PagedCache
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
@@ -26,7 +27,12 @@ class CachedLevels(FinerLevels):
     """
 
     def __init__(
-        self, model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
+        self,
+        model: Valle,
+        codebooks: Tensor,
+        inputs: UtteranceInput,
+        prefixes: PrefixCache,
+        together: FixedExtend | None = None,
     ) -> None:
         """Prefill the prefixes of all levels.
 
@@ -35,12 +41,14 @@ class CachedLevels(FinerLevels):
             codebooks: ``[K, V, D]`` vectors of the codec's codes, for `nar_decision="mean"`.
             inputs: What is spoken.
             prefixes: Cache of the keys and values that utterances share.
+            together: Extends slots of the same pool; if given, the text is read for all levels in
+                one pass.
         """
         super().__init__(model, codebooks, inputs)
         self.frames = 0
         if self._prefixes:
             self._cache = self._make_cache(prefixes)
-            self._read_prefixes(prefixes)
+            self._read_prefixes(prefixes, together)
 
     @torch.inference_mode()
     def push(self, level_0: Tensor, *, ended: bool = False) -> Iterator[list[Tensor]]:  # noqa: ARG002
@@ -125,14 +133,32 @@ class CachedLevels(FinerLevels):
         return prefixes.new_cache(len(own), length)
 
     @torch.inference_mode()
-    def _read_prefixes(self, prefixes: PrefixCache) -> None:
+    def _read_prefixes(self, prefixes: PrefixCache, together: FixedExtend | None) -> None:
         model, keys = self._model, (self._inputs.voice, self._inputs.null)
+        alike: dict[int, Prefix] = {}  # by slot: texts behind what they share with others
         for level, conditions in self._prefixes.items():
             for condition, prefix in enumerate(conditions):
                 slot = self._slot(level, condition)
                 rest = prefixes.begin(prefix, level, self._cache, slot, keys[condition])
-                if len(rest):
-                    ranks = model.ranks(level, rest.blocks)
-                    model.transformer.extend(
-                        rest.embeddings, rest.positions, self._cache, slot, ranks
-                    )
+                if not len(rest):
+                    continue
+                if together is not None and not condition and prefix.shared:
+                    alike[slot] = rest
+                    continue
+                ranks = model.ranks(level, rest.blocks)
+                model.transformer.extend(rest.embeddings, rest.positions, self._cache, slot, ranks)
+        if together is not None and alike:
+            self._read_together(together, alike)
+
+    def _read_together(self, together: FixedExtend, texts: Mapping[int, Prefix]) -> None:
+        """Read the texts of several slots, which differ in their embeddings alone.
+
+        Where a prefix shares its beginning, no position sees one of a later block; so what each
+        sees of the text is its beginning, too.
+        """
+        cache, first = self._cache, next(iter(texts.values()))
+        assert isinstance(cache, PagedCache)
+        ranks = self._model.ranks(1, first.blocks)
+        reach = (ranks <= ranks[:, None]).sum(1)
+        x = torch.stack([text.embeddings for text in texts.values()])
+        together.extend(x, first.positions, cache, [*texts], reach)

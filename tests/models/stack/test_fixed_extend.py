@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.stack.cache import KVCache
-from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.paged_cache import PAGE, OutOfPages, PagedCache, PagePool
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
 
@@ -113,3 +113,36 @@ def test_an_extension_asks_a_device_nothing(dtype: torch.dtype) -> None:
     x = torch.zeros(2 * FRAMES, CONFIG.width, dtype=dtype, device="meta")
     pages = torch.zeros(2, COLUMNS // PAGE, dtype=torch.int64, device="meta")
     assert fixed.run(x, pages, layout).dtype == dtype
+
+
+@pytest.mark.parametrize("mask", ["causal", "block_causal"])
+def test_slots_extended_at_once_hold_what_each_does_that_is_extended_by_itself(mask: str) -> None:
+    stack = make_stack()
+    pool = PagePool(CONFIG, 40, dtype=torch.float32, device=CPU)
+    fixed = stack.fixed_extend(pool)
+    together, alone = (pool.new_cache(4, COLUMNS) for _ in range(2))
+    slots, positions = [3, 0, 2], torch.arange(7, 7 + FRAMES)
+    reach = reach_of(mask)
+    for slot, length in zip(slots, (PAGE - 3, 0, 5), strict=True):
+        at = torch.arange(length)
+        for cache in (together, alone):
+            if length:
+                stack.extend(vectors(length, slot), at, cache, slot, at)
+    x = torch.stack([vectors(FRAMES, 10 + slot) for slot in slots])
+    fixed.extend(x, positions, together, slots, reach)
+    for slot, own in zip(slots, x, strict=True):
+        stack.extend(own, positions, alone, slot, reach)
+    assert together.lengths == alone.lengths
+    for slot, layer in [(slot, layer) for slot in slots for layer in range(CONFIG.layers)]:
+        found, expected = (cache.keys_of(layer, slot) for cache in (together, alone))
+        torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0)
+
+
+def test_slots_extended_at_once_need_room_in_the_pool() -> None:
+    stack = make_stack()
+    pool = PagePool(CONFIG, 3, dtype=torch.float32, device=CPU)
+    fixed, cache = stack.fixed_extend(pool), pool.new_cache(3, COLUMNS)
+    x, at = torch.zeros(3, FRAMES, CONFIG.width), torch.arange(FRAMES)
+    with pytest.raises(OutOfPages):
+        fixed.extend(x, at, cache, [0, 1, 2], at + 1)
+    assert cache.lengths == [0, 0, 0]

@@ -25,7 +25,7 @@ from samplers.ops.bounds import within
 class ChunkedUtterance(RecordedUtterance):
     """An utterance whose chunks are made by a `VoiceGraph`; see `RecordedUtterance`.
 
-    Its prefixes are read when it begins, operator by operator.
+    Its prefixes are read when it begins, operator by operator, but all levels at once.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ChunkedUtterance(RecordedUtterance):
         started_s = perf_counter()
         self._graph = graph
         codebooks = speech.codec.quantizer.codebooks
-        self._finer = CachedLevels(speech.model, codebooks, inputs, prefixes)
+        self._finer = CachedLevels(speech.model, codebooks, inputs, prefixes, graph.extend)
         self._chunks = Chunks(speech.model.config.block_frames)
         self._waiting: deque[Tensor] = deque()  # level 0 of chunks that are to be made
         self.nar_s += perf_counter() - started_s

@@ -59,6 +59,7 @@ class VoiceGraph:
         columns: The most positions of an utterance.
         most: The most rows of a chunk.
         streams: What the codec remembers of utterances.
+        extend: Extends sequences of the pool.
     """
 
     @torch.inference_mode()
@@ -93,13 +94,13 @@ class VoiceGraph:
         own = torch.arange(self.frames[-1], device=device)
         each = 1 if config.nar_mask == "causal" else config.block_frames
         self._reach = (own // each + 1) * each
-        self._extend = model.transformer.fixed_extend(pool)
+        self.extend = model.transformer.fixed_extend(pool)
         self._layout = RowLayout(
             levels=config.levels, frames=self.frames[-1], pages=columns[-1] // PAGE
         )
         self.streams = CodecStreams(speech, streams)
         self._idle = self._layout.idle(
-            rows[-1], stream=self.streams.unused, page=self._extend.padding
+            rows[-1], stream=self.streams.unused, page=self.extend.padding
         )
         self._host = self._idle.copy()
         self._table = torch.zeros(self._host.shape, dtype=torch.int64, device=device)
@@ -185,13 +186,13 @@ class VoiceGraph:
 
         def chunk() -> None:
             owner = number(Number.OWNER)
-            placed = self._extend.layout(
+            placed = self.extend.layout(
                 number(Number.START), number(Number.LENGTH), number(Number.COUNT), reach, columns
             )
             given = layout.given(table)[:, :frames].index_select(0, owner)
             codes = given.clone()
             for level in range(1, levels):
-                hidden = self._extend.run(
+                hidden = self.extend.run(
                     model.embed_response(codes.flatten(0, 1), level), pages[:, level - 1], placed
                 )
                 logits = model.logits(hidden, level).view(rows, frames, -1)
