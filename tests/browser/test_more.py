@@ -328,6 +328,10 @@ def test_all_text_can_be_read(browser, server, scheme) -> None:
         page.click(f"#tab-{tab}")
         page.wait_for_timeout(400)  # of transitions
         assert page.evaluate(CONTRASTS) == [], tab
+    studio.press_speak()
+    page.wait_for_selector(".speak.stop")
+    page.wait_for_timeout(100)
+    assert page.evaluate(CONTRASTS) == [], "while it speaks"
     context.close()
 
 

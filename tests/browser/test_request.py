@@ -80,7 +80,7 @@ def test_nothing_moves_when_the_phonemes_of_a_text_come(studio) -> None:
 
 def wait_for_phonemes(studio: Studio, wanted: list[str]) -> None:
     studio.page.wait_for_function(
-        "wanted => JSON.stringify([...document.querySelectorAll('.phonemes li')]"
+        "wanted => JSON.stringify([...document.querySelectorAll('.phonemes li > span')]"
         ".map(one => one.textContent)) === JSON.stringify(wanted)",
         arg=wanted,
     )
@@ -106,10 +106,20 @@ def test_under_a_text_are_the_phonemes_that_the_service_reads(studio, server, te
     assert studio.page.get_by_role("list", name="Phonemes").is_visible()
 
 
+def test_beside_the_phonemes_is_what_the_markup_asks_for(studio) -> None:
+    studio.write("One. [voice:bella] Two. [pause:0.4s] <prosody rate='80%'>Three.</prosody> Four.")
+    studio.page.wait_for_selector(".phonemes li[title*=Four]")
+    shown = [
+        one.text_content().partition(".")[2].strip()
+        for one in studio.page.query_selector_all(".phonemes li")
+    ]
+    assert shown == ["", "bella · pause 0.4 s", "bella · 0.8\u00d7", "bella"]
+
+
 def test_the_phonemes_shown_are_those_that_are_spoken(studio) -> None:
     studio.write("At 5 p.m. we won. Did we?")
     studio.page.wait_for_selector(".phonemes li[title*=Did]")
-    shown = [one.text_content() for one in studio.page.query_selector_all(".phonemes li")]
+    shown = [one.text_content() for one in studio.page.query_selector_all(".phonemes li > span")]
     assert len(shown) == 2
     report = studio.report(studio.speak())
     assert [one["phonemes"] for one in report["utterances"]] == shown
@@ -136,7 +146,7 @@ def test_a_text_that_cannot_be_read_has_no_phonemes_and_an_older_answer_does_not
     held[0].fulfill(json={"utterances": [{"text": "old", "phonemes": "old"}]})
     page.wait_for_timeout(200)
     assert titles(studio) == ["A new text."]
-    for refused in ("[pause:soon]", "<prosody rate='slow'>Slow.</prosody>", "..."):
+    for refused in ("[pause:soon]", "<prosody pitch='low'>Low.</prosody>", "..."):
         studio.write("A new text.")
         page.wait_for_selector(".phonemes li[title*=new]")
         studio.write(refused)

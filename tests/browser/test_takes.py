@@ -81,7 +81,7 @@ def test_mirostat_and_a_temperature_that_varies_are_curves(studio) -> None:
     studio.request(input=TEXT, preset="default", seed=5, mirostat_mode=2)
     number = studio.speak()
     curve = studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve=temperature]")
-    assert curve.text_content().split() == ["temperature", "mirostat", "mu"]
+    assert curve.text_content().split() == ["temperature", "mirostat", "mu", "(bits)"]
     titles = [
         one.get_attribute("data-curve")
         for one in studio.page.query_selector_all(f"[data-take='{number}'] [data-curve]")

@@ -13,7 +13,7 @@ const CURVES = [
   ["entropy", [["entropy_bits", "bits"], ["varentropy_bits2", "bits²"]]],
   ["temperature", [["temperature", ""], ["mirostat_mu", "bits"]]],
   ["stop", [["stop_probability", "", "log"], ["stop_rank", "", "log"]]],
-  ["kept codes", [["kept", "", "log"]]],
+  ["kept codes", [["kept", "codes", "log"]]],
 ];
 const LINES = ["--line-1", "--line-2"];
 
@@ -311,9 +311,15 @@ function Curve({ view, width, title, lines, utterances, last }) {
   if (!present.length) return null;
   return html`
     <div class="curve" data-curve=${title}>
-      <p>${present.map(([field, unit], n) => html`<span style=${{ color: `var(${LINES[n]})` }}>${field.replaceAll("_", " ")}</span> `)}</p>
-      <div ref=${place} role="img" aria-label="${present.map(([field]) => field.replaceAll("_", " ")).join(" and ")} over time"></div>
+      <p>${present.map(([field, unit], n) => html`<span style=${{ color: `var(${LINES[n]})` }}>${lineName(field, unit)}</span> `)}</p>
+      <div ref=${place} role="img" aria-label="${present.map(([field, unit]) => lineName(field, unit)).join(" and ")} over time"></div>
     </div>`;
+}
+
+/** Return a field of the record in words, with its unit where it has one. */
+function lineName(field, unit) {
+  const words = field.replace(/_bits2?$/, "").replaceAll("_", " ");
+  return unit ? `${words} (${unit})` : words;
 }
 
 /** Return the places of a logarithmic axis: its ends and its middle, as powers of ten. */

@@ -147,7 +147,7 @@ export function LivePane({ app }) {
   const { firstMs, gaps = 0, gapMs = 0, aheadS = 0 } = live?.meters ?? {};
   return html`
     <section class="live" aria-label="Live">
-      <p class="note">Each sentence is spoken as soon as it is certain that it has ended. Voice and knobs are those on the left.</p>
+      <p class="note">Each sentence is spoken as soon as it is certain that it has ended. Voice and knobs are those of the request.</p>
       <label for="live">${running ? "Type; it speaks" : "Text to begin with"}</label>
       <textarea id="live" rows="5" value=${live && running ? live.typed : app.liveText ?? ""}
         onInput=${({ target }) => {

@@ -108,8 +108,14 @@ function Phonemes({ app }) {
   return html`
     <details class="phonemes" open>
       <summary>As it will be read</summary>
-      <ol tabindex="0" aria-label="Phonemes">${shown.map((one) => html`<li title=${one.text}>${one.phonemes || "(a pause)"}</li>`)}</ol>
+      <ol tabindex="0" aria-label="Phonemes">${shown.map((one) => html`
+        <li title=${one.text}><span>${one.phonemes || "(a pause)"}</span>${directionsOf(one) && html` <small>${directionsOf(one)}</small>`}</li>`)}</ol>
     </details>`;
+}
+
+/** Return what the markup of a text says of an utterance, beside its words. */
+function directionsOf({ voice, rate = 1, pause_after_s: pause = null }) {
+  return [voice, rate !== 1 && `${rate}×`, pause !== null && `pause ${pause} s`].filter(Boolean).join(" · ");
 }
 
 function VoicePicker({ app }) {

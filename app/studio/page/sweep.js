@@ -39,7 +39,7 @@ export function SweepPane({ app }) {
         ${sweep.running
           ? html`<button type="button" class="stop" onClick=${() => sweep.running.abort()}>Stop</button>`
           : html`<button type="submit">Make the takes</button>`}
-        <span class="note">All else is as on the left${field === seed ? "" : "; all have one seed"}.</span>
+        <span class="note">All else is as in the request${field === seed ? "" : "; all have one seed"}.</span>
       </div>
       ${sweep.wrong && html`<p class="refusal" role="alert">${sweep.wrong}</p>`}
     </form>
