@@ -14,7 +14,14 @@ from app.engine.errors import (
     VoiceLimit,
     VoiceProtected,
 )
-from app.storage.voice_store import EVERYBODY, CardDamaged, NameTaken, StoreFull, VoiceStore
+from app.storage.voice_store import (
+    EVERYBODY,
+    CardDamaged,
+    NameTaken,
+    StoreAway,
+    StoreFull,
+    VoiceStore,
+)
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import DEFAULT, BuiltinVoices, Voice, VoiceCard
 
@@ -141,6 +148,7 @@ class Voices:
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
             VoiceDamaged: It is an upload that cannot be read.
+            Unavailable: The store of uploads does not answer, and no other voice has that name.
         """
         found = self._find(name.lower(), owner)
         if found is None and (target := self._names.get(name.lower())) is not None:
@@ -157,20 +165,26 @@ class Voices:
 
         Raises:
             VoiceDamaged: It is an upload that cannot be read.
+            Unavailable: The store of uploads does not answer, and no other voice has that name.
         """
         if name == DEFAULT:
             return self.default
+        away: StoreAway | None = None
         if self._store is not None:
             for whose in dict.fromkeys((owner, EVERYBODY)):
                 try:
                     voice = self._store.find(name, whose)
                 except CardDamaged as error:
                     raise VoiceDamaged(_DAMAGED.format(name)) from error
+                except StoreAway as error:
+                    away = error
+                    break
                 if voice is not None:
                     return voice
-        if name in self.builtin:
-            return self.builtin[name]
-        return self.aliases.get(name)
+        found = self.builtin[name] if name in self.builtin else self.aliases.get(name)
+        if found is None and away is not None:
+            raise Unavailable(_described(away), retry_after_s=_RETRY_AFTER_S) from away
+        return found
 
     def speaker(self, name: str | None, owner: str) -> Voice:
         """Return the voice for a job, with the audio of an upload in memory. Reads files.
@@ -181,6 +195,7 @@ class Voices:
             UnknownVoice: There is no such voice.
             VoiceDamaged: It is an upload that cannot be read.
             InvalidRequest: It is an upload, and the model takes no prompts.
+            Unavailable: It is an upload, and the store of uploads does not answer.
         """
         if name is None:
             return self.default
@@ -192,7 +207,10 @@ class Voices:
                 f"the loaded model hears no prompts, so it cannot speak as {name!r}", param="voice"
             )
         assert self._store is not None
-        opened = self._store.opened(voice)
+        try:
+            opened = self._store.opened(voice)
+        except StoreAway as error:
+            raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
         if opened is None:
             raise UnknownVoice(f"the voice {name!r} was deleted")
         return opened
@@ -204,6 +222,7 @@ class Voices:
             InvalidRequest: The model takes no prompts, or does not speak the language.
             VoiceLimit: The server takes no uploads.
             VoiceExists: The name is taken.
+            Unavailable: The store does not answer.
         """
         if self._store is None or not self._store.max_voices:
             raise VoiceLimit("this server takes no uploads")
@@ -220,8 +239,19 @@ class Voices:
             )
         if name == DEFAULT or name in OPENAI_VOICES or name in self.builtin:
             raise VoiceExists(f"{name} is the name of a built-in voice; choose another")
-        if any(self._store.has(name, whose) for whose in (owner, EVERYBODY)):
+        if any(self._has(name, whose) for whose in (owner, EVERYBODY)):
             raise VoiceExists(_EXISTS.format(name))
+
+    def _has(self, name: str, owner: str) -> bool:
+        """Return whether an owner has an upload of a name.
+
+        Raises:
+            Unavailable: The store does not answer.
+        """
+        try:
+            return self._store is not None and self._store.has(name, owner)
+        except StoreAway as error:
+            raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
 
     def add(self, name: str, card: VoiceCard, content: bytes, owner: str) -> Voice:
         """Store an uploaded voice. Takes a while: the audio is decoded and checked.
@@ -261,7 +291,7 @@ class Voices:
             VoiceProtected: It is a built-in voice, or an upload for everybody.
             Unavailable: It cannot be deleted now.
         """
-        name, own = name.lower(), self._store is not None and self._store.has(name.lower(), owner)
+        name, own = name.lower(), self._has(name.lower(), owner)
         if not own:
             self._refuse_to_remove(name, owner)
         assert self._store is not None

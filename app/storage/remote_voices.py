@@ -7,11 +7,12 @@ name succeed. Nothing is cached but audio, by its hash, so that every process se
 once.
 """
 
+import errno
 import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -19,6 +20,7 @@ from uuid import uuid4
 from app.storage.voice_store import (
     EVERYBODY,
     NameTaken,
+    StoreAway,
     StoredCard,
     StoreFull,
     VoiceStore,
@@ -56,6 +58,29 @@ def open_voice_store(where: str, max_voices: int) -> VoiceStore:
     return RemoteVoiceStore(where, max_voices=max_voices)
 
 
+class _Files:
+    """A file system of `fsspec` whose every failure is an `OSError`.
+
+    Its packages raise whatever their clients do; botocore's errors of connections are no `OSError`.
+    """
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._files, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return method(*args, **options)
+            except (FileNotFoundError, FileExistsError):
+                raise
+            except Exception as error:
+                raise StoreAway(errno.EIO, f"{type(error).__name__}: {error}") from error
+
+        return call
+
+
 class RemoteVoiceStore(VoiceStore):
     """The uploaded voices of all owners. Thread-safe; every method talks to the store."""
 
@@ -76,8 +101,8 @@ class RemoteVoiceStore(VoiceStore):
 
         protocol = url.partition("://")[0]
         options: dict[str, Any] = _OPTIONS.get(protocol, {})
-        self._files, root = url_to_fs(url, **options)
-        self._is_local = isinstance(self._files, LocalFileSystem)
+        files, root = url_to_fs(url, **options)
+        self._files, self._is_local = _Files(files), isinstance(files, LocalFileSystem)
         super().__init__(Path(root), max_voices=max_voices)
         self._audio: OrderedDict[str, bytes] = OrderedDict()  # digest -> content
 
@@ -95,12 +120,36 @@ class RemoteVoiceStore(VoiceStore):
             log.error("cannot list uploaded voices: %s", error)
             return 0
 
+    def of(self, owner: str) -> list[Voice]:
+        """Return an owner's voices by name; none if the store does not answer."""
+        try:
+            return super().of(owner)
+        except OSError as error:  # built-in voices keep working
+            log.error("cannot list uploaded voices: %s", error)
+            return []
+
+    def damaged(self, owner: str) -> list[str]:
+        """Return the names of an owner's damaged voices; none if the store does not answer."""
+        try:
+            return super().damaged(owner)
+        except OSError as error:
+            log.error("cannot list uploaded voices: %s", error)
+            return []
+
     def has(self, name: str, owner: str) -> bool:
-        """Return whether a name is in use, by a damaged voice too."""
+        """Return whether a name is in use, by a damaged voice too.
+
+        Raises:
+            StoreAway: The store does not answer.
+        """
         return is_name(name) and bool(self._files.exists(self._card(name, owner)))
 
     def opened(self, voice: Voice) -> Voice | None:
-        """Return a voice with its audio in memory; None if it was deleted or is damaged."""
+        """Return a voice with its audio in memory; None if it was deleted or is damaged.
+
+        Raises:
+            StoreAway: The store does not answer.
+        """
         assert voice.audio is not None
         content = self._audio.get(voice.digest)
         if content is None:

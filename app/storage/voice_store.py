@@ -39,6 +39,10 @@ class StoreFull(Exception):
     """The owner has reached the limit of voices."""
 
 
+class StoreAway(OSError):
+    """A store on another machine does not answer, or not to these credentials."""
+
+
 class CardDamaged(Exception):
     """The JSON file of a voice cannot be read."""
 
@@ -114,6 +118,7 @@ class VoiceStore:
 
         Raises:
             CardDamaged: Its JSON file is damaged.
+            StoreAway: The store is on another machine and does not answer.
         """
         if not is_name(name):
             return None
@@ -122,6 +127,8 @@ class VoiceStore:
             card = StoredCard.model_validate_json(self._read(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except StoreAway:
+            raise
         except OSError as error:  # built-in voices keep working
             log.error("cannot read uploaded voices: %s", error)
             return None
