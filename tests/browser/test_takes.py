@@ -175,6 +175,35 @@ def test_hovering_tells_the_record_of_the_token(studio) -> None:
     assert float(shown["entropy_bits"]) == pytest.approx(token["entropy_bits"], rel=0.01)
 
 
+def test_what_is_drawn_takes_the_colours_of_another_theme(studio) -> None:
+    number = studio.speak()
+    page, take = studio.page, f"[data-take='{number}']"
+    page.wait_for_selector(f"{take} [data-curve]")
+    page.wait_for_selector(f"{take} .play:text('▶')")  # played to its end: nothing else redraws it
+    most = """canvas => {
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      const counts = new Map();
+      for (let n = 0; n < data.length; n += 4) {
+        if (data[n + 3] < 255) continue;
+        const colour = [...data.slice(n, n + 3)].map((one) => one.toString(16).padStart(2, "0"));
+        counts.set(colour.join(""), (counts.get(colour.join("")) ?? 0) + 1);
+      }
+      return [...counts].sort(([, one], [, other]) => other - one)[0][0];
+    }"""
+    wave, curve = (f"{take} {one} canvas" for one in (".lane", "[data-curve=temperature]"))
+    seen = {}
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(300)
+        seen[scheme] = [page.eval_on_selector(one, most) for one in (wave, curve)]
+    assert seen["light"][0] == "1f6f8b"
+    assert seen["dark"][0] == "5fb3ce"
+    assert seen["light"][1] != seen["dark"][1]
+    page.click("[aria-label='Dark or light']")  # from the system's dark to light
+    page.wait_for_timeout(300)
+    assert [page.eval_on_selector(one, most) for one in (wave, curve)] == seen["light"]
+
+
 def test_waveform_and_codes_are_drawn(studio) -> None:
     number = studio.speak()
     studio.page.wait_for_selector(f"[data-take='{number}'] [data-curve]")

@@ -146,10 +146,13 @@ function told(seconds, place) {
   ].filter(Boolean).join(", ");
 }
 
+/** Return what the colours depend on; a canvas keeps those that it was drawn in. */
+const themeNow = () => `${document.documentElement.dataset.theme}${matchMedia("(prefers-color-scheme: dark)").matches}`;
+
 /** A canvas that is as sharp as the screen, drawn anew when what it shows changes. */
 function Canvas({ width, height, draw, seen, label }) {
   const canvas = useRef();
-  const theme = `${document.documentElement.dataset.theme}${matchMedia("(prefers-color-scheme: dark)").matches}`;
+  const theme = themeNow();
   useLayoutEffect(() => {
     const ratio = devicePixelRatio || 1;
     Object.assign(canvas.current, { width: width * ratio, height: height * ratio });
@@ -277,7 +280,7 @@ function Curve({ view, width, title, lines, utterances, last }) {
     [timeOf(utterance, utterance.tokens.length), {}], // the line ends with the utterance
   ]);
   const present = lines.filter(([field]) => tokens.some(([, token]) => token[field] != null));
-  const theme = document.documentElement.dataset.theme ?? "";
+  const theme = themeNow();
   useEffect(() => {
     if (!present.length) return undefined;
     const text = paint("--pico-muted-color");

@@ -263,6 +263,7 @@ class Studio {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const now = this.state.theme ?? (dark ? "dark" : "light");
     localStorage.theme = now === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = localStorage.theme; // before all is drawn in its colours
     this.set({ theme: localStorage.theme });
   }
 }
@@ -283,14 +284,13 @@ function App({ studio }) {
   useEffect(() => {
     studio.onChange = redraw;
     studio.start().catch((error) => studio.set({ waiting: null, notice: error.message }));
+    if (studio.state.theme) document.documentElement.dataset.theme = studio.state.theme;
+    matchMedia("(prefers-color-scheme: dark)").onchange = redraw;
     const pressed = (event) => keyPressed(studio, event);
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
   const { state } = studio;
-  useEffect(() => {
-    if (state.theme) document.documentElement.dataset.theme = state.theme;
-  }, [state.theme]);
   const Pane = PANES[state.tab];
   const Dialog = state.dialog && DIALOGS[state.dialog.name];
   return html`
