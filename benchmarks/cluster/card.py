@@ -205,6 +205,11 @@ class CardLevel0:
         self.error: SpeechError | None = None
 
     @property
+    def ready_s(self) -> float:
+        """Seconds of sound of its frames."""
+        return self.frames * FRAME_S
+
+    @property
     def progress(self) -> Progress:
         """How far it is."""
         return Progress(0, 1, self.frames)
