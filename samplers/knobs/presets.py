@@ -56,9 +56,9 @@ PRESETS: Presets = {
     # guided towards the words, with finer levels that do not guess, and taken back where it goes
     # on after the last word.
     "builtin": {
-        "temperature": 0.5,
+        "temperature": 0.7,
         "top_p": 0.9,
-        "cfg_strength": 1.5,
+        "cfg_strength": 2.0,
         "cfg_rescale": 0.0,
         "backtrack": True,
         "backtrack_max_silence": 50,
