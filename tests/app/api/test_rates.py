@@ -9,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from app.engine.sound.joining.joiner import EDGE_SILENCE_S, SILENCE_DBFS
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
@@ -62,8 +63,14 @@ def test_the_codes_are_the_same_and_only_that_part_lasts_longer(plain, slowed) -
     tail = round(third["duration_s"] * RATE_HZ) * 2
     assert third["duration_s"] == was[2]["duration_s"]
     assert sound[-tail:] == whole[-tail:]
-    # But for 60 ms of silence at each edge, which are no longer.
-    assert second["duration_s"] == pytest.approx(2 * was[1]["duration_s"] - 0.12, abs=0.05)
+    # But for silence of 60 ms at an edge, which is no longer.
+    began = round(was[1]["start_s"] * RATE_HZ)
+    spoken = np.frombuffer(whole, "<i2")[began : began + round(was[1]["duration_s"] * RATE_HZ)]
+    loud = np.flatnonzero(np.abs(spoken / 32768) > 10 ** (SILENCE_DBFS / 20))
+    edges_s = loud[0] / RATE_HZ, (len(spoken) - loud[-1]) / RATE_HZ
+    wanted_s = 2 * (was[1]["duration_s"] - sum(edges_s))
+    wanted_s += sum(min(2 * edge_s, EDGE_SILENCE_S) for edge_s in edges_s)
+    assert second["duration_s"] == pytest.approx(wanted_s, abs=0.05)
     later_s = second["duration_s"] - was[1]["duration_s"]
     assert third["start_s"] - was[2]["start_s"] == pytest.approx(later_s, abs=1e-3)
     assert report["audio_s"] == len(sound) / 2 / RATE_HZ
