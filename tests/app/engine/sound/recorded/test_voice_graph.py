@@ -26,12 +26,17 @@ from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import State, StreamTable
 from models.config import MaskKind, SpectralCodecConfig
 from models.cuda.graphs import Play
-from models.cuda.transfers import Download, Upload
 from models.stack.fixed_extend import FixedExtend, Layout
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
-from samplers.nar import NarRows, sample_nar_rows
 from samplers.ops import filters
+from tests.app.engine.sound.recorded.faults import (
+    baked_frame,
+    lost_state,
+    new_table,
+    stale_stream,
+    unfinished_copy,
+)
 from tests.app.engine.sound.recorded.sessions import (
     KNOBS,
     Session,
@@ -247,40 +252,6 @@ def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
 # What the tests above must not let pass: mistakes that a recording forgives.
 
 
-def _baked_frame(patch: pytest.MonkeyPatch) -> None:
-    """The noise does not know which frame it is for."""
-
-    def wrong(logits: Tensor, rows: NarRows, at: Tensor, *rest: Any, **kind: Any) -> Tensor:
-        return sample_nar_rows(logits, rows, at * 0, *rest, **kind)
-
-    patch.setattr("app.engine.sound.recorded.drawing.sample_nar_rows", wrong)
-
-
-def _stale_stream(patch: pytest.MonkeyPatch) -> None:
-    """A stream begins with what the one before left in its row."""
-    right = StreamTable.read
-
-    def wrong(table: StreamTable, rows: Tensor, begins: Tensor) -> State:
-        return right(table, rows, torch.zeros_like(begins))
-
-    patch.setattr(StreamTable, "read", wrong)
-
-
-def _lost_state(patch: pytest.MonkeyPatch) -> None:
-    """What the codec remembers is not copied out of the recording."""
-    patch.setattr(StreamTable, "write", lambda *_: None)
-
-
-def _new_table(patch: pytest.MonkeyPatch) -> None:
-    """The host writes into another table than the one that was recorded."""
-    right = Upload.__init__
-
-    def wrong(upload: Upload, target: Tensor, *rest: int) -> None:
-        right(upload, target.clone(), *rest)
-
-    patch.setattr(Upload, "__init__", wrong)
-
-
 def _baked_length(patch: pytest.MonkeyPatch) -> None:
     """The sequences are as long as when the chunk was recorded."""
     right = FixedExtend.layout
@@ -320,23 +291,12 @@ def _stale_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RowLayout, "write", wrong)
 
 
-def _unfinished_copy(patch: pytest.MonkeyPatch) -> None:
-    """The host reads the chunk before the one that has just been queued."""
-    right, kept = Download.fetch, dict[int, int]()
-
-    def wrong(download: Download) -> int:
-        ticket = right(download)
-        return kept.setdefault(id(download), ticket)
-
-    patch.setattr(Download, "fetch", wrong)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
-        _baked_frame, _stale_stream, _lost_state, _new_table, _baked_length, _seen_padding,
-        _stale_rows, _unfinished_copy,
+        baked_frame, stale_stream, lost_state, new_table, _baked_length, _seen_padding,
+        _stale_rows, unfinished_copy,
     ],
 )  # fmt: skip
 def test_a_seeded_fault_shows(

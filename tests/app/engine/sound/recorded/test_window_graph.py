@@ -22,14 +22,18 @@ from app.engine.sound.recorded.window_row import Number, WindowLayout
 from app.engine.sound.recorded.windowed import WindowedUtterance
 from app.engine.sound.utterance import UtteranceDecoder
 from models.checkpoints import SpeechModel, load_speech_model
-from models.codecs.streaming import State, StreamTable
 from models.cuda.graphs import Play
-from models.cuda.transfers import Download, Upload
 from models.stack.fixed_whole import FixedWhole, WholeLayout
 from models.stack.paged_cache import PagePool
 from models.whole_passes import WholePasses
-from samplers.nar import NarRows, sample_nar_rows
 from samplers.ops import filters
+from tests.app.engine.sound.recorded.faults import (
+    baked_frame,
+    lost_state,
+    new_table,
+    stale_stream,
+    unfinished_copy,
+)
 from tests.app.engine.sound.recorded.sessions import (
     CLOSE,
     KNOBS,
@@ -226,15 +230,6 @@ def test_an_utterance_that_may_be_too_long_is_made_by_itself(decoder: LocalSound
 # What the tests above must not let pass: mistakes that a recording forgives.
 
 
-def _baked_frame(patch: pytest.MonkeyPatch) -> None:
-    """The noise does not know which frame it is for."""
-
-    def wrong(logits: Tensor, rows: NarRows, at: Tensor, *rest: Any, **kind: Any) -> Tensor:
-        return sample_nar_rows(logits, rows, at * 0, *rest, **kind)
-
-    patch.setattr("app.engine.sound.recorded.drawing.sample_nar_rows", wrong)
-
-
 def _seen_padding(patch: pytest.MonkeyPatch) -> None:
     """Frames see what fills their row up."""
     right = FixedWhole.layout
@@ -265,31 +260,6 @@ def _prompt_as_frames(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WholePasses, "embed", wrong)
 
 
-def _stale_stream(patch: pytest.MonkeyPatch) -> None:
-    """A stream begins with what the one before left in its row."""
-    right = StreamTable.read
-
-    def wrong(table: StreamTable, rows: Tensor, begins: Tensor) -> State:
-        return right(table, rows, torch.zeros_like(begins))
-
-    patch.setattr(StreamTable, "read", wrong)
-
-
-def _lost_state(patch: pytest.MonkeyPatch) -> None:
-    """What the codec remembers is not copied out of the recording."""
-    patch.setattr(StreamTable, "write", lambda *_: None)
-
-
-def _new_table(patch: pytest.MonkeyPatch) -> None:
-    """The host writes into another table than the one that was recorded."""
-    right = Upload.__init__
-
-    def wrong(upload: Upload, target: Tensor, *rest: int) -> None:
-        right(upload, target.clone(), *rest)
-
-    patch.setattr(Upload, "__init__", wrong)
-
-
 def _unguided(patch: pytest.MonkeyPatch) -> None:
     """The host does not say who guides whom."""
     right = WindowLayout.write
@@ -314,23 +284,12 @@ def _lost_owner(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WindowLayout, "write", wrong)
 
 
-def _unfinished_copy(patch: pytest.MonkeyPatch) -> None:
-    """The host reads the window before the one that has just been queued."""
-    right, kept = Download.fetch, dict[int, int]()
-
-    def wrong(download: Download) -> int:
-        ticket = right(download)
-        return kept.setdefault(id(download), ticket)
-
-    patch.setattr(Download, "fetch", wrong)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
-        _baked_frame, _seen_padding, _baked_position, _prompt_as_frames, _stale_stream,
-        _lost_state, _new_table, _unguided, _lost_owner, _unfinished_copy,
+        baked_frame, _seen_padding, _baked_position, _prompt_as_frames, stale_stream,
+        lost_state, new_table, _unguided, _lost_owner, unfinished_copy,
     ],
 )  # fmt: skip
 def test_a_seeded_fault_shows(
