@@ -1,4 +1,4 @@
-"""What the README tells a reader to type works, with the toy model in place of the built-in one."""
+"""What the README tells a reader to type works."""
 
 import os
 import re
@@ -20,10 +20,11 @@ from app.main import create_app
 from app.settings import BUILTIN_MODEL, Settings
 from models.voices.voice import BuiltinVoices
 from tests.conftest import ROOT
-from tests.toy.make_toy import make
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ADDRESS = "127.0.0.1:8000"
+
+pytestmark = pytest.mark.weights
 
 
 def _block(language: str, containing: str) -> str:
@@ -40,22 +41,13 @@ def _voice() -> str:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy model, its voice under the name that the README uses."""
-    folder = make(tmp_path_factory.mktemp("toy"))
-    for file in (folder / "voices").iterdir():
-        file.rename(file.with_stem(_voice()))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def environment(model: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TTS_MODEL": str(model), "NO_PROXY": "127.0.0.1"}
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")
 def address(environment: dict[str, str]) -> Iterator[str]:
-    """Where a server of the toy model answers."""
+    """Where a server answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
