@@ -70,16 +70,22 @@ class ChunkRow(NamedTuple):
 
 
 class Parts:
-    """Where each part of a row lies: some numbers, then tables.
+    """Where each part of a row lies: some numbers, the knobs of each finer level, then tables.
 
     Attributes:
         width: Numbers of a row.
     """
 
-    def __init__(self, numbers: int, *shapes: tuple[int, int]) -> None:
-        """Lay out rows."""
-        self._shapes = shapes
-        ends = np.cumsum([numbers, *(a * b for a, b in shapes)]).tolist()
+    def __init__(self, numbers: int, levels: int, *shapes: tuple[int, int]) -> None:
+        """Lay out rows.
+
+        Args:
+            numbers: How many.
+            levels: K, level 0 included.
+            shapes: Of the tables, which are parts 1, 2...
+        """
+        self._shapes = ((levels - 1, len(NarRow._fields)), *shapes)
+        ends = np.cumsum([numbers, *(a * b for a, b in self._shapes)]).tolist()
         self._slices = [slice(*both) for both in pairwise(ends)]
         self.width: int = ends[-1]
 
@@ -91,10 +97,14 @@ class Parts:
         """Return a table of one row on the host, a view."""
         return row[self._slices[part]].reshape(self._shapes[part])
 
-    def write_knobs(self, row: NDArray[np.int64], part: int, knobs: Sequence[NarRow]) -> None:
-        """Write how each finer level is drawn into a table ``[levels - 1, len(NarRow)]``."""
+    def knobs(self, rows: Tensor) -> Tensor:
+        """Return a view ``[B, levels - 1, len(NarRow)]``; fractions are bits."""
+        return self.view(rows, 0)
+
+    def write_knobs(self, row: NDArray[np.int64], knobs: Sequence[NarRow]) -> None:
+        """Write how each finer level is drawn."""
         for level, own in enumerate(knobs):
-            numbers = self.of(row, part)[level]
+            numbers = self.of(row, 0)[level]
             fractions = numbers.view(np.float64)
             for place, number in enumerate(own):
                 (fractions if isinstance(number, float) else numbers)[place] = number
@@ -111,12 +121,7 @@ class RowLayout(Parts):
             frames: Of the longest chunk.
             pages: Of the longest sequence, in one level.
         """
-        knobs = levels - 1, len(NarRow._fields)
-        super().__init__(len(Number), knobs, (frames, levels), (levels - 1, pages))
-
-    def knobs(self, rows: Tensor) -> Tensor:
-        """Return a view ``[B, levels - 1, len(NarRow)]``; fractions are bits."""
-        return self.view(rows, 0)
+        super().__init__(len(Number), levels, (frames, levels), (levels - 1, pages))
 
     def given(self, rows: Tensor) -> Tensor:
         """Return a view ``[B, frames, levels]``."""
@@ -165,7 +170,7 @@ class RowLayout(Parts):
         row[Number.FRAME], row[Number.LEVELS] = chunk.frame, chunk.levels
         fractions = row.view(np.float64)
         fractions[Number.STRENGTH], fractions[Number.RESCALE] = chunk.strength, chunk.rescale
-        self.write_knobs(row, 0, chunk.knobs)
+        self.write_knobs(row, chunk.knobs)
         given = self.of(row, 1)
         given[: len(chunk.given)] = chunk.given
         given[len(chunk.given) :] = chunk.given[-1]  # padding, of which nothing is heard

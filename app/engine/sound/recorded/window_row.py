@@ -62,13 +62,8 @@ class WindowLayout(Parts):
             levels: K, level 0 included.
             columns: Positions of a sequence.
         """
-        knobs = levels - 1, len(NarRow._fields)
-        super().__init__(len(Number), knobs, (2, columns), (columns, levels))
+        super().__init__(len(Number), levels, (2, columns), (columns, levels))
         self._columns = columns
-
-    def knobs(self, rows: Tensor) -> Tensor:
-        """Return a view ``[B, levels - 1, len(NarRow)]``; fractions are bits."""
-        return self.view(rows, 0)
 
     def places(self, rows: Tensor) -> Tensor:
         """Return a view ``[B, 2, columns]``: marks and positions."""
@@ -103,7 +98,7 @@ class WindowLayout(Parts):
             own = table[row]
             fractions = own.view(np.float64)
             fractions[Number.STRENGTH], fractions[Number.RESCALE] = window.strength, window.rescale
-            self.write_knobs(own, 0, window.knobs)
+            self.write_knobs(own, window.knobs)
             row += len(window.prefixes)
             own[Number.PARTNER] = row - 1
         return rows
