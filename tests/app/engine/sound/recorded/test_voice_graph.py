@@ -4,7 +4,7 @@ What is played here comes from a tape, so that nothing of the host can be baked 
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,7 +29,6 @@ from models.cuda.graphs import Play
 from models.stack.fixed_extend import FixedExtend, Layout
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
-from samplers.ops import filters
 from tests.app.engine.sound.recorded.faults import (
     baked_frame,
     lost_state,
@@ -51,27 +50,15 @@ from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 from tests.toy.make_toy import CODEC, MODEL
 
+pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
 ROWS, COLUMNS, STREAMS = (5,), (256,), 9
 POOL_BYTES = 4 << 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def sorted_as_on_a_gpu() -> Iterator[None]:
-    """On a CPU `filters.descending` sorts by NumPy, which no graph could hold."""
-    with pytest.MonkeyPatch.context() as patch, torch.inference_mode():
-        patch.setattr(filters, "descending", lambda x: x.sort(-1, descending=True).values)
-        yield
-
-
 @pytest.fixture(scope="module")
 def speech(toy: Any) -> SpeechModel:
     return load_speech_model(toy, CPU)
-
-
-@pytest.fixture(scope="module")
-def tape() -> Tape:
-    return Tape()
 
 
 def decoder_of(

@@ -4,7 +4,7 @@ As in `test_voice_graph`, what is played comes from a tape.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from models.cuda.graphs import Play
 from models.stack.fixed_whole import FixedWhole, WholeLayout
 from models.stack.paged_cache import PagePool
 from models.whole_passes import WholePasses
-from samplers.ops import filters
 from tests.app.engine.sound.recorded.faults import (
     baked_frame,
     lost_state,
@@ -48,6 +47,7 @@ from tests.app.engine.sound.test_utterance import masked
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 
+pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 ROWS, COLUMNS, STREAMS = (2, 5), (128, 256), 9
 SHAPES: list[dict[str, Any]] = [
     {},
@@ -58,22 +58,9 @@ SHAPES: list[dict[str, Any]] = [
 """The whole; windows with context; windows of less than a block without any."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def sorted_as_on_a_gpu() -> Iterator[None]:
-    """On a CPU `filters.descending` sorts by NumPy, which no graph could hold."""
-    with pytest.MonkeyPatch.context() as patch, torch.inference_mode():
-        patch.setattr(filters, "descending", lambda x: x.sort(-1, descending=True).values)
-        yield
-
-
 @pytest.fixture(scope="module")
 def speech(toy: Any) -> SpeechModel:
     return masked(load_speech_model(toy, torch.device("cpu")), "full")
-
-
-@pytest.fixture(scope="module")
-def tape() -> Tape:
-    return Tape()
 
 
 def decoder_of(
@@ -260,28 +247,25 @@ def _prompt_as_frames(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WholePasses, "embed", wrong)
 
 
-def _unguided(patch: pytest.MonkeyPatch) -> None:
-    """The host does not say who guides whom."""
+def _alone(patch: pytest.MonkeyPatch, column: Number) -> None:
     right = WindowLayout.write
 
     def wrong(layout: WindowLayout, table: Any, windows: Any) -> list[int]:
         rows = right(layout, table, windows)
-        table[:, Number.PARTNER] = range(len(table))
+        table[:, column] = range(len(table))
         return rows
 
     patch.setattr(WindowLayout, "write", wrong)
+
+
+def _unguided(patch: pytest.MonkeyPatch) -> None:
+    """The host does not say who guides whom."""
+    _alone(patch, Number.PARTNER)
 
 
 def _lost_owner(patch: pytest.MonkeyPatch) -> None:
     """An unconditional row is fed what it draws itself."""
-    right = WindowLayout.write
-
-    def wrong(layout: WindowLayout, table: Any, windows: Any) -> list[int]:
-        rows = right(layout, table, windows)
-        table[:, Number.OWNER] = range(len(table))
-        return rows
-
-    patch.setattr(WindowLayout, "write", wrong)
+    _alone(patch, Number.OWNER)
 
 
 @pytest.mark.slow
