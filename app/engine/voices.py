@@ -320,5 +320,5 @@ class Voices:
 
 def _described(error: OSError) -> str:
     """Log an error of the file system; return its description without the path, for the caller."""
-    log.error("a voice cannot be stored or deleted: %s", error)
+    log.error("a voice cannot be stored, found or deleted: %s", error)
     return f"the folder of voices: {error.strerror or type(error).__name__}"
