@@ -109,7 +109,7 @@ class Voices:
         exist is left out.
         """
         found = {voice.name: voice for voice in self.of(owner)}
-        found |= {name: voice for name, voice in self.aliases.items() if name not in found}
+        found |= self.aliases
         for name, target in self._names.items():
             voice = self.default if target == DEFAULT else found.get(target)
             if voice is not None and name not in found:
@@ -155,13 +155,26 @@ class Voices:
             found = self._find(target, owner)
         if found is not None:
             return found
-        names = [voice.name for voice in self.of(owner)]
+        names = self._names_for(owner)
         more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
         listed = ", ".join(names[:_NAMES_LISTED])
         raise UnknownVoice(f"there is no voice {name[:64]!r}; there are: {listed}{more}")
 
+    def _names_for(self, owner: str) -> list[str]:
+        """Return the names of the voices that an owner can use; reads no voice's file."""
+        names = dict.fromkeys(voice.name for voice in self.builtin)
+        if self._store is not None and self.prompt_s:
+            try:
+                for whose in dict.fromkeys((EVERYBODY, owner)):
+                    names |= dict.fromkeys(self._store.names_of(whose))
+            except StoreAway as error:
+                log.error("cannot list uploaded voices: %s", error)
+        return list(names)
+
     def _find(self, name: str, owner: str) -> Voice | None:
         """Return an owner's voice of a name in lower case that is no alias of the operator's.
+
+        Names that no upload can have are not looked for in the store.
 
         Raises:
             VoiceDamaged: It is an upload that cannot be read.
@@ -170,7 +183,7 @@ class Voices:
         if name == DEFAULT:
             return self.default
         away: StoreAway | None = None
-        if self._store is not None:
+        if self._store is not None and name not in OPENAI_VOICES:
             for whose in dict.fromkeys((owner, EVERYBODY)):
                 try:
                     voice = self._store.find(name, whose)

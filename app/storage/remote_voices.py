@@ -7,20 +7,19 @@ name succeed. Nothing is cached but audio, by its hash, so that every process se
 once.
 """
 
-import errno
 import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from app.storage.remote_files import LOOK_UP_S, RemoteFiles
 from app.storage.voice_store import (
     EVERYBODY,
     NameTaken,
-    StoreAway,
     StoredCard,
     StoreFull,
     VoiceStore,
@@ -36,18 +35,29 @@ _CACHED: Final = 32
 _OPTIONS: Final = {
     "s3": {
         "use_listings_cache": False,
-        "config_kwargs": {"connect_timeout": 2, "read_timeout": 10, "retries": {"max_attempts": 2}},
+        # What is tried again is tried by s3fs, or both would: fifteen times in all.
+        "config_kwargs": {
+            "connect_timeout": 1,
+            "read_timeout": 3,
+            "retries": {"total_max_attempts": 1},
+        },
     }
 }
-"""By protocol: no listing is cached, and nobody waits long for a store that is away."""
+"""By protocol: no listing is cached, and a request that nobody answers is soon given up.
+
+`RemoteFiles` bounds what a caller waits; these bound the threads and connections that are left.
+"""
+_ATTEMPTS: Final = 2
+"""Of s3fs, so that a kept connection that the server closed meanwhile is no failure."""
 
 
-def open_voice_store(where: str, max_voices: int) -> VoiceStore:
+def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> VoiceStore:
     """Return the store of uploaded voices.
 
     Args:
         where: A folder, or a URL as in ``s3://bucket/voices``.
         max_voices: Limit per owner.
+        look_up_s: Seconds that a store on another machine has to tell whether there is a voice.
 
     Raises:
         ValueError: Nothing is known of the URL's protocol.
@@ -55,41 +65,19 @@ def open_voice_store(where: str, max_voices: int) -> VoiceStore:
     """
     if "://" not in where:
         return VoiceStore(Path(where), max_voices=max_voices)
-    return RemoteVoiceStore(where, max_voices=max_voices)
-
-
-class _Files:
-    """A file system of `fsspec` whose every failure is an `OSError`.
-
-    Its packages raise whatever their clients do; botocore's errors of connections are no `OSError`.
-    """
-
-    def __init__(self, files: Any) -> None:
-        self._files = files
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._files, name)
-
-        def call(*args: Any, **options: Any) -> Any:
-            try:
-                return method(*args, **options)
-            except (FileNotFoundError, FileExistsError):
-                raise
-            except Exception as error:
-                raise StoreAway(errno.EIO, f"{type(error).__name__}: {error}") from error
-
-        return call
+    return RemoteVoiceStore(where, max_voices=max_voices, look_up_s=look_up_s)
 
 
 class RemoteVoiceStore(VoiceStore):
     """The uploaded voices of all owners. Thread-safe; every method talks to the store."""
 
-    def __init__(self, url: str, *, max_voices: int) -> None:
-        """Initialise without a request.
+    def __init__(self, url: str, *, max_voices: int, look_up_s: float = LOOK_UP_S) -> None:
+        """Initialise; the store is first asked in the background.
 
         Args:
             url: As in ``s3://bucket/voices``.
             max_voices: Limit per owner; several uploads at once may pass it by a few.
+            look_up_s: Seconds that the store has to tell whether there is a voice.
 
         Raises:
             ValueError: Nothing is known of the URL's protocol.
@@ -102,20 +90,25 @@ class RemoteVoiceStore(VoiceStore):
         protocol = url.partition("://")[0]
         options: dict[str, Any] = _OPTIONS.get(protocol, {})
         files, root = url_to_fs(url, **options)
-        self._files, self._is_local = _Files(files), isinstance(files, LocalFileSystem)
+        connect = None
+        if protocol == "s3":
+            files.retries, connect = _ATTEMPTS, files.connect  # its client takes a second to make
+        self._files = RemoteFiles(files, root, connect=connect, look_up_s=look_up_s)
+        self._is_local = isinstance(files, LocalFileSystem)
         super().__init__(Path(root), max_voices=max_voices)
         self._audio: OrderedDict[str, bytes] = OrderedDict()  # digest -> content
 
     def owners(self) -> list[str]:
         """Return all owners that have a voice."""
-        names = sorted(Path(one).name for one in self._ls(self._folder) if self._files.isdir(one))
+        found = self._ls(self._folder)
+        names = sorted(Path(one).name for one in found if self._files.look_up("isdir", one))
         owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
         return [EVERYBODY, *owners] if "everybody" in names else owners
 
     def count(self) -> int:
         """Return the number of voices of all owners; 0 if the store does not answer."""
         try:
-            return sum(len(self._names_of(owner)) for owner in self.owners())
+            return sum(len(self.names_of(owner)) for owner in self.owners())
         except OSError as error:
             log.error("cannot list uploaded voices: %s", error)
             return 0
@@ -142,7 +135,7 @@ class RemoteVoiceStore(VoiceStore):
         Raises:
             StoreAway: The store does not answer.
         """
-        return is_name(name) and bool(self._files.exists(self._card(name, owner)))
+        return is_name(name) and bool(self._files.look_up("exists", self._card(name, owner)))
 
     def opened(self, voice: Voice) -> Voice | None:
         """Return a voice with its audio in memory; None if it was deleted or is damaged.
@@ -154,7 +147,7 @@ class RemoteVoiceStore(VoiceStore):
         content = self._audio.get(voice.digest)
         if content is None:
             try:
-                content = self._read(voice.audio)
+                content = self._files.transfer("cat_file", str(voice.audio))
             except FileNotFoundError:
                 return None
             if hashlib.sha256(content).hexdigest() != voice.digest:
@@ -177,14 +170,14 @@ class RemoteVoiceStore(VoiceStore):
         check_name(name)
         content = recording.flac()
         stored = StoredCard.of(card, recording, content)
-        names = self._names_of(owner)
+        names = self.names_of(owner)
         if name in names:
             raise NameTaken(name)
         if len(names) >= self.max_voices:
             raise StoreFull(owner)
         voice = self._voice(name, owner, stored)
-        self._files.makedirs(str(self._folder_of(owner)), exist_ok=True)
-        self._files.pipe_file(str(voice.audio), content)
+        self._files.transfer("makedirs", str(self._folder_of(owner)), exist_ok=True)
+        self._files.transfer("pipe_file", str(voice.audio), content)
         described = stored.model_dump_json(indent=1).encode()
         try:
             self._create(self._card(name, owner), described)
@@ -197,15 +190,15 @@ class RemoteVoiceStore(VoiceStore):
         if not is_name(name):
             return False
         path = self._card(name, owner)
-        if not self._files.exists(path):
+        if not self._files.look_up("exists", path):
             return False
         try:
-            self._files.rm_file(path)
+            self._files.transfer("rm_file", path)
         except FileNotFoundError:
             return False
         for audio in self._ls(self._folder_of(owner)):
             if Path(audio).name.startswith(f"{name}.") and audio.endswith(".flac"):
-                self._files.rm_file(audio)
+                self._files.transfer("rm_file", audio)
         return True
 
     def _create(self, path: str, content: bytes) -> None:
@@ -215,22 +208,27 @@ class RemoteVoiceStore(VoiceStore):
             FileExistsError: There is one.
         """
         if not self._is_local:
-            self._files.pipe_file(path, content, mode="create")
+            self._files.transfer("pipe_file", path, content, mode="create")
             return
         # `pipe_file` looks first and then writes; a link is made or not.
         partial = f"{path}.{uuid4().hex}"
-        self._files.pipe_file(partial, content)
+        self._files.transfer("pipe_file", partial, content)
         try:
             os.link(partial, path)
         finally:
-            self._files.rm_file(partial)
+            self._files.transfer("rm_file", partial)
 
     def _read(self, path: Path) -> bytes:
         """Return the content of an object; as `VoiceStore._read`."""
-        content: bytes = self._files.cat_file(str(path))
+        content: bytes = self._files.look_up("cat_file", str(path))
         return content
 
-    def _names_of(self, owner: str) -> list[str]:
+    def names_of(self, owner: str) -> list[str]:
+        """Return the names of an owner's voices, damaged ones too.
+
+        Raises:
+            StoreAway: The store does not answer.
+        """
         paths = self._ls(self._folder_of(owner))
         return sorted(Path(path).stem for path in paths if path.endswith(".json"))
 
@@ -239,6 +237,6 @@ class RemoteVoiceStore(VoiceStore):
 
     def _ls(self, folder: Path) -> Iterator[str]:
         try:
-            yield from map(str, self._files.ls(str(folder), detail=False))
+            yield from map(str, self._files.look_up("ls", str(folder), detail=False))
         except FileNotFoundError:
             return

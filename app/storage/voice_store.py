@@ -102,12 +102,12 @@ class VoiceStore:
 
     def of(self, owner: str) -> list[Voice]:
         """Return an owner's voices by name, without those whose JSON file is damaged."""
-        voices = (self._find_readable(name, owner) for name in self._names_of(owner))
+        voices = (self._find_readable(name, owner) for name in self.names_of(owner))
         return [voice for voice in voices if voice is not None]
 
     def damaged(self, owner: str) -> list[str]:
         """Return the names of an owner's damaged voices, which can only be deleted."""
-        return [name for name in self._names_of(owner) if self._is_damaged(name, owner)]
+        return [name for name in self.names_of(owner) if self._is_damaged(name, owner)]
 
     def has(self, name: str, owner: str) -> bool:
         """Return whether a name is in use, by a damaged voice too."""
@@ -145,7 +145,8 @@ class VoiceStore:
         """
         return path.read_bytes()
 
-    def _names_of(self, owner: str) -> list[str]:
+    def names_of(self, owner: str) -> list[str]:
+        """Return the names of an owner's voices, damaged ones too."""
         return sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
 
     def _find_readable(self, name: str, owner: str) -> Voice | None:

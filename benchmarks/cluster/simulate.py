@@ -11,7 +11,12 @@ any row is in use, and a step draws a frame of each row. A request that finds no
 order. So the first sound comes after the wait for a row, the rest of the step that is under way,
 and a step; and the costs outside a replica (`--overhead-ms`, of an idle one). A row is free again
 `--between-ms` after its request's last step. `--between` measures both apart from any load;
-`--check` offers the same load to replicas of `benchmarks.cluster.card` and compares.
+`--check` offers the same load to replicas of `benchmarks.cluster.card` and compares, request by
+request too. Where half of the requests just begin to wait a median is not defined by a load, as a
+request that comes a millisecond later may have to wait or not; so the figures are also simulated
+two hundred times with each arrival up to `--jitter-ms` later (a process is not run at once, a
+packet not sent), and with two hundred other arrivals of that rate: from the 5th to the 95th
+percentile of each.
 """
 
 import argparse
@@ -21,9 +26,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median, quantiles
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import fmean, median, quantiles
 from typing import Any, Literal
 
 from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
@@ -46,6 +52,7 @@ class Load:
         overhead_s: Seconds outside the replica until the first sound.
         between_s: Seconds from a request's last frame until its row has another.
         route: How a replica is chosen.
+        jitter_s: A request arrives up to so many seconds later than it was sent, at random.
     """
 
     replicas: int
@@ -57,6 +64,7 @@ class Load:
     overhead_s: float = 0.0
     between_s: float = 0.0
     route: Route = "least"
+    jitter_s: float = 0.0
 
     @property
     def utilisation(self) -> float:
@@ -98,19 +106,25 @@ def pauses(load: Load, requests: int, seed: int) -> list[float]:
     return [random_.expovariate(load.rate) for _ in range(requests)]
 
 
-def simulate(load: Load, requests: int = 20_000, seed: int = 1) -> list[float]:
+def simulate(
+    load: Load, requests: int = 20_000, seed: int = 1, jitter_seed: int = 1
+) -> list[float]:
     """Return the seconds to the first sound of each request, but for the first tenth.
 
     Args:
         load: The load.
         requests: How many.
         seed: Of arrivals and routes.
+        jitter_seed: Of the jitter.
     """
     random_ = random.Random(f"routes {seed}")  # arrivals are those of `offer`
+    late = random.Random(f"jitter {jitter_seed}")
     replicas = [_Replica(load.slots) for _ in range(load.replicas)]
-    now_s, first_s = 0.0, []
-    for pause_s in pauses(load, requests, seed):
-        now_s += pause_s
+    sent_s = list(accumulate(pauses(load, requests, seed)))
+    arrive_s = [one + late.uniform(0, load.jitter_s) for one in sent_s]
+    first_s = [0.0] * requests
+    for number in sorted(range(requests), key=arrive_s.__getitem__):
+        now_s = arrive_s[number]
         if load.route == "least":
             # Of equal ones HAProxy takes that whose number has not changed for longest.
             counts = [(one.load(now_s), one.changed_s) for one in replicas]
@@ -118,7 +132,8 @@ def simulate(load: Load, requests: int = 20_000, seed: int = 1) -> list[float]:
         else:
             some = random_.sample(range(len(replicas)), min(2, len(replicas)))
             chosen = min(some, key=lambda one: replicas[one].load(now_s))
-        first_s.append(replicas[chosen].take(now_s, load) - now_s + load.overhead_s)
+        ready_s = replicas[chosen].take(now_s, load)
+        first_s[number] = ready_s - sent_s[number] + load.overhead_s
     return first_s[requests // 10 :]
 
 
@@ -130,21 +145,29 @@ def figures(first_s: Sequence[float]) -> dict[str, float]:
     }
 
 
+def between(runs: Iterable[Sequence[float]]) -> dict[str, list[float]]:
+    """Return the 5th and the 95th percentile over simulations of their `figures`."""
+    found = [figures(one) for one in runs]
+    cuts = {name: quantiles([one[name] for one in found], n=20) for name in found[0]}
+    return {name: [cut[0], cut[-1]] for name, cut in cuts.items()}
+
+
 async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
     """Offer the load to a service; return the seconds to the first byte of sound of each request.
+
+    In the order of the requests, and as `simulate` without the first tenth.
 
     Raises:
         RuntimeError: A request failed.
     """
-    first_s: list[float] = []
+    first_s = [0.0] * requests
     text = "x" * load.frames
 
     async def ask(number: int) -> None:
         got = await receive(client, text, seed=number)
         if not got.ok:
             raise RuntimeError(f"{got.status} {got.broke}")
-        if number >= requests // 10:
-            first_s.append(got.arrivals[0][0])
+        first_s[number] = got.arrivals[0][0]
 
     async with open_client(url) as client, asyncio.TaskGroup() as asking:
         at_s = time.monotonic()
@@ -152,7 +175,7 @@ async def offer(url: str, load: Load, requests: int, seed: int) -> list[float]:
             at_s += pause_s
             await asyncio.sleep(max(0.0, at_s - time.monotonic()))
             asking.create_task(ask(number))
-    return first_s
+    return first_s[requests // 10 :]
 
 
 async def measure(url: str, load: Load, requests: int) -> dict[str, float]:
@@ -195,6 +218,37 @@ async def measure(url: str, load: Load, requests: int) -> dict[str, float]:
     return {
         "overhead_ms": round(1000 * (median(idle_s) - load.first_frames * load.step_s), 1),
         "between_ms": round(1000 * (taken_s - load.frames * load.step_s), 1),
+    }
+
+
+def check(
+    url: str, load: Load, requests: int, seed: int, jitter_s: float, times: int = 200
+) -> dict[str, Any]:
+    """Offer a load to a service; return what was measured beside what is simulated.
+
+    Args:
+        url: Of the service.
+        load: The load.
+        requests: How many.
+        seed: Of the arrivals.
+        jitter_s: Of the intervals.
+        times: Simulations of an interval.
+
+    Raises:
+        RuntimeError: A request failed.
+    """
+    measured = asyncio.run(offer(url, load, requests, seed))
+    same = simulate(load, requests, seed)
+    late = replace(load, jitter_s=jitter_s)
+    jittered = between(simulate(late, requests, seed, one) for one in range(times))
+    others = between(simulate(load, requests, one) for one in range(1000, 1000 + times))
+    near = [abs(one - other) <= load.step_s for one, other in zip(measured, same, strict=True)]
+    return {
+        **{f"same_arrivals_{name}": value for name, value in figures(same).items()},
+        **{f"measured_{name}": value for name, value in figures(measured).items()},
+        **{f"jittered_{name}": value for name, value in jittered.items()},
+        **{f"other_arrivals_{name}": value for name, value in others.items()},
+        "within_a_step": round(fmean(near), 3),
     }
 
 
@@ -256,7 +310,9 @@ def main() -> None:
     parser.add_argument("--overhead-ms", type=float, default=0)
     parser.add_argument("--between-ms", type=float, default=0)
     parser.add_argument("--route", choices=["least", "two"], default="least")
+    parser.add_argument("--jitter-ms", type=float, default=10, help="of the intervals of --check")
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=7, help="of the arrivals of --check")
     asked = parser.parse_args()
     if asked.plan:
         print_table(plan())
@@ -279,10 +335,7 @@ def main() -> None:
             print(json.dumps(asyncio.run(measure(asked.between, load, asked.requests))))
             return
         if asked.check:
-            got = figures(asyncio.run(offer(asked.check, load, asked.requests, seed=7)))
-            same = figures(simulate(load, asked.requests, seed=7))
-            row |= {f"same_arrivals_{name}": value for name, value in same.items()}
-            row |= {f"measured_{name}": value for name, value in got.items()}
+            row |= check(asked.check, load, asked.requests, asked.seed, asked.jitter_ms / 1000)
         rows.append(row)
         print(json.dumps(row), flush=True)
     print_table(rows)

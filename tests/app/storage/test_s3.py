@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from app.engine.errors import Unavailable
-from app.engine.voices import Voices
+from app.engine.voices import OPENAI_VOICES, Voices
+from app.main import create_app
+from app.settings import Settings
 from app.storage.remote_voices import open_voice_store
 from app.storage.voice_store import NameTaken, StoreAway, VoiceStore
 from models.voices.voice import BuiltinVoices, Voice
 from tests.app.storage.test_remote_voices import CARD, recording
+from tests.app.tools.serving import served, until
 
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("moto")
@@ -42,21 +46,21 @@ class S3Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._set = monkeypatch.setenv
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._set("AWS_ENDPOINT_URL", self.url)
         self._set("AWS_DEFAULT_REGION", "us-east-1")
 
     def start(self) -> None:
         """Start it, with a user whose keys are in the environment, and an empty bucket."""
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
         # So many requests are answered without keys: those that make the user.
         environment = os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": "3"}
         self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
         began_s = time.monotonic()
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
                 break
             except OSError:
                 assert time.monotonic() < began_s + 60, "it did not start"
@@ -93,7 +97,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def opened() -> VoiceStore:
     """Return the store of a further process: it shares no connection."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()
-    return open_voice_store("s3://bucket/voices", 9)
+    return open_voice_store("s3://bucket/voices", 9, look_up_s=60)  # however busy the machine is
 
 
 def sound_of(store: VoiceStore, voice: Voice) -> object:
@@ -151,7 +155,7 @@ def test_an_upload_that_lost_the_race_is_told_and_changes_nothing(server, monkey
     """Both find the name free; S3 itself lets one create the object."""
     here, there = opened(), opened()
     added = here.add("anna", "me", CARD, recording())
-    monkeypatch.setattr(there, "_names_of", lambda owner: [])
+    monkeypatch.setattr(there, "names_of", lambda owner: [])
     with pytest.raises(NameTaken):
         there.add("anna", "me", CARD, recording(1))
     assert here.find("anna", "me") == added
@@ -188,3 +192,97 @@ def test_a_server_that_went_away_is_used_again_when_it_is_back(server) -> None:
     again = store.add("anna", "me", CARD, recording())
     assert voices(store).speaker("anna", "me").recording == recording().flac()
     assert again.digest == added.digest
+
+
+class SilentServer:
+    """A server that accepts connections and never answers."""
+
+    def __init__(self) -> None:
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.held: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self.held.append(self._door.accept()[0])
+            except OSError:  # closed
+                return
+
+    def close(self) -> None:
+        self._door.shutdown(socket.SHUT_RDWR)  # ends `accept`
+        self._thread.join()
+        for each in (self._door, *self.held):
+            each.close()
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentServer]:
+    server = SilentServer()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "some")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "body")
+    yield server
+    server.close()
+
+
+def test_a_server_that_never_answers_keeps_nobody_waiting(silent) -> None:
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    found = voices(open_voice_store("s3://bucket/voices", 9))
+    builtin = [one.name for one in found.builtin]
+    for _ in range(100):
+        for name in (*builtin, *OPENAI_VOICES, None):
+            assert found.speaker(name, "me").owner is None
+    assert [one.name for one in found.of("me")] == builtin
+    raises_unavailable(lambda: found.speaker("anna", "me"))
+    raises_unavailable(lambda: found.check_new("anna", "en", "me"))
+    # Some asked whether it answers: none of the 1,600 look-ups above waited for it.
+    assert 1 <= len(silent.held) < 20
+
+
+def test_a_server_that_hangs_while_others_speak_is_found_out_once(monkeypatch, caplog) -> None:
+    """As it does to a service: kept connections that break off, new ones that hang."""
+    server = S3Server(monkeypatch)
+    server.start()
+    try:
+        opened().add("anna", "me", CARD, recording())
+        store = open_voice_store("s3://bucket/voices", 9)
+        until(lambda: speaks(store, "anna"))
+        server.kill()
+        hung = socket.create_server(("127.0.0.1", server.port))
+        found = voices(store)
+        for _ in range(100):
+            assert found.speaker(found.default.name, "me").owner is None
+        raises_unavailable(lambda: found.speaker("anna", "me"))
+        assert caplog.text.count("does not answer (") == 1
+        hung.close()
+        server.start()
+        until(lambda: "answers again" in caplog.text)
+    finally:
+        server.kill()
+
+
+def speaks(store: VoiceStore, name: str) -> bool:
+    try:
+        return voices(store).speaker(name, "me").owner == "me"
+    except Unavailable:
+        return False
+
+
+def test_a_service_speaks_beside_a_store_that_never_answers(silent, toy) -> None:
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    app = create_app(Settings(model=str(toy), device="cpu", voices="s3://bucket/voices"))
+    with served(app) as client:
+        for voice in ("toy", "alloy", "default"):
+            answer = client.post("/tts", json={"input": "Hi.", "voice": voice, "seed": 1})
+            assert answer.status_code == 200, answer.text
+        answer = client.post("/tts", json={"input": "Hi.", "voice": "anna"})
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"]
+        assert client.get("/metrics").status_code == 200
+        listed = client.get("/v1/audio/voices").raise_for_status().json()["voices"]
+        assert "toy" in [one["id"] for one in listed]

@@ -1,12 +1,13 @@
 """The simulation agrees with what is known of queues, and with itself."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
 import pytest
 
-from benchmarks.cluster.simulate import Load, figures, plan, simulate
+from benchmarks.cluster.simulate import Load, between, figures, plan, simulate
 
 
 def load(**fields) -> Load:
@@ -70,6 +71,26 @@ def test_of_equal_replicas_the_one_that_ends_first_is_taken(monkeypatch) -> None
 def test_a_seed_gives_the_same_figures() -> None:
     assert simulate(load(), 500, seed=3) == simulate(load(), 500, seed=3)
     assert simulate(load(), 500, seed=3) != simulate(load(), 500, seed=4)
+
+
+def test_jitter_delays_arrivals_by_no_more_than_it_says() -> None:
+    """Where nobody waits for others a first sound is later by the jitter alone."""
+    alone = load(rate=0.001)
+    sure, late = simulate(alone, 500), simulate(replace(alone, jitter_s=0.05), 500)
+    later_s = [one - other for one, other in zip(late, sure, strict=True)]
+    assert 0 <= min(later_s) < max(later_s) <= 0.05 + 1e-9
+    assert late != simulate(replace(alone, jitter_s=0.05), 500, jitter_seed=2)
+
+
+def test_a_median_at_which_requests_begin_to_wait_is_no_figure_of_the_load() -> None:
+    """Two cards of one row, 0.6 in use: other arrivals of that rate have another median."""
+    busy = load(replicas=2, slots=1, rate=2.4, step_s=0.025, frames=20)
+    few, many = (between(simulate(busy, count, one) for one in range(40)) for count in (90, 900))
+    low, high = few["p50_ms"]
+    assert high > 2 * low
+    assert many["p50_ms"][1] - many["p50_ms"][0] < high - low
+    calm = between(simulate(replace(busy, rate=0.4), 90, one) for one in range(40))["p50_ms"]
+    assert calm[1] < 1.15 * calm[0]
 
 
 @pytest.mark.slow
