@@ -72,26 +72,9 @@ class Attention(nn.Module):
         queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
-    def project_joined(self, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
-        """As `project_complex`, with keys and values in one piece of memory, to be stored at once.
-
-        Args:
-            x: ``[S, D]``.
-            rotations: ``[S, 1, head_dim / 2]`` complex, of each position.
-
-        Returns:
-            Queries ``[S, heads, head_dim]``, and ``[S, 2 * kv_heads, head_dim]``: keys, then
-            values.
-        """
-        qkv = self.qkv(x).view(len(x), -1, self.head_dim)
-        rotated = qkv[:, : self.heads + self.kv_heads]
-        product = torch.complex(*rotated.float().chunk(2, -1)).mul_(rotations)
-        rotated.copy_(torch.view_as_real(product).flatten(2))
-        return qkv[:, : self.heads], qkv[:, self.heads :]
-
-    def added_to(self, x: Tensor, attended: Tensor) -> Tensor:
+    def added_to(self, x: Tensor, attended: Tensor, *, in_place: bool = False) -> Tensor:
         """Return ``x`` ``[S, D]`` and the projection of what was attended, in one operator."""
-        return torch.addmm(x, attended, self.out.weight.t())
+        return _sum(x, attended, self.out.weight, in_place=in_place)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
         """Attend within whole sequences, for training.
@@ -157,48 +140,6 @@ class Attention(nn.Module):
         ]
         return torch.cat(attended).flatten(1)
 
-    def attend_padded(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """Attend from one new position of each of several slots, all padded to one length.
-
-        One kernel call for all slots. Positions past a slot's length are read but weighted 0,
-        which requires them to be finite.
-
-        Args:
-            queries: ``[B, heads, head_dim]``.
-            keys: ``[B, kv_heads, T, head_dim]``.
-            values: ``[B, kv_heads, T, head_dim]``.
-            bias: ``[B, 1, 1, T]`` of their dtype: 0 within a slot's length, -inf past it.
-
-        Returns:
-            ``[B, D]``.
-        """
-        folded = queries.view(len(queries), self.kv_heads, -1, self.head_dim)
-        bias = bias.expand(*folded.shape[:3], -1)
-        return F.scaled_dot_product_attention(folded, keys, values, attn_mask=bias).flatten(1)
-
-    def attend_chunks(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """Attend from several new positions of each of several sequences, padded to one length.
-
-        As `attend_padded`, it requires finite keys and values.
-
-        Args:
-            queries: ``[B * S, heads, head_dim]``, those of a sequence together.
-            keys: ``[B, kv_heads, T, head_dim]``.
-            values: ``[B, kv_heads, T, head_dim]``.
-            bias: ``[B, 1, group * S, T]`` of their dtype: 0 where a position is visible, else -inf;
-                once for each of the heads that share a KV head.
-
-        Returns:
-            ``[B * S, D]``.
-        """
-        batch, group = len(bias), self.heads // self.kv_heads
-        count = bias.shape[2] // group
-        folded = queries.view(batch, count, self.kv_heads, group, self.head_dim)
-        folded = folded.permute(0, 2, 3, 1, 4).reshape(batch, self.kv_heads, -1, self.head_dim)
-        y = F.scaled_dot_product_attention(folded, keys, values, attn_mask=bias)
-        y = y.view(batch, self.kv_heads, group, count, self.head_dim).permute(0, 3, 1, 2, 4)
-        return y.reshape(batch * count, -1)
-
 
 class FeedForward(nn.Module):
     """``down(act(gate x) * up x)``; one matrix for gate and up."""
@@ -209,6 +150,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(config.ffn, config.width, bias=False)
         activation = {"gelu": F.gelu, "silu": F.silu}[config.activation]
         self.activation = cast("Callable[[Tensor], Tensor]", activation)
+        self.kind = config.activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[..., D]`` to the same shape."""
@@ -222,10 +164,16 @@ class FeedForward(nn.Module):
         activated = self.activation(gate.expand(2, *gate.shape) if contiguous else gate)
         return self.down((activated[0] if contiguous else activated) * up)
 
-    def added_to(self, x: Tensor, normed: Tensor) -> Tensor:
-        """Return ``x`` ``[S, D]`` and the output for ``normed``, the sum in one operator."""
-        gate, up = self.gate_up(normed).chunk(2, -1)
-        return torch.addmm(x, self.activation(gate) * up, self.down.weight.t())
+    def added_to(self, x: Tensor, activated: Tensor, *, in_place: bool = False) -> Tensor:
+        """Return ``x`` ``[S, D]`` and the output for what was activated, in one operator."""
+        return _sum(x, activated, self.down.weight, in_place=in_place)
+
+
+def _sum(x: Tensor, factor: Tensor, weight: Tensor, *, in_place: bool) -> Tensor:
+    """Return ``x + factor weight^T``; on a GPU a sum in new memory is a copy and a product."""
+    if in_place:
+        return x.addmm_(factor, weight.t())
+    return torch.addmm(x, factor, weight.t())
 
 
 class RmsNorm(nn.RMSNorm):

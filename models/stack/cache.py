@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.config import ModelConfig
+from models.stack.fixed_layers import Stored
 from models.stack.slot_cache import SlotCache
 
 
@@ -126,15 +127,12 @@ class KVCache(FloatCache):
         flat_keys.index_copy_(0, places, keys.flatten(0, 1))
         flat_values.index_copy_(0, places, values.flatten(0, 1))
 
-    def put_joined(self, layer: int, places: Tensor, rows: Tensor) -> None:
-        """Write one position of several slots, keys and values, in one operator.
-
-        Args:
-            layer: Index of the layer.
-            places: ``[n]`` int64, flat indices into keys, and behind all of them into values.
-            rows: ``[n, head_dim]``.
-        """
-        self._joined[layer].index_copy_(0, places, rows)
+    def stored(self, slots: int) -> list[Stored]:
+        """Return the keys and values of the first slots, a `Stored` a layer."""
+        return [
+            Stored(keys[:slots], values[:slots], joined)
+            for keys, values, joined in zip(self.keys, self.values, self._joined, strict=True)
+        ]
 
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
         """Return views ``[1, kv_heads, length, head_dim]`` of a slot's keys and values."""

@@ -1,8 +1,9 @@
 """Several positions appended to each of several sequences in pages, in fixed shapes.
 
 As a recording needs it: all that differs from call to call is read on the device. The sequences are
-rows of a table of pages, all padded to one number of columns, whose pages are gathered for each
-layer. Rows and positions that are padding write to a page of their own, which nobody reads.
+rows of a table of pages, which a kernel reads in place; of torch's operators, all are padded to one
+number of columns, whose pages are gathered for each layer. Rows and positions that are padding
+write to a page of their own, which nobody reads.
 
 As in `models.stack.fixed_step`, only finite keys and values are stored.
 """
@@ -13,8 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from models.cuda.kernels.choice import Kernels
+from models.cuda.kernels.reference import bias_of
 from models.stack.block import Block, RmsNorm
-from models.stack.fixed_step import replace_nonfinite
+from models.stack.fixed_layers import FixedLayers, Placed
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
 
 
@@ -22,17 +25,18 @@ class Layout(NamedTuple):
     """Where new positions go and what they see: the same for all levels of a chunk.
 
     Attributes:
-        rotations: ``[B * S, 1, head_dim / 2]`` complex.
-        bias: ``[B, 1, group * S, T]`` of the stack's dtype: 0 where a position is visible, else
-            -inf; once for each of the heads that share a KV head.
-        places: ``[B, S]`` int64, positions within the sequences.
-        written: ``[B, S]`` bool, which are kept.
+        rotations: ``[B * C, 1, head_dim / 2]`` complex.
+        seen: ``[B, C]`` int64: how many positions of its sequence each sees.
+        places: ``[B, C]`` int64, positions within the sequences.
+        written: ``[B, C]`` bool, which are kept.
+        bias: See `models.stack.fixed_layers.Placed`.
     """
 
     rotations: Tensor
-    bias: Tensor
+    seen: Tensor
     places: Tensor
     written: Tensor
+    bias: Tensor | None
 
 
 class FixedExtend:
@@ -43,7 +47,12 @@ class FixedExtend:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], norm: RmsNorm, rotations: Tensor, pool: PagePool
+        self,
+        blocks: Sequence[Block],
+        norm: RmsNorm,
+        rotations: Tensor,
+        pool: PagePool,
+        kernels: Kernels,
     ) -> None:
         """Take a page for padding; call in inference mode.
 
@@ -52,14 +61,15 @@ class FixedExtend:
             norm: The final norm.
             rotations: ``[P, 1, head_dim / 2]`` complex, of each position.
             pool: Whose sequences are extended.
+            kernels: Which kernels are fused.
         """
-        self._blocks, self._norm, self._rotations, self._pool = blocks, norm, rotations, pool
+        self._layers = FixedLayers(blocks, norm, kernels)
+        self._rotations, self._pool = rotations, pool
         (self.padding,) = pool.take(1)
-        like = pool.keys[0]
-        self._group = blocks[0].attention.heads // blocks[0].attention.kv_heads
-        self._page = torch.arange(PAGE, device=like.device)
-        self._visible = torch.zeros((), dtype=like.dtype, device=like.device)
-        self._masked = torch.full_like(self._visible, -torch.inf)
+        rows, kv_heads, _ = pool.keys[0].shape
+        heads = torch.arange(kv_heads, device=pool.keys[0].device)
+        # Of keys, and of values behind all keys.
+        self._heads = torch.cat([heads, rows * kv_heads + heads])
 
     def layout(
         self, starts: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor, columns: int
@@ -69,9 +79,9 @@ class FixedExtend:
         Args:
             starts: ``[B]`` int64, position id of each sequence's first new position.
             lengths: ``[B]`` int64, how many positions each holds.
-            counts: ``[B]`` int64, how many of the S new ones are kept, at least one.
-            reach: ``[S]`` int64, how many of the new ones each of them sees, if they are kept.
-            columns: T, a multiple of `PAGE` that no sequence exceeds with its new positions.
+            counts: ``[B]`` int64, how many of the C new ones are kept, at least one.
+            reach: ``[C]`` int64, how many of the new ones each of them sees, if they are kept.
+            columns: A multiple of `PAGE` that no sequence exceeds with its new positions.
         """
         own = torch.arange(len(reach), device=reach.device)
         return self._layout(starts[:, None] + own, lengths, counts, reach, columns)
@@ -113,45 +123,35 @@ class FixedExtend:
         """As `layout`, given the position ids ``[B, S]`` of all new positions."""
         own = torch.arange(len(reach), device=reach.device)
         seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
-        visible = torch.arange(columns, device=reach.device) < seen[..., None]
+        bias = None
+        if not self._layers.kernels.attends:
+            bias = bias_of(seen, columns, self._pool.keys[0].dtype)
+            bias = bias.repeat(1, 1, self._layers.group, 1)
         return Layout(
             self._rotations[positions.flatten()],
-            torch.where(visible, self._visible, self._masked).repeat(1, self._group, 1)[:, None],
+            seen,
             (lengths[:, None] + own).clamp(max=columns - 1),
             own < counts[:, None],
+            bias,
         )
 
     def run(self, x: Tensor, pages: Tensor, layout: Layout) -> Tensor:
         """Append positions to each sequence.
 
         Args:
-            x: ``[B * S, D]``, those of a sequence together.
-            pages: ``[B, T / PAGE]`` int64 of each sequence, `padding` behind its last.
+            x: ``[B * C, D]``, those of a sequence together.
+            pages: ``[B, P]`` int64 of each sequence, `padding` behind its last.
             layout: Of the sequences.
 
         Returns:
-            ``[B * S, D]`` after the final norm.
+            ``[B * C, D]`` after the final norm.
         """
-        pool, places = self._pool, layout.places
+        places, layers = layout.places, self._layers
         written = pages.gather(1, places // PAGE) * PAGE + places % PAGE
         written = torch.where(layout.written, written, self.padding * PAGE).flatten()
-        read = (pages[..., None] * PAGE + self._page).flatten()
-        for number, block in enumerate(self._blocks):
-            attention = block.attention
-            queries, keys, values = attention.project_complex(
-                block.attention_norm(x), layout.rotations
-            )
-            keys, values = (
-                self._through(rows, written, new, read, len(pages))
-                for rows, new in ((pool.keys[number], keys), (pool.values[number], values))
-            )
-            attended = attention.attend_chunks(queries, keys, values, layout.bias)
-            x = attention.added_to(x, attended)
-            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
-        return self._norm(x)
-
-    @staticmethod
-    def _through(rows: Tensor, written: Tensor, new: Tensor, read: Tensor, batch: int) -> Tensor:
-        """Write new keys or values, and return all ``[B, kv_heads, T, head_dim]``."""
-        rows.index_copy_(0, written, replace_nonfinite(new))
-        return rows.index_select(0, read).view(batch, -1, *rows.shape[1:]).transpose(1, 2)
+        flat = None
+        if not layers.kernels.stores:
+            flat = (written[:, None] * layers.kv_heads + self._heads).flatten()
+        columns = pages.shape[1] * PAGE
+        placed = Placed(layout.rotations, written, layout.seen, pages, columns, flat, layout.bias)
+        return layers.run(x, self._pool.stored, placed)[0]

@@ -1,12 +1,12 @@
 """A step of the stack in fixed shapes, as a recording needs it.
 
 The rows are the first slots of a cache in their order, whether or not a position is appended to
-them, and all attend over the same number of columns, with positions past a slot's own masked. All
-that differs from step to step is read on the device. The output of idle slots is ignored; they
-write where their next position would go, so nothing that a slot holds is overwritten.
+them. All that differs from step to step is read on the device. The output of idle slots is ignored;
+they write where their next position would go, so nothing that a slot holds is overwritten.
 
-Positions past a length are read although masked, and a masked NaN is still a NaN. So only finite
-keys and values are stored: see `replace_nonfinite`.
+Where attention is of torch's operators, all rows attend over the same number of columns, and
+positions past a length are read although masked: a masked NaN is still a NaN. So only finite keys
+and values are stored: see `models.cuda.kernels.reference.replace_nonfinite`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from models.cuda.kernels.choice import Kernels
+from models.cuda.kernels.reference import bias_of
 from models.stack.attention import masked_statistics
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import KVCache
+from models.stack.fixed_layers import FixedLayers, Placed
 from samplers.ops.entropix import AttentionStatistics
 
 MIN_COLUMNS = 256
@@ -31,14 +34,6 @@ def buckets(smallest: int, largest: int) -> Iterator[int]:
     yield largest
 
 
-def replace_nonfinite(x: Tensor) -> Tensor:
-    """Return keys or values with NaN and infinities replaced by 0.
-
-    A row that has any is lost already: its hidden state has them too, through the residual.
-    """
-    return x.nan_to_num(0.0, 0.0, 0.0)
-
-
 class FixedStep:
     """The step over the first slots of one cache.
 
@@ -48,7 +43,12 @@ class FixedStep:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], norm: RmsNorm, rotations: Tensor, cache: KVCache
+        self,
+        blocks: Sequence[Block],
+        norm: RmsNorm,
+        rotations: Tensor,
+        cache: KVCache,
+        kernels: Kernels,
     ) -> None:
         """Allocate what is constant; call in inference mode.
 
@@ -57,19 +57,17 @@ class FixedStep:
             norm: The final norm.
             rotations: ``[P, 1, head_dim / 2]`` complex, of each position.
             cache: The cache that is stepped.
+            kernels: Which kernels are fused.
         """
-        self._blocks, self._norm, self._rotations = blocks, norm, rotations
-        self._cache = cache
+        self._layers = FixedLayers(blocks, norm, kernels)
+        self._rotations, self._cache = rotations, cache
         slots, kv_heads, max_length, _ = cache.keys[0].shape
         self.rows = tuple(buckets(1, slots))
         self.columns = tuple(buckets(MIN_COLUMNS, max_length))
-        like = cache.keys[0]
-        starts = torch.arange(0, 2 * slots * kv_heads * max_length, max_length, device=like.device)
+        device = cache.keys[0].device
+        starts = torch.arange(0, 2 * slots * kv_heads * max_length, max_length, device=device)
         # Of keys, and of values behind all keys.
         self._starts = torch.cat([*starts.view(2, slots, kv_heads)], 1)
-        self._columns = torch.arange(max_length, device=like.device)
-        self._visible = torch.zeros((), dtype=like.dtype, device=like.device)
-        self._masked = torch.full_like(self._visible, -torch.inf)
 
     def size(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the least of `rows` and `columns` that hold so many."""
@@ -92,24 +90,15 @@ class FixedStep:
         Returns:
             ``[n, D]`` after the final norm, and the last layer's queries ``[n, heads, head_dim]``.
         """
-        cache, rows = self._cache, len(x)
-        flat = (self._starts[:rows] + places[:, None]).flatten()
-        visible = self._columns[:columns] <= places[:, None]
-        bias = torch.where(visible, self._visible, self._masked)[:, None, None]
-        rotations, queries = self._rotations[positions], x
-        for number, block in enumerate(self._blocks):
-            attention = block.attention
-            queries, new = attention.project_joined(block.attention_norm(x), rotations)
-            cache.put_joined(number, flat, replace_nonfinite(new).flatten(0, 1))
-            attended = attention.attend_padded(
-                queries,
-                cache.keys[number][:rows, :, :columns],
-                cache.values[number][:rows, :, :columns],
-                bias,
-            )
-            x = attention.added_to(x, attended)
-            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
-        return self._norm(x), queries
+        cache, layers, rows = self._cache, self._layers, len(x)
+        seen = places[:, None] + 1
+        flat = bias = None
+        if not layers.kernels.stores:
+            flat = (self._starts[:rows] + places[:, None]).flatten()
+        if not layers.kernels.attends:
+            bias = bias_of(seen, columns, x.dtype).expand(-1, -1, layers.group, -1)
+        placed = Placed(self._rotations[positions], places, seen, None, columns, flat, bias)
+        return layers.run(x, cache.stored(rows), placed)
 
     def attention(self, queries: Tensor, places: Tensor, columns: int) -> AttentionStatistics:
         """Return the attention statistics of each row in the last layer.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from models.cuda.kernels.reference import attend_padded, gated
 from models.stack.block import Block, RmsNorm
 
 
@@ -69,12 +70,13 @@ class FixedWhole:
         """
         batch = len(layout.bias)
         for block in self._blocks:
-            attention = block.attention
+            attention, feed_forward = block.attention, block.feed_forward
             queries, *cached = attention.project_complex(block.attention_norm(x), layout.rotations)
             keys, values = (
                 one.reshape(batch, -1, *one.shape[1:]).transpose(1, 2) for one in cached
             )
-            attended = attention.attend_chunks(queries, keys, values, layout.bias)
+            attended = attend_padded(queries, keys, values, layout.bias)
             x = attention.added_to(x, attended)
-            x = block.feed_forward.added_to(x, block.feed_forward_norm(x))
+            gate_up = feed_forward.gate_up(block.feed_forward_norm(x))
+            x = feed_forward.added_to(x, gated(gate_up, feed_forward.kind), in_place=True)
         return self._norm(x)

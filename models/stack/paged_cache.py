@@ -16,6 +16,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.stack.cache import FloatCache
+from models.stack.fixed_layers import Stored
 
 PAGE = 64
 """Positions of a page."""
@@ -31,6 +32,7 @@ class PagePool:
     Attributes:
         keys: ``[pages * PAGE, kv_heads, head_dim]`` a layer.
         values: The same.
+        stored: Both, for passes in fixed shapes.
         pages: How many pages there are.
         read_whole: Whether positions past a sequence's end are read; see `FloatCache`.
     """
@@ -39,11 +41,15 @@ class PagePool:
         self, config: ModelConfig, pages: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
         """Allocate all pages."""
-        shape = (pages * PAGE, config.kv_heads, config.head_dim)
-        self.keys, self.values = (
-            [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
-            for _ in range(2)
-        )
+        shape = (2, pages * PAGE, config.kv_heads, config.head_dim)
+        both = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+        self.keys, self.values = [one[0] for one in both], [one[1] for one in both]
+        self.stored = [
+            Stored(
+                one[0][None].transpose(1, 2), one[1][None].transpose(1, 2), one.view(-1, shape[-1])
+            )
+            for one in both
+        ]
         self.pages = pages
         self.read_whole = False
         self._free = list(range(pages))

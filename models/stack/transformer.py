@@ -19,12 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from models.config import ModelConfig
+from models.cuda.kernels.choice import FUSED
+from models.cuda.kernels.reference import replace_nonfinite
 from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
 from models.stack.cache import FloatCache, KVCache
 from models.stack.fixed_extend import FixedExtend
-from models.stack.fixed_step import FixedStep, replace_nonfinite
+from models.stack.fixed_step import FixedStep
 from models.stack.fixed_whole import FixedWhole
 from models.stack.paged_cache import PagePool
 from models.stack.passes import CachedPasses
@@ -38,7 +40,11 @@ _WRONG_CACHE = "a float stack needs a KVCache: see Transformer.new_cache"
 
 
 class Transformer(nn.Module):
-    """The blocks and the final norm."""
+    """The blocks and the final norm.
+
+    Attributes:
+        kernels: Which kernels of passes in fixed shapes are fused.
+    """
 
     cos: Tensor
     sin: Tensor
@@ -50,6 +56,7 @@ class Transformer(nn.Module):
         blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.blocks = cast("Sequence[Block]", blocks)
         self.norm = RmsNorm(config.width, config.norm_eps)
+        self.kernels = FUSED
         self._passes: CachedPasses | None = None
         self._batching: Batching | None = None
         half = config.head_dim // 2
@@ -112,7 +119,7 @@ class Transformer(nn.Module):
         if any(cache.lengths):
             raise ValueError("a cache that holds something cannot be recorded")
         cache.read_whole = True
-        return FixedStep(self.blocks, self.norm, self.rotations, cache)
+        return FixedStep(self.blocks, self.norm, self.rotations, cache, self.kernels)
 
     def fixed_extend(self, pool: PagePool) -> FixedExtend:
         """Return the extension of a pool's sequences in fixed shapes, for a recording.
@@ -129,7 +136,7 @@ class Transformer(nn.Module):
         if pool.free != pool.pages:
             raise ValueError("a pool that holds something cannot be recorded")
         pool.read_whole = True
-        return FixedExtend(self.blocks, self.norm, self.rotations, pool)
+        return FixedExtend(self.blocks, self.norm, self.rotations, pool, self.kernels)
 
     def fixed_whole(self) -> FixedWhole:
         """Return the passes over sequences that see all of themselves, for a recording."""

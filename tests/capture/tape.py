@@ -32,7 +32,7 @@ class Queued(NamedTuple):
         operator: An overload of ``torch.ops``.
         args: As it was called.
         kwargs: As it was called.
-        outputs: The tensors that it made, into which a replay writes; none if it writes in place.
+        outputs: What it returned: a replay writes into those tensors that it made.
     """
 
     operator: Any
@@ -117,7 +117,7 @@ class _Recording(TorchDispatchMode):
         fresh = [one for one in outputs if _address(one) not in inputs]
         self._made.update(map(_address, fresh))
         if func.overloadpacket.__name__ not in ALLOCATIONS and (writes or fresh):
-            self.queue.append(Queued(func, args, kwargs, () if writes else outputs))
+            self.queue.append(Queued(func, args, kwargs, outputs))
         return result
 
     def _save(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

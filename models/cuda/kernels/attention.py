@@ -1,0 +1,163 @@
+"""Attention over a cache where it lies: slots, or pages of a pool. Imports Triton.
+
+Each program attends from some new positions of one sequence, for one KV head, over a share of the
+sequence's positions, block by block with a running maximum (Milakov and Gimelshein 2018,
+arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Where sequences and heads are too few to fill
+a card, positions are shared out among several programs, and a second kernel combines what they
+found (Flash-Decoding, Dao et al. 2023). Nothing past what a position sees is read.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 64
+"""Positions that are read at once where there are no pages; elsewhere a page."""
+
+_PROGRAMS = 256
+"""That fill a card: two for each multiprocessor of an H100, nearly."""
+
+_LEAST = 16
+"""Rows and columns of the smallest product that Triton makes. In float32 larger ones do not fit the
+registers of any card."""
+
+_MOST_SHARES = 16
+
+
+@triton.jit
+def attend_kernel(
+    queries, keys, values, seen, pages, out, parts, scale,
+    query_stride, slot_stride, head_stride, place_stride, pages_stride, count,
+    GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PAGED: tl.constexpr, SHARES: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr,
+    BLOCK: tl.constexpr, FACTOR: tl.constexpr,
+):  # fmt: skip
+    """Attend from ROWS queries of one KV head of one sequence, over a share of its positions."""
+    sequence = (tl.program_id(1) // KV_HEADS).to(tl.int64)
+    head = tl.program_id(1) % KV_HEADS
+    share = tl.program_id(2)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    at = tl.arange(0, BLOCK)
+    real = row < count * GROUP
+    position = sequence * count + row // GROUP
+    own_head = head * GROUP + row % GROUP
+
+    wanted = real[:, None] & (at < HEAD_DIM)[None]
+    origin = queries + position * query_stride + own_head * HEAD_DIM
+    query = tl.load(origin[:, None] + at[None], wanted, 0.0).to(FACTOR)
+    sees = tl.load(seen + position, real, 0)
+    longest = tl.max(sees, 0)
+    blocks = tl.cdiv(longest, POSITIONS)
+    each = tl.cdiv(blocks, SHARES)
+
+    best = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, BLOCK], tl.float32)
+    for block in range(share * each, tl.minimum((share + 1) * each, blocks)):
+        place = block * POSITIONS + tl.arange(0, POSITIONS)
+        lies = place.to(tl.int64)
+        if PAGED:
+            page = tl.load(pages + sequence * pages_stride + block)
+            lies = page * POSITIONS + tl.arange(0, POSITIONS)
+        cached = head * head_stride + lies * place_stride
+        if not PAGED:
+            cached += sequence * slot_stride
+        held = (place < longest)[:, None] & (at < HEAD_DIM)[None]
+        key = tl.load(keys + cached[:, None] + at[None], held, 0.0).to(FACTOR)
+        scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+        scores = tl.where(place[None] < sees[:, None], scores, float("-inf"))
+        higher = tl.maximum(best, tl.max(scores, 1))
+        # A row that has seen nothing yet has no maximum.
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = tl.exp(scores - level[:, None])
+        kept = tl.exp(best - level)
+        value = tl.load(values + cached[:, None] + at[None], held, 0.0).to(FACTOR)
+        mixed = mixed * kept[:, None] + tl.dot(weights.to(FACTOR), value, input_precision="ieee")
+        total = total * kept + tl.sum(weights, 1)
+        best = higher
+
+    if SHARES == 1:
+        target = out + (position * KV_HEADS * GROUP + own_head) * HEAD_DIM
+        mixed = mixed / tl.where(real, total, 1.0)[:, None]
+        tl.store(target[:, None] + at[None], mixed.to(out.dtype.element_ty), wanted)
+    else:
+        part = ((position * KV_HEADS * GROUP + own_head) * SHARES + share) * (HEAD_DIM + 2)
+        tl.store(parts + part[:, None] + at[None], mixed, wanted)
+        tl.store(parts + part + HEAD_DIM, best, real)
+        tl.store(parts + part + HEAD_DIM + 1, total, real)
+
+
+@triton.jit
+def combine_kernel(parts, out, SHARES: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
+    """Combine what all shares found for one head of one position."""
+    one = tl.program_id(0).to(tl.int64)
+    share = tl.arange(0, SHARES)
+    at = tl.arange(0, BLOCK)
+    part = parts + (one * SHARES + share) * (HEAD_DIM + 2)
+    inside = (at < HEAD_DIM)[None] & (share >= 0)[:, None]
+    mixed = tl.load(part[:, None] + at[None], inside, 0.0)
+    best = tl.load(part + HEAD_DIM)
+    total = tl.load(part + HEAD_DIM + 1)
+    highest = tl.max(best, 0)
+    weights = tl.exp(best - tl.where(highest == float("-inf"), 0.0, highest))
+    found = tl.sum(mixed * weights[:, None], 0) / tl.sum(total * weights, 0)
+    tl.store(out + one * HEAD_DIM + at, found.to(out.dtype.element_ty), at < HEAD_DIM)
+
+
+def shares_of(programs: int, columns: int) -> int:
+    """Return among how many programs the positions of a sequence are shared out: a power of two.
+
+    Args:
+        programs: Without sharing.
+        columns: The most positions of a sequence.
+    """
+    most = min(_PROGRAMS // programs, columns // (2 * BLOCK), _MOST_SHARES)
+    return 1 << max(most, 1).bit_length() - 1
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    seen: Tensor,
+    pages: Tensor | None,
+    columns: int,
+) -> Tensor:
+    """As `models.cuda.kernels.reference.attend`."""
+    heads, head_dim = queries.shape[1:]
+    kv_heads = keys.shape[1]
+    sequences, count = seen.shape
+    group = heads // kv_heads
+    most = _LEAST if queries.dtype == torch.float32 else BLOCK
+    rows = min(max(triton.next_power_of_2(count * group), _LEAST), most)
+    tiles, shares = triton.cdiv(count * group, rows), 1
+    shares = shares_of(tiles * sequences * kv_heads, columns)
+    block = max(triton.next_power_of_2(head_dim), _LEAST)
+    if pages is not None and pages.stride(1) != 1:
+        pages = pages.contiguous()
+    queries = queries if queries.stride()[1:] == (head_dim, 1) else queries.contiguous()
+    out = queries.new_empty(len(queries), heads * head_dim)
+    parts = out
+    if shares > 1:
+        parts = out.new_empty(len(queries), heads, shares, head_dim + 2, dtype=torch.float32)
+    attend_kernel[(tiles, sequences * kv_heads, shares)](
+        queries, keys, values, seen, seen if pages is None else pages, out, parts, head_dim**-0.5,
+        queries.stride(0), keys.stride(0), keys.stride(1), keys.stride(2),
+        0 if pages is None else pages.stride(0), count,
+        group, kv_heads, head_dim, pages is not None, shares, rows,
+        BLOCK if pages is None else columns // pages.shape[1], block, factor_of(queries.dtype),
+    )  # fmt: skip
+    if shares > 1:
+        combine_kernel[(len(queries) * heads,)](parts, out, shares, head_dim, block)
+    return out
+
+
+def factor_of(dtype: torch.dtype) -> tl.dtype:
+    """Return what keys and values are multiplied in: their own type, where it can be.
+
+    Triton's interpreter has no products in bfloat16.
+    """
+    if dtype == torch.bfloat16 and not triton.knobs.runtime.interpret:
+        return tl.bfloat16
+    return tl.float32

@@ -1,0 +1,84 @@
+"""Compiles the kernels for cards that are not here; run by `test_compiles` as a process.
+
+Prints a line of JSON a kernel: its name, the card, bytes of shared memory, and bytes of the stack
+that a thread spills registers to.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from models.cuda.kernels.attention import attend_kernel, combine_kernel
+from models.cuda.kernels.gated import gated_kernel
+from models.cuda.kernels.norm import norm_kernel
+from models.cuda.kernels.rotation import store_kernel
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+TURING, AMPERE, HOPPER = 75, 80, 90
+
+
+def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
+    """Yield each kernel, the types of its arguments and its constants, at the published size."""
+    factor = tl.bfloat16 if kind == "bf16" else tl.float32
+    yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
+    yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
+    places = {"rotations": "*fp32", "places": "*i64"}
+    yield store_kernel, places, {
+        "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "OWN_SLOT": True, "ALL_HEADS": 64, "BLOCK": 32,
+    }  # fmt: skip
+    given = {"seen": "*i64", "pages": "*i64", "parts": "*fp32", "scale": "fp32"}
+    tile = 64 if kind == "bf16" else 16
+    for rows, paged, shares, group in ((16, False, 8, 1), (16, False, 1, 4), (tile, True, 1, 1)):
+        yield attend_kernel, given, {
+            "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "PAGED": paged,
+            "SHARES": shares, "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
+        }  # fmt: skip
+    yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
+
+
+def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:
+    names = kernel.arg_names
+    held = {(names.index(name),): value for name, value in constants.items() if name in names}
+    numbers = [name for name in names if name.endswith("stride") or name == "count"]
+    signature = dict.fromkeys(numbers, "i32") | dict(types)
+    signature |= {name: "constexpr" for name in constants if name in names}
+    target = GPUTarget("cuda", card, 32)
+    return triton.compile(ASTSource(kernel, signature, constexprs=held), target=target)
+
+
+def stack_bytes(cubin: bytes) -> int:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"STACK:(\d+)", told)
+    assert found, told
+    return int(found[1])
+
+
+for card, kind in product((TURING, AMPERE, HOPPER), ("bf16", "fp32")):
+    if (card, kind) == (TURING, "bf16"):
+        continue  # it computes in float32
+    for kernel, types, constants in kernels(kind):
+        pointers = {
+            name: f"*{kind}"
+            for name in kernel.arg_names
+            if name not in types and name.islower() and not name.endswith("stride")
+            and name != "count"
+        }  # fmt: skip
+        made = compiled(kernel, {**pointers, **types}, constants, card)
+        print(json.dumps({
+            "kernel": kernel.fn.__name__, "card": card, "kind": kind,
+            "shared": made.metadata.shared, "stack": stack_bytes(made.asm["cubin"]),
+        }))  # fmt: skip

@@ -1,0 +1,88 @@
+"""Attention over a cache where it lies is attention over what is gathered of it."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from models.cuda.kernels.attention import attend, shares_of
+from tests.models.cuda.kernels.cases import CLOSE, Attending, attention_differs
+
+FLOAT, NARROW = torch.float32, torch.bfloat16
+CASES = {
+    "one row": Attending((40,)),
+    "a first position": Attending((0,)),
+    "lengths about a block": Attending((62, 63, 64, 65)),
+    "many rows, one head each": Attending((5, 200, 17, 90, 1), heads=3, kv_heads=3),
+    "eight heads of one": Attending((100, 30), heads=8, kv_heads=1, head_dim=32),
+    "three heads of one": Attending((100, 30), heads=6, kv_heads=2, head_dim=24),
+    "a long row by shares": Attending((1000,), columns=1088),
+    "long and short rows by shares": Attending((1000, 2, 500), columns=1088),
+    "the last position": Attending((255, 254)),
+}
+CHUNKS = {
+    "blocks": Attending((0, 70, 130), new=15, block=5),
+    "causal": Attending((3, 64), new=20),
+    "one block of all": Attending((63, 1), new=30, block=30),
+    "more than a tile": Attending((10, 60), new=20, block=5, heads=6, kv_heads=2),
+    "by shares": Attending((900,), new=15, block=15, columns=1088),
+    "one frame": Attending((50, 120)),
+    "odd sizes": Attending((77, 31, 12), new=7, block=3, heads=5, kv_heads=1, head_dim=12),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, FLOAT) for name in CASES),
+        ("one row", NARROW),
+        ("long and short rows by shares", NARROW),
+    ],
+)
+def test_a_step_attends_to_all_that_its_slot_holds_and_reads_nothing_else(
+    name: str, dtype: torch.dtype, device: torch.device
+) -> None:
+    assert attention_differs(attend, CASES[name], dtype, device, paged=False) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, FLOAT) for name in CHUNKS), ("blocks", NARROW), ("by shares", NARROW)],
+)
+def test_a_chunk_in_pages_attends_to_what_each_of_its_frames_sees_and_reads_nothing_else(
+    name: str, dtype: torch.dtype, device: torch.device
+) -> None:
+    assert attention_differs(attend, CHUNKS[name], dtype, device, paged=True) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("name", ["blocks", "odd sizes"])
+def test_a_chunk_in_slots_is_one_in_pages(name: str, device: torch.device) -> None:
+    assert attention_differs(attend, CHUNKS[name], FLOAT, device, paged=False) < CLOSE[FLOAT]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN
+def test_a_row_that_failed_leaves_the_others_alone(device: torch.device) -> None:
+    queries = torch.randn(3, 2, 16, device=device)
+    queries[1, 0, 3] = torch.nan
+    cached = torch.randn(2, 3, 2, 256, 16, device=device)
+    seen = torch.tensor([[30], [40], [200]], device=device)
+    found = attend(queries, cached[0], cached[1], seen, None, 256)
+    assert found.isnan().any(1).tolist() == [False, True, False]
+    assert not found[1, 16:].isnan().any()
+
+
+@pytest.mark.parametrize("programs", [1, 3, 16, 100, 1000])
+@pytest.mark.parametrize("columns", [1, 64, 256, 1075, 4096])
+def test_positions_are_shared_out_only_where_a_card_would_idle(programs: int, columns: int) -> None:
+    shares = shares_of(programs, columns)
+    assert shares & (shares - 1) == 0
+    assert shares == 1 or (shares * programs <= 256 and shares * 128 <= columns)
+    assert shares_of(16, 1075) == 8

@@ -1,0 +1,35 @@
+"""Triton makes machine code of every kernel for cards that are not here."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+SHARED = {75: 64 * 1024, 80: 160 * 1024, 90: 224 * 1024}
+"""Bytes of shared memory that a program may have, by compute capability."""
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_for_cards_since_turing_and_keeps_its_registers(
+    tmp_path: Path,
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.models.cuda.kernels.compile_all"],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True,
+        check=False, cwd=Path(__file__).parents[4],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {(one["card"], one["kind"]) for one in made} == {
+        (75, "fp32"), (80, "bf16"), (80, "fp32"), (90, "bf16"), (90, "fp32"),
+    }  # fmt: skip
+    for one in made:
+        assert one["shared"] <= SHARED[one["card"]], one
+        # What a thread spills costs time, not correctness; Turing is not what this is made for.
+        assert one["card"] == 75 or one["stack"] <= 256, one

@@ -1,0 +1,71 @@
+"""The kernels of a layer compute what operators of torch do."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from models.cuda.kernels import reference
+from models.cuda.kernels.gated import gated
+from models.cuda.kernels.norm import norm
+from models.cuda.kernels.rotation import store
+from tests.models.cuda.kernels.cases import CLOSE, difference, normal, storing_differs
+
+DTYPES = [torch.float32, torch.bfloat16]
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # NumPy, of NaN
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "width"), [(1, 64), (3, 100), (5, 1024), (2, 7)])
+def test_norm_is_that_of_torch(
+    rows: int, width: int, dtype: torch.dtype, device: torch.device
+) -> None:
+    x, weight = normal(rows, width).to(dtype), normal(width, seed=1).to(dtype)
+    found = norm(x.to(device), weight.to(device), 1e-5)
+    assert found.dtype == dtype
+    assert difference(found, reference.norm(x, weight, 1e-5)) < CLOSE[dtype]
+
+
+def test_norm_of_zeros_is_zero_and_one_row_of_nan_stays_alone(device: torch.device) -> None:
+    x = torch.stack([torch.zeros(24), normal(24), torch.full((24,), torch.nan)])
+    found = norm(x.to(device), torch.ones(24, device=device), 1e-5)
+    assert difference(found, reference.norm(x, torch.ones(24), 1e-5)) < CLOSE[torch.float32]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+@pytest.mark.parametrize(("rows", "width"), [(1, 16), (4, 1024), (3, 1500)])
+def test_the_gate_is_that_of_torch(
+    rows: int, width: int, activation: str, dtype: torch.dtype, device: torch.device
+) -> None:
+    both = 2 * normal(rows, 2 * width).to(dtype)
+    found = gated(both.to(device), activation)
+    assert difference(found, reference.gated(both, activation)) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "heads", "kv_heads", "head_dim"),
+    [(1, 1, 1, 8), (1, 8, 2, 24), (3, 6, 3, 16), (5, 16, 16, 64), (17, 3, 1, 32)],
+)
+def test_queries_are_rotated_and_keys_and_values_stored(
+    rows: int, heads: int, kv_heads: int, head_dim: int, paged: bool, dtype: torch.dtype,
+    device: torch.device,
+) -> None:  # fmt: skip
+    far = storing_differs(store, rows, heads, kv_heads, head_dim, dtype, device, paged=paged)
+    assert far < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_what_is_stored_is_finite(paged: bool, device: torch.device) -> None:
+    far = storing_differs(store, 4, 4, 2, 16, torch.float32, device, paged=paged, broken=True)
+    assert far < CLOSE[torch.float32]

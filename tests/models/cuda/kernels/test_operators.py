@@ -1,0 +1,68 @@
+"""A kernel is one operator, whose kernel on a CPU is the reference, and which can be recorded."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.cuda.kernels import operators, reference
+from tests.capture.tape import Tape
+from tests.models.cuda.kernels.cases import normal
+
+SEEN, PLACES = torch.tensor([[5], [9]]), torch.tensor([4, 8])
+ROTATIONS = torch.polar(torch.ones(2, 1, 8), normal(2, 1, 8))
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def cached() -> tuple[Tensor, Tensor]:
+    return normal(2, 2, 64, 16, seed=1), normal(2, 2, 64, 16, seed=2)
+
+
+def arguments(name: str) -> tuple[object, ...]:
+    return {
+        "norm": (normal(3, 24), normal(24), 1e-5),
+        "gated": (normal(3, 24), "silu"),
+        "store": (normal(2, 8, 16), ROTATIONS, *cached(), PLACES, 4),
+        "attend": (normal(2, 4, 16), *cached(), SEEN, None, 64),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["norm", "gated", "store", "attend"])
+def test_the_operator_is_the_reference_on_a_cpu(name: str) -> None:
+    one, other = arguments(name), arguments(name)
+    assert torch.equal(getattr(operators, name)(*one), getattr(reference, name)(*other))
+    for left, right in zip(one, other, strict=True):
+        assert not isinstance(left, Tensor) or torch.equal(left, right)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["norm", "gated", "store", "attend"])
+def test_the_operator_is_what_it_says_of_itself(name: str) -> None:
+    with torch.inference_mode(False):
+        given = arguments(name)
+        checks = ("test_schema", "test_faketensor")
+        torch.library.opcheck(getattr(operators, name), given, test_utils=checks)
+
+
+@pytest.mark.parametrize("name", ["norm", "gated", "store", "attend"])
+def test_a_recording_holds_one_operator_and_plays_it(name: str) -> None:
+    given, tape = arguments(name), Tape()
+    result = torch.empty_like(getattr(operators, name)(*arguments(name)))
+
+    def function() -> None:
+        result.copy_(getattr(operators, name)(*given))
+
+    play = tape.record(function)
+    assert tape.sizes == [2]  # it, and the copy
+    first = given[0]
+    assert isinstance(first, Tensor)
+    first.mul_(1.5)
+    play()
+    changed = list(arguments(name))
+    changed[0] = normal(*first.shape) * 1.5
+    assert torch.equal(result, getattr(reference, name)(*changed))
