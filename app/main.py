@@ -86,6 +86,7 @@ def load_synthesizer(
         uploads=voice_store(settings),
         voice_names=settings.names,
         alignment=alignment_head(settings),
+        fused_kernels=settings.fused_kernels,
         cache=settings.cache,
         offline=settings.offline,
         sound_process=sound_process,

@@ -83,6 +83,11 @@ class Settings(BaseSettings):
         description="CPU threads of one step; with float32 weights, more than 1 makes repeats"
         " inexact.",
     )
+    fused_kernels: Literal["auto", "off"] = Field(
+        "auto",
+        description="Kernels of the service's own on a GPU: auto uses each that computes there what"
+        " torch's operators do, as tried at the start; off uses none.",
+    )
     max_text_chars: int = Field(4096, ge=10, description="Limit of a request's text in characters.")
     max_audio_s: float = Field(
         1800.0,

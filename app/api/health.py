@@ -43,6 +43,10 @@ class Health(BaseModel):
         description="How rows of level 0 are computed on a CPU so that their results do not depend"
         " on the batch: in integers, padded to 4 rows, ..., row by row; empty on a GPU."
     )
+    kernels: str | None = Field(
+        description="Which kernels are the service's own on a GPU, and why others are not, as tried"
+        " at the start; empty on a CPU."
+    )
     shared_state: str = Field(
         description="Where limits and recent responses are kept: memory; redis; or redis away,"
         " limits open (or closed)."
@@ -83,6 +87,7 @@ async def get_health(request: Request, engine: EngineDep) -> Health:
         used_slots=status.used_slots,
         deterministic=status.deterministic,
         batching=info.batching if info else None,
+        kernels=info.kernels if info else None,
         streams=status.streams,
         first_audio_s=round(engine.first_audio_s(), 3) if info else None,
         golden=_golden_summary(status.golden),

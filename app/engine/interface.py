@@ -40,6 +40,7 @@ class ModelInfo:
         aligns: Whether it can tell when words are heard.
         levels: Codes of a frame.
         codes: How many codes a level has.
+        kernels: Which kernels are our own, and why others are not; empty on a CPU.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModelInfo:
     aligns: bool = False
     levels: int = 0
     codes: int = 0
+    kernels: str = ""
 
 
 @dataclass(frozen=True, slots=True)

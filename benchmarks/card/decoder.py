@@ -34,8 +34,8 @@ class Decoder(ABC):
         Args:
             prefixes: ``[B, S, D]`` on the device.
             frames: Number of codes a stream.
-            greedy: Take the likeliest code; otherwise draw at temperature 1. The stop token is
-                banned either way.
+            greedy: Take the likeliest code; otherwise draw at temperature 1. The model must not
+                end: what a row draws after its stop would cost less.
 
         Returns:
             ``[B, frames]`` int64 on the host.
@@ -47,8 +47,7 @@ class Decoder(ABC):
             stack.extend(prefix, at, self._cache, slot, at)[-1:]
             for slot, prefix in enumerate(prefixes)
         ])
-        stop = self._model.config.stop_token
-        params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
+        params = SamplingParams(temperature=0.0 if greedy else 1.0)
         return self._draw(hidden, len(at), frames, params)
 
     @abstractmethod

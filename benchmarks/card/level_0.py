@@ -1,10 +1,10 @@
 """Exactness and speed of level 0 at the published size on a device.
 
 12 layers of 1024, 16 heads, random weights in bfloat16; a prefix of 100 vectors and 750 codes drawn
-at temperature 1 with the stop token banned, prefill included in the time. Ours eager and replayed
-from CUDA graphs, against `generate` of `transformers` with the same weights, eager and with its
-StaticCache. Rounds are interleaved; figures are medians, ratios are taken round by round. Needs
-neither HTTP nor phonemes.
+at temperature 1 and never the stop, prefill included in the time. Ours eager and replayed from CUDA
+graphs, with kernels of our own and without, against `generate` of `transformers` with the same
+weights, eager and with its StaticCache. Rounds are interleaved; figures are medians, ratios are
+taken round by round. Needs neither HTTP nor phonemes.
 """
 
 import statistics
@@ -20,14 +20,19 @@ from benchmarks.card.decoder import Decoder, decoder
 from benchmarks.card.environment import synchronize
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.model.published import published_config, random_model
+from models.cuda.kernels.check import usable
+from models.cuda.kernels.choice import TORCH
 from models.placement import prepare_for
 from models.valle import Valle
 
 PREFIX = 100
 BASELINE = "transformers, eager"
 STATIC = "transformers, static cache"
-OURS: Mapping[str, bool] = {"ours, eager": False, "ours, graphs": True}
-"""Each variant's name, and whether its steps are replayed from CUDA graphs."""
+OURS: Mapping[str, bool | None] = {
+    "ours, eager": None, "ours, graphs of torch's kernels": False, "ours, graphs": True,
+}  # fmt: skip
+"""Each variant's name, and whether the steps that it replays from CUDA graphs have kernels of our
+own; None: it replays none."""
 
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Targets in codes a second on an H100, by batch size."""
@@ -59,9 +64,13 @@ TINY = Scale(2, 64, (1, 3), frames=20, exact=20, rounds=1)
 
 
 def float_model(scale: Scale) -> Valle:
-    """Return a random float32 model on the CPU; its head has no bias, as in `transformers`."""
+    """Return a random float32 model on the CPU, which never ends.
+
+    Its head has no bias, as in `transformers`, but of the stop, which is banned there.
+    """
     model = random_model(published_config(layers=scale.layers, width=scale.width))
-    torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
+    bias = torch.nn.init.zeros_(model.heads[0].get_parameter("bias"))
+    bias[model.config.stop_token] = -1e4
     return model
 
 
@@ -109,9 +118,10 @@ def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple
             return transformers_generate(llama, prefixes, frames, greedy=False, static=static)[0]
 
         yield name, theirs
-    for name, graphs in OURS.items():
+    for name, fused in OURS.items():
         model = prepare_for(device, float_model(scale), dtype)
-        own = decoder(model, streams, PREFIX + scale.frames, graphs=graphs)
+        model.transformer.kernels = usable(model.config, device) if fused else TORCH
+        own = decoder(model, streams, PREFIX + scale.frames, graphs=fused is not None)
 
         def ours(prefixes: Tensor, frames: int, own: Decoder = own) -> Tensor:
             return own.run(prefixes, frames, greedy=False)

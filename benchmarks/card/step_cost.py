@@ -7,7 +7,8 @@ operator by operator and of `app.engine.sound.recorded`, run once on a device wh
 shapes and no contents, at the published size in bfloat16. Every operator is counted with the bytes
 that it reads and writes and the products that it makes. A kernel takes at least `KERNEL_S`, its
 bytes over the card's bandwidth, and its products over the card's rate, whichever is longest; a step
-is the sum. Inductor would merge kernels, which is not counted.
+is the sum. A kernel of our own is one operator, of which `FUSED_COSTS` tells what it moves; "torch"
+is the same step without them.
 """
 
 import argparse
@@ -37,6 +38,8 @@ from benchmarks.model.published import published_config
 from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, MaskKind
+from models.cuda.kernels.choice import FUSED, TORCH, Kernels
+from models.cuda.kernels.sharing import sharing
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
@@ -75,10 +78,16 @@ GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 NAMES = ("plain", "light", "full")
 """Of `samplers.ar.chain.KINDS`."""
 
+KERNELS: Mapping[str, Kernels] = {"torch": TORCH, "fused": FUSED}
+"""Which kernels are fused, by name of the variant."""
+
+Cost = tuple[int, float]
+"""Bytes that a kernel moves, and operations of its products."""
+
 _ALLOCATIONS = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 _LOOKUPS = frozenset({"embedding", "index_select", "gather", "index"})
 _WRITES = frozenset({"index_copy_", "scatter_"})
-_PRODUCTS = frozenset({"mm", "addmm", "bmm", "linear"})
+_PRODUCTS = frozenset({"mm", "addmm", "addmm_", "bmm", "linear"})
 
 
 @dataclass
@@ -118,7 +127,13 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given, made = (_tensors(part) for part in ((args, kwargs), result))
         held = {one.untyped_storage()._cdata for one in given}
         fresh = any(one.untyped_storage()._cdata not in held for one in made)
-        if name not in _ALLOCATIONS and (fresh or func._schema.is_mutable):
+        if func.namespace == "valle":
+            for moved, operations in FUSED_COSTS[name](args, made):
+                self.note(name, moved, operations)
+        elif name not in _ALLOCATIONS and (fresh or func._schema.is_mutable):
+            if name == "addmm" and given[0].ndim == 2:
+                # CUDA's sums in place: what is added is copied before.
+                self.note("copy_", 2 * _size(made[0]), 0.0)
             self.note(name, _moved(name, given, made), _operations(name, given, made))
         return result
 
@@ -166,8 +181,53 @@ def _moved(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> int:
 def _operations(name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> float:
     if name not in _PRODUCTS:
         return 0.0
-    factor = given[-2] if name == "addmm" else given[0]
+    factor = given[-2] if name.startswith("addmm") else given[0]
     return 2.0 * made[0].numel() * factor.shape[-1]
+
+
+def _whole_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
+    """Return the cost of a kernel that reads all that it is given."""
+    return [(sum(map(_size, (*_tensors(args), *made))), 0.0)]
+
+
+def _store_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
+    """Return the cost of a kernel that writes only new entries of the cache."""
+    qkv, rotations = args[:2]
+    stored = qkv[:, args[-1] :]
+    return [(sum(map(_size, (qkv, rotations, stored, *made))), 0.0)]
+
+
+def _attend_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
+    """Return the cost of attention, of all columns, and of combining shares of them."""
+    queries, keys, _, seen, _, columns = args
+    (sequences, count), (kv_heads, head_dim) = seen.shape, (keys.shape[1], keys.shape[3])
+    group = queries.shape[1] // kv_heads
+    read = 2 * sequences * kv_heads * columns * head_dim * keys.element_size()
+    operations = 4.0 * queries.numel() * columns
+    shared = sharing(count * group, sequences, kv_heads, columns, queries.dtype)
+    # Queries that do not fit a program have others read the same keys again.
+    own = 2 * _size(made[0]) + read * shared.tiles
+    if shared.shares == 1:
+        return [(own, operations)]
+    parts = 4 * queries.numel() // head_dim * (head_dim + 2) * shared.shares
+    return [(own + parts, operations), (parts + _size(made[0]), 0.0)]
+
+
+def _begin_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
+    numbers, _, *others = args
+    return [(sum(map(_size, (numbers, *others, *others, *made))), 0.0)]
+
+
+def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
+    logits, numbers, guidance, avoid, knobs = args[:5]
+    return [(sum(map(_size, (logits, logits, numbers, guidance, avoid, knobs))), 0.0)]
+
+
+FUSED_COSTS: Mapping[str, Callable[[Sequence[Any], Sequence[Tensor]], list[Cost]]] = {
+    "norm": _whole_cost, "gated": _whole_cost, "store": _store_cost, "attend": _attend_cost,
+    "begin": _begin_cost, "draw": _draw_cost,
+}  # fmt: skip
+"""Of the kernels of `models.cuda.kernels`."""
 
 
 def meta_model(*, layers: int, width: int) -> Valle:
@@ -372,7 +432,9 @@ def window_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
     return rows
 
 
-def chunk_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
+def chunk_costs(
+    *, layers: int = 12, width: int = 1024, variants: Mapping[str, Kernels] = KERNELS
+) -> list[TableRow]:
     """Return what a chunk takes: operator by operator, and of recorded ones a chunk's share."""
     speech = meta_speech(layers=layers, width=width)
     rows: list[TableRow] = []
@@ -380,9 +442,10 @@ def chunk_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
     for name, part in zip(("finer levels", "codec"), parts, strict=True):
         spent_s = max(part.seconds, part.kernels * LAUNCH_S)
         rows.append(_chunk_row(f"{name}, one by one", 1, CHUNK, part.kernels, part, spent_s))
-    for streams, frames, light in RECORDED_CHUNKS:
+    for variant, (streams, frames, light) in product(variants, RECORDED_CHUNKS):
+        speech.model.transformer.kernels = variants[variant]
         found = counted_chunks(speech, streams, frames, CHUNK_COLUMNS, light=light)
-        name = f"recorded, {'light' if light else 'full'}"
+        name = f"{variant}, recorded, {'light' if light else 'full'}"
         rows.append(_chunk_row(name, streams, frames, CHUNK_LAUNCHES, found, found.seconds))
     return rows
 
@@ -404,21 +467,27 @@ def _chunk_row(
 
 
 def step_costs(
-    *, layers: int = 12, width: int = 1024, streams: Sequence[int] = (1, 8, 32, 128)
+    *,
+    layers: int = 12,
+    width: int = 1024,
+    streams: Sequence[int] = (1, 8, 32, 128),
+    variants: Mapping[str, Kernels] = KERNELS,
 ) -> list[TableRow]:
-    """Return a row for each number of streams and kind of chain."""
+    """Return a row for each variant, number of streams and kind of chain."""
     model, rows = meta_model(layers=layers, width=width), list[TableRow]()
-    for kind in KINDS:
+    for variant, kind in product(variants, KINDS):
+        model.transformer.kernels = variants[variant]
         for count in streams:
             found = counted_step(model, count, PREFIX + FRAMES, kind)
             rows.append({
+                "kernels of": variant,
                 "streams": count,
                 "chain": NAMES[KINDS.index(kind)],
                 "kernels in the graph": found.kernels,
                 "MB": found.bytes / 1e6,
                 "us": found.seconds * 1e6,
                 "codes/s": count / found.seconds,
-                "asked": GOALS.get(count, "") if kind is PLAIN else "",
+                "asked": GOALS.get(count, "") if kind is PLAIN and variant == "fused" else "",
             })
     return rows
 

@@ -7,6 +7,7 @@ earlier draws; after a rewind the attempt is another, and so is the noise.
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +40,23 @@ class Draw(IntEnum):
 def _signed(word: int) -> int:
     """The int64 with the bits of the unsigned ``word``."""
     return word - (1 << 64) if word >> 63 else word
+
+
+class Hash(NamedTuple):
+    """The constants of the hash, as int64: for kernels that compute it.
+
+    Attributes:
+        golden: What an entry counts.
+        mix: The factors of the finaliser.
+        axes: What step, position, attempt and draw count.
+    """
+
+    golden: int
+    mix: tuple[int, int]
+    axes: tuple[int, ...]
+
+
+HASH = Hash(_signed(_GOLDEN), (_signed(_MIX[0]), _signed(_MIX[1])), tuple(map(_signed, _AXES)))
 
 
 def _mix_int(word: int) -> int:

@@ -13,6 +13,8 @@ from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_s
 from models.checkpoints.download import Unreachable
 from models.config import AlignmentHead, ModelConfig
 from models.cuda import library
+from models.cuda.kernels.check import usable
+from models.cuda.kernels.choice import TORCH
 from models.int8 import first_start
 from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
@@ -34,6 +36,7 @@ def load_speech(
     cache: Path,
     offline: bool,
     alignment: AlignmentHead | None = None,
+    fused_kernels: Literal["auto", "off"] = "auto",
 ) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
 
@@ -46,6 +49,7 @@ def load_speech(
         cache: Folder of codecs that were downloaded and converted.
         offline: Whether nothing may be downloaded.
         alignment: The head that follows the text, in place of the model's own.
+        fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
 
     Raises:
         CheckpointError: The weights are missing, damaged or not what their description says, or
@@ -71,6 +75,8 @@ def load_speech(
     if device.type == "cuda":
         library.set_up()
         prepare_for(device, speech.model)
+        stack = speech.model.transformer
+        stack.kernels = TORCH if fused_kernels == "off" else usable(speech.model.config, device)
     elif weights == "int8":
         first_start.watch()
         quantize_linears(speech.model)
@@ -101,6 +107,7 @@ def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
         model.config.alignment is not None,
         model.config.levels,
         model.config.codes,
+        "" if device.type == "cpu" else str(model.transformer.kernels),
     )
 
 

@@ -156,6 +156,7 @@ class Synthesizer:
         uploads: VoiceStore | None = None,
         voice_names: Mapping[str, str] | None = None,
         alignment: AlignmentHead | None = None,
+        fused_kernels: Literal["auto", "off"] = "auto",
         cache: str | Path = CACHE,
         offline: bool = False,
         sound_process: bool = False,
@@ -177,6 +178,7 @@ class Synthesizer:
             uploads: The store of uploaded voices; None: there are none.
             voice_names: The operator's further names of voices; see `app.engine.voices`.
             alignment: The head that follows the text, in place of the model's own.
+            fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
             cache: Folder of codecs that were downloaded and converted.
             offline: Whether nothing may be downloaded.
             sound_process: Whether a process of its own decodes codes to samples, on a CPU.
@@ -195,6 +197,7 @@ class Synthesizer:
             place,
             weights=choose_weights(weights),
             alignment=alignment,
+            fused_kernels=fused_kernels,
             decoder=decoder,
             threads=threads,
             cache=Path(cache),

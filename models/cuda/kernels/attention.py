@@ -12,17 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 64
-"""Positions that are read at once where there are no pages; elsewhere a page."""
-
-_PROGRAMS = 256
-"""That fill a card: two for each multiprocessor of an H100, nearly."""
-
-_LEAST = 16
-"""Rows and columns of the smallest product that Triton makes. In float32 larger ones do not fit the
-registers of any card."""
-
-_MOST_SHARES = 16
+from models.cuda.kernels.sharing import BLOCK, LEAST, power_of_2, sharing
 
 
 @triton.jit
@@ -105,17 +95,6 @@ def combine_kernel(parts, out, SHARES: tl.constexpr, HEAD_DIM: tl.constexpr, BLO
     tl.store(out + one * HEAD_DIM + at, found.to(out.dtype.element_ty), at < HEAD_DIM)
 
 
-def shares_of(programs: int, columns: int) -> int:
-    """Return among how many programs the positions of a sequence are shared out: a power of two.
-
-    Args:
-        programs: Without sharing.
-        columns: The most positions of a sequence.
-    """
-    most = min(_PROGRAMS // programs, columns // (2 * BLOCK), _MOST_SHARES)
-    return 1 << max(most, 1).bit_length() - 1
-
-
 def attend(
     queries: Tensor,
     keys: Tensor,
@@ -129,11 +108,8 @@ def attend(
     kv_heads = keys.shape[1]
     sequences, count = seen.shape
     group = heads // kv_heads
-    most = _LEAST if queries.dtype == torch.float32 else BLOCK
-    rows = min(max(triton.next_power_of_2(count * group), _LEAST), most)
-    tiles, shares = triton.cdiv(count * group, rows), 1
-    shares = shares_of(tiles * sequences * kv_heads, columns)
-    block = max(triton.next_power_of_2(head_dim), _LEAST)
+    rows, tiles, shares = sharing(count * group, sequences, kv_heads, columns, queries.dtype)
+    block = max(power_of_2(head_dim), LEAST)
     if pages is not None and pages.stride(1) != 1:
         pages = pages.contiguous()
     queries = queries if queries.stride()[1:] == (head_dim, 1) else queries.contiguous()

@@ -1,14 +1,16 @@
 """Which kernels are fused, and which run as operators of torch."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from torch import Tensor
 
 from models.cuda.kernels import operators, reference
+from samplers.ar import plain
 
-NAMES: Final = ("norm", "gated", "store", "attend")
-"""Of all kernels: functions of `models.cuda.kernels.reference`."""
+NAMES: Final = ("norm", "gated", "store", "attend", "begin", "draw")
+"""Of all kernels: functions of `models.cuda.kernels.reference`, and of `samplers.ar.plain`."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,17 @@ class Kernels:
 
     Attributes:
         fused: Of `NAMES`, those that run as one kernel; the others are operators of torch.
+        failed: Why others are not fused, by name.
     """
 
     fused: frozenset[str] = frozenset(NAMES)
+    failed: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        """Return which are fused, and why others are not."""
+        told = ", ".join(name for name in NAMES if name in self.fused)
+        reasons = (f"{name} is torch's: {why}" for name, why in self.failed.items())
+        return "; ".join([f"fused: {told or 'none'}", *reasons])
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """See `models.cuda.kernels.reference.norm`."""
@@ -28,6 +38,15 @@ class Kernels:
     def gated(self, gate_up: Tensor, activation: str) -> Tensor:
         """See `models.cuda.kernels.reference.gated`."""
         return (operators if "gated" in self.fused else reference).gated(gate_up, activation)
+
+    def begin(self, *rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See `samplers.ar.plain.begin`."""
+        return (operators if "begin" in self.fused else plain).begin(*rows)
+
+    @property
+    def draws(self) -> bool:
+        """Whether `samplers.ar.plain.draw` is fused."""
+        return "draw" in self.fused
 
     @property
     def stores(self) -> bool:

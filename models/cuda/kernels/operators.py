@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.library import custom_op
 
 from models.cuda.kernels import reference
+from samplers.ar import plain
 
 norm = custom_op("valle::norm", reference.norm, mutates_args=(), device_types="cpu")
 gated = custom_op("valle::gated", reference.gated, mutates_args=(), device_types="cpu")
@@ -18,6 +19,13 @@ store = custom_op(
     "valle::store", reference.store, mutates_args=("keys", "values"), device_types="cpu"
 )
 attend = custom_op("valle::attend", reference.attend, mutates_args=(), device_types="cpu")
+begin = custom_op(
+    "valle::begin", plain.begin, mutates_args=("lengths", "stopped", "seen"), device_types="cpu"
+)
+draw = custom_op(
+    "valle::draw", plain.draw, mutates_args=("codes", "lengths", "stopped", "results"),
+    device_types="cpu",
+)  # fmt: skip
 
 
 @norm.register_kernel("cuda")
@@ -46,6 +54,32 @@ def _attend(*args: Any) -> Tensor:
     from models.cuda.kernels.attention import attend
 
     return attend(*args)
+
+
+@begin.register_kernel("cuda")
+def _begin(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from models.cuda.kernels.plain import begin
+
+    return begin(*args)
+
+
+@draw.register_kernel("cuda")
+def _draw(*args: Any) -> None:
+    from models.cuda.kernels.plain import draw
+
+    draw(*args)
+
+
+@begin.register_fake
+def _begin_shape(*args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lengths, stopped = args[2:4]
+    code, position, place = (torch.empty_like(lengths) for _ in range(3))
+    return code, position, place, torch.empty_like(stopped)
+
+
+@draw.register_fake
+def _draw_shape(*_: Any) -> None:
+    return None
 
 
 @norm.register_fake

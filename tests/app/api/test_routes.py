@@ -121,6 +121,7 @@ def test_health_and_readiness(toy_server):
         "deterministic": True,
         "golden": None,
         "batching": "in integers",
+        "kernels": "",
         "shared_state": "memory",
     }
     assert toy_server.head("/ready").status_code == toy_server.head("/health").status_code == 200

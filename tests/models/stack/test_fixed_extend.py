@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PAGE, OutOfPages, PagedCache, PagePool
 from models.stack.transformer import Transformer
@@ -17,8 +18,10 @@ CLOSE = 1e-5
 """Of vectors whose entries are about 1; the two differ in the order of their float32 sums."""
 
 
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[FUSED, TORCH], ids=["fused", "torch"])
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test with kernels of our own, and with torch's."""
+    Both.kernels = request.param
     with torch.inference_mode():
         yield
 
@@ -31,8 +34,11 @@ def reach_of(mask: str) -> Tensor:
 class Both:
     """Sequences that hold the same in pages and in memory of their own."""
 
+    kernels: Kernels
+
     def __init__(self, lengths: Sequence[int], mask: str = "block_causal") -> None:
         self.stack, self.mask = make_stack(), mask
+        self.stack.kernels = self.kernels
         self.pool = PagePool(CONFIG, 40, dtype=torch.float32, device=CPU)
         self.fixed = self.stack.fixed_extend(self.pool)
         self.paged: list[PagedCache] = []

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.stack.attention import attention_statistics, masked_statistics
 from models.stack.cache import KVCache
 from models.stack.fixed_step import buckets
@@ -17,8 +18,10 @@ CLOSE = 1e-5
 """Of vectors whose entries are about 1; the two differ in the order of their float32 sums."""
 
 
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[FUSED, TORCH], ids=["fused", "torch"])
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test with kernels of our own, and with torch's."""
+    Both.kernels = request.param
     with torch.inference_mode():
         yield
 
@@ -26,8 +29,11 @@ def without_gradients() -> Iterator[None]:
 class Both:
     """Two caches that hold the same, of which one is stepped in fixed shapes."""
 
+    kernels: Kernels
+
     def __init__(self) -> None:
         self.stack = make_stack()
+        self.stack.kernels = self.kernels
         self.fixed, self.free = (KVCache(CONFIG, SLOTS, ROOM) for _ in range(2))
         self.fixed_step = self.stack.fixed_step(self.fixed)
 

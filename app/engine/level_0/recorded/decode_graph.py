@@ -8,7 +8,6 @@ columns, and each kind of chain.
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.cuda.graphs import WARM_UPS, Play, Record
+from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload
 from models.valle import Valle
-from samplers.ar.chain import KINDS, Chain, ChainKind
+from samplers.ar.chain import KINDS, PLAIN, Chain, ChainKind, at_least
+from samplers.ar.plain import PlainRow, plain_row
 from samplers.ar.row_state import Host, RowState
 from samplers.ar.trace import log_prob_of
+from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import AttentionStatistics
 from samplers.ops.filters import sanitise
 from samplers.ops.guidance import guide
@@ -41,6 +43,7 @@ class DecodeGraph:
         first_attention: ``[4, slots]`` float32, the attention statistics there.
         guidance: ``[slots, 2]`` float32: strength and rescale of rows that are guided.
         tables: The records of all rows' knobs, by kind of chain.
+        plain: ``[slots, len(PlainRow)]`` float64, the knobs of rows that a kernel draws.
     """
 
     @torch.inference_mode()
@@ -58,7 +61,7 @@ class DecodeGraph:
         """
         config, device = model.config, model.separator.device
         self._model, self._stop_token = model, config.stop_token
-        vocab_size = config.codes + 1
+        vocab_size = self._vocab_size = config.codes + 1
         self.cache = model.new_cache(slots, max_length)
         self._step = model.transformer.fixed_step(self.cache)
         self.state = RowState.empty(
@@ -84,6 +87,8 @@ class DecodeGraph:
         self.tables: dict[ChainKind, Tensor] = {
             kind: maker.table().repeat(slots, 1) for kind, maker in self._makers.items()
         }
+        self._kernels = model.transformer.kernels
+        self.plain = torch.zeros(slots, len(PlainRow._fields), dtype=torch.float64, device=device)
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         self._plays: dict[tuple[int, int, ChainKind], Play] = {}
         # Largest first: the others then find all the memory that they need in the shared pool.
@@ -92,9 +97,25 @@ class DecodeGraph:
             run = self._function(rows, columns, kind)
             self._plays[rows, columns, kind] = record(run, warm_ups=warm_ups)
 
-    def record_of(self, kind: ChainKind, *row: Any) -> Tensor:
-        """Return the record of a row's knobs for `tables`; see `Chain.record`."""
-        return self._makers[kind].record(*row)
+    def write_knobs(
+        self, slot: int, kind: ChainKind, params: SamplingParams, silent: Tensor | None
+    ) -> None:
+        """Write a row's knobs for all chains that may draw it.
+
+        Args:
+            slot: Which row.
+            kind: The smallest of them: a larger one draws where another row needs that.
+            params: Resolved.
+            silent: See `Chain.record`.
+        """
+        device = self.first_hidden.device
+        for one in at_least(kind):
+            if self._is_fused(one):
+                row = torch.tensor(plain_row(params, self._vocab_size), dtype=torch.float64)
+                self.plain[slot] = row.to(device, non_blocking=True)
+            else:
+                record = self._makers[one].record(params, silent)
+                self.tables[one][slot] = record.to(device, non_blocking=True)
 
     def launch(self, rows: int, columns: int, kind: ChainKind) -> int:
         """Queue a step of the rows as `host` describes them; waits for nothing.
@@ -121,35 +142,40 @@ class DecodeGraph:
         """Forget all steps; nothing can be launched any more."""
         self._plays.clear()
 
+    def _is_fused(self, kind: ChainKind) -> bool:
+        """Return whether one kernel draws the rows of a kind."""
+        return kind is PLAIN and self._kernels.draws
+
     def _function(self, rows: int, columns: int, kind: ChainKind) -> Callable[[], None]:
         """Return the step of the first rows, to be recorded."""
         model, stop_token, state = self._model, self._stop_token, self.state.first(rows)
         chain = Chain(
-            kind, rows, vocab_size=model.config.codes + 1, stop_token=stop_token,
+            kind, rows, vocab_size=self._vocab_size, stop_token=stop_token,
             device=self.first_hidden.device,
         )  # fmt: skip
         chain.lie_in(self.tables[kind])
+        guidance, plain = self.guidance[:rows], self.plain[:rows]
         results, own = self._results[:rows], self._own[:rows]
         first_hidden, first_attention = self.first_hidden[:rows], self.first_attention[:, :rows]
-        strength, rescale = self.guidance[:rows].unbind(1)
+        strength, rescale = guidance.unbind(1)
 
         def step() -> None:
-            state.begin_step()
-            owner, partner = state.number(Host.OWNER), state.number(Host.PARTNER)
-            frames = state.lengths.index_select(0, owner)
-            code = state.newest().index_select(0, owner)
             # A row without frames is not fed: what it writes is overwritten by its first frame.
-            last = (frames - 1).clamp(min=0)
-            places = state.number(Host.PREFIX) + last
-            hidden, queries = self._step.run(
-                model.embed_response(code[:, None], 0),
-                state.number(Host.START) + last,
-                places,
-                columns,
+            code, positions, places, begins = self._kernels.begin(
+                state.numbers, state.codes, state.lengths, state.stopped, state.seen
             )
-            begins = frames == 0
+            hidden, queries = self._step.run(
+                model.embed_response(code[:, None], 0), positions, places, columns
+            )
             hidden = torch.where(begins[:, None], first_hidden, hidden)
             logits = model.logits(hidden, 0)
+            if self._is_fused(kind):
+                operators.draw(
+                    logits, state.numbers, guidance, state.avoid, plain, state.codes,
+                    state.lengths, state.stopped, results, stop_token,
+                )  # fmt: skip
+                return
+            partner = state.number(Host.PARTNER)
             null = logits.index_select(0, partner)
             moved = guide(logits[:, None], null[:, None], strength, rescale)[:, 0]
             guided = torch.where((partner != own)[:, None], moved, logits)

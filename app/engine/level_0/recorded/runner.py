@@ -22,7 +22,7 @@ from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
-from samplers.ar.chain import ChainKind, at_least, kind_of, largest, why_eager
+from samplers.ar.chain import ChainKind, kind_of, largest, why_eager
 from samplers.ar.row_state import Host
 from samplers.knobs.features import is_on
 from samplers.ops.bounds import within
@@ -59,11 +59,7 @@ class RecordedRows(Rows):
         graph, params, silent = self.graph, inputs.params, inputs.silent
         slot, partner = hypothesis.slots[0], hypothesis.slots[-1]
         kind = self._kinds[hypothesis] = kind_of(params)
-        # A plain row is drawn by a larger chain where another row needs that.
-        for one in at_least(kind):
-            graph.tables[one][slot] = graph.record_of(one, params, silent).to(
-                graph.first_hidden.device, non_blocking=True
-            )
+        graph.write_knobs(slot, kind, params, silent)
         prompt = None
         if params.penalty_includes_prompt and inputs.prompt is not None:
             prompt = inputs.prompt[:, 0]

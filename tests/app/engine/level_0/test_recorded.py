@@ -24,6 +24,7 @@ from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.cuda.graphs import Recorder
+from models.cuda.kernels.choice import TORCH
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from samplers.ar.chain import why_eager
@@ -160,6 +161,14 @@ def test_200_requests_that_join_pause_leave_and_go_back_are_drawn_alike(model: V
     assert found == expected
     assert sum(len(backtracks) for _, _, backtracks, _ in found) > 10
     assert {reason for _, reason, *_ in found} >= {"stop", "length"}
+
+
+def test_without_kernels_of_our_own_the_codes_are_the_same(
+    model: Valle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model.transformer, "kernels", TORCH)
+    inputs = [utterance(model, number) for number in range(len(KNOBS))]
+    assert drawn(recorded(model), inputs, 7) == drawn(plain(model), inputs, 7)
 
 
 def test_a_row_that_stops_is_known_a_step_late_and_draws_nothing_more(model: Valle) -> None:

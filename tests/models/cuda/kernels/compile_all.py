@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
 from models.cuda.kernels.gated import gated_kernel
 from models.cuda.kernels.norm import norm_kernel
+from models.cuda.kernels.plain import begin_kernel, draw_kernel
 from models.cuda.kernels.rotation import store_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -32,6 +33,13 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
+    state = dict.fromkeys(
+        ("numbers", "codes", "lengths", "seen", "fed", "positions", "places"), "*i64"
+    ) | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
+    yield begin_kernel, state, {"BLOCK": 128}
+    own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
+    own |= {"knobs": "*fp64", "results": "*fp64"}
+    yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
     places = {"rotations": "*fp32", "places": "*i64"}
     yield store_kernel, places, {
         "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "OWN_SLOT": True, "ALL_HEADS": 64, "BLOCK": 32,
@@ -50,10 +58,13 @@ def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any]
     names = kernel.arg_names
     held = {(names.index(name),): value for name, value in constants.items() if name in names}
     numbers = [name for name in names if name.endswith("stride") or name == "count"]
-    signature = dict.fromkeys(numbers, "i32") | dict(types)
+    told = {name: kind for name, kind in types.items() if name in names}
+    signature = dict.fromkeys(numbers, "i32") | told
     signature |= {name: "constexpr" for name in constants if name in names}
     target = GPUTarget("cuda", card, 32)
-    return triton.compile(ASTSource(kernel, signature, constexprs=held), target=target)
+    source = ASTSource(kernel, signature, constexprs=held)
+    warps = 8 if kernel is draw_kernel else 4
+    return triton.compile(source, target=target, options={"num_warps": warps})
 
 
 def stack_bytes(cubin: bytes) -> int:

@@ -7,7 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from models.cuda.kernels.attention import attend, shares_of
+from models.cuda.kernels.attention import attend
+from models.cuda.kernels.sharing import sharing
 from tests.models.cuda.kernels.cases import CLOSE, Attending, attention_differs
 
 FLOAT, NARROW = torch.float32, torch.bfloat16
@@ -79,10 +80,14 @@ def test_a_row_that_failed_leaves_the_others_alone(device: torch.device) -> None
     assert not found[1, 16:].isnan().any()
 
 
-@pytest.mark.parametrize("programs", [1, 3, 16, 100, 1000])
+@pytest.mark.parametrize("queries", [1, 3, 16, 100, 1000])
 @pytest.mark.parametrize("columns", [1, 64, 256, 1075, 4096])
-def test_positions_are_shared_out_only_where_a_card_would_idle(programs: int, columns: int) -> None:
-    shares = shares_of(programs, columns)
-    assert shares & (shares - 1) == 0
-    assert shares == 1 or (shares * programs <= 256 and shares * 128 <= columns)
-    assert shares_of(16, 1075) == 8
+@pytest.mark.parametrize("dtype", [FLOAT, NARROW])
+def test_positions_are_shared_out_only_where_a_card_would_idle(
+    queries: int, columns: int, dtype: torch.dtype
+) -> None:
+    rows, tiles, shares = sharing(queries, 2, 4, columns, dtype)
+    assert rows & (rows - 1) == shares & (shares - 1) == 0
+    assert rows * tiles >= queries > rows * (tiles - 1)
+    assert shares == 1 or (shares * tiles * 8 <= 256 and shares * 128 <= columns)
+    assert sharing(1, 1, 16, 1075, dtype).shares == 8

@@ -1,0 +1,167 @@
+"""Tries each kernel once where it is to run, against its reference there."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor
+
+from models.cuda.kernels import operators, reference
+from models.cuda.kernels.choice import NAMES, Kernels
+from samplers.ar import plain
+from samplers.ar.row_state import Host
+
+log = logging.getLogger(__name__)
+
+TOLERANCE: Final = {torch.float32: 2**-14, torch.bfloat16: 2**-6, torch.float64: 2**-14}
+"""Of the largest entry, by type. Float32 has 24 bits: some hundred sums in another order, and an
+exponential of hardware, cost a few of them; float64 holds numbers that were such. Bfloat16 has 8: a
+kernel rounds once where operators round up to three times, each half a unit of the last place. A
+mistake costs all bits."""
+
+_ROWS, _COLUMNS, _PAGE, _FRAMES = 3, 320, 64, 20
+
+
+class Sizes(Protocol):
+    """What a `models.config.ModelConfig` tells of a model."""
+
+    @property
+    def width(self) -> int: ...  # noqa: D102
+    @property
+    def ffn(self) -> int: ...  # noqa: D102
+    @property
+    def heads(self) -> int: ...  # noqa: D102
+    @property
+    def kv_heads(self) -> int: ...  # noqa: D102
+    @property
+    def head_dim(self) -> int: ...  # noqa: D102
+    @property
+    def activation(self) -> str: ...  # noqa: D102
+    @property
+    def norm_eps(self) -> float: ...  # noqa: D102
+    @property
+    def codes(self) -> int: ...  # noqa: D102
+    @property
+    def stop_token(self) -> int: ...  # noqa: D102
+
+
+def usable(config: Sizes, device: torch.device) -> Kernels:
+    """Return the kernels that compute on a device what their references do.
+
+    One that does not, or that cannot be compiled, is left to torch's operators, with a warning.
+
+    Args:
+        config: Of the model that they are for.
+        device: Where they are to run; of the types of weights, that which the device computes in.
+    """
+    narrow = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    tries = _tries(config, device, torch.bfloat16 if narrow else torch.float32)
+    failed: dict[str, str] = {}
+    for name in NAMES:
+        try:
+            with torch.inference_mode():
+                why = tries[name]()
+        except Exception as error:
+            log.warning("the kernel %s cannot run", name, exc_info=True)
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        if why:
+            log.warning("the kernel %s is left to torch's operators: %s", name, why)
+            failed[name] = why
+    return Kernels(frozenset(NAMES) - failed.keys(), failed)
+
+
+def differ(found: Tensor, expected: Tensor, dtype: torch.dtype) -> str:
+    """Return in what two results differ more than the type allows; empty: in nothing."""
+    if not torch.equal(found.isnan(), expected.isnan()):
+        return "NaN in other places"
+    found, expected = found.double().nan_to_num(), expected.double().nan_to_num()
+    largest = max(1.0, expected.abs().max().item())
+    far = (found - expected).abs().max().item() / largest
+    return "" if far <= TOLERANCE[dtype] else f"differs by {far:.2g} of the largest entry"
+
+
+def _tries(
+    config: Sizes, device: torch.device, dtype: torch.dtype
+) -> Mapping[str, Callable[[], str]]:
+    """Return for each kernel what compares it with its reference."""
+    chance = torch.Generator().manual_seed(0)
+    heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
+
+    def normal(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+        return torch.randn(shape, generator=chance).to(device, dtype)
+
+    def whole(high: int, *shape: int) -> Tensor:
+        return torch.randint(high, shape, generator=chance).to(device)
+
+    def same(name: str, *given: Any) -> str:
+        own, other = (_copied(given) for _ in range(2))
+        found = getattr(operators, name)(*own)
+        expected = getattr(plain if hasattr(plain, name) else reference, name)(*other)
+        pairs = [*zip(_tensors(found), _tensors(expected), strict=True)]
+        pairs += zip(_tensors(own), _tensors(other), strict=True)  # what was changed
+        exact = (differ(one, two, one.dtype) for one, two in pairs if one.is_floating_point())
+        if why := next(filter(None, exact), ""):
+            return why
+        whole = (torch.equal(one, two) for one, two in pairs if not one.is_floating_point())
+        return "" if all(whole) else "differs in codes or counts"
+
+    def norm() -> str:
+        return same("norm", normal(_ROWS, config.width), normal(config.width), config.norm_eps)
+
+    def gated() -> str:
+        return same("gated", normal(_ROWS, 2 * config.ffn), config.activation)
+
+    def store() -> str:
+        angles = normal(_ROWS, 1, head_dim // 2, dtype=torch.float32)
+        qkv, places = normal(_ROWS, heads + 2 * kv_heads, head_dim), whole(_COLUMNS, _ROWS)
+        qkv[0, -1, 0] = torch.inf
+        rotations = torch.polar(torch.ones_like(angles), angles)
+        cached = normal(2, _ROWS, kv_heads, _COLUMNS, head_dim)
+        return same("store", qkv, rotations, cached[0], cached[1], places, heads)
+
+    def attend() -> str:
+        slots = normal(2, _ROWS, kv_heads, _COLUMNS, head_dim)
+        seen = 1 + whole(_COLUMNS, _ROWS, 1)
+        why = same("attend", normal(_ROWS, heads, head_dim), *slots, seen, None, _COLUMNS)
+        pages = torch.randperm(_ROWS * _COLUMNS // _PAGE, generator=chance).view(_ROWS, -1)
+        pool = normal(2, _ROWS * _COLUMNS, kv_heads, head_dim)
+        rows = [one[None].transpose(1, 2) for one in pool]
+        seen = 1 + whole(_COLUMNS, _ROWS, _FRAMES)
+        queries = normal(_ROWS * _FRAMES, heads, head_dim)
+        return why or same("attend", queries, *rows, seen, pages.to(device), _COLUMNS)
+
+    def rows() -> tuple[Tensor, ...]:
+        """Return numbers, codes, lengths, stopped and seen of some rows."""
+        numbers = whole(_ROWS, _ROWS, len(Host))
+        numbers[:, Host.LIMIT], numbers[:, Host.KEY] = 99, whole(2**62, _ROWS)
+        codes, lengths = whole(config.codes, _ROWS, 100), whole(50, _ROWS)
+        return numbers, codes, lengths, whole(3, _ROWS) == 0, whole(2, _ROWS)
+
+    def begin() -> str:
+        return same("begin", *rows())
+
+    def draw() -> str:
+        size = config.codes + 1
+        numbers, codes, lengths, stopped, _ = rows()
+        knobs = [(0.0, size, torch.inf, 0.0, 1), (0.9, 50, 0.9, 0.0, 1), (1.2, size, 0.8, 0.1, 3)]
+        return same(
+            "draw", 3 * normal(_ROWS, size, dtype=torch.float32), numbers,
+            normal(_ROWS, 2, dtype=torch.float32), normal(_ROWS, size, dtype=torch.float32),
+            torch.tensor(knobs, dtype=torch.float64, device=device), codes, lengths, stopped,
+            torch.zeros(_ROWS, 3, dtype=torch.float64, device=device), config.stop_token,
+        )  # fmt: skip
+
+    return {
+        "norm": norm, "gated": gated, "store": store, "attend": attend, "begin": begin,
+        "draw": draw,
+    }  # fmt: skip
+
+
+def _copied(given: tuple[Any, ...]) -> list[Any]:
+    return [one.clone() if isinstance(one, Tensor) else one for one in given]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return [one for one in values if isinstance(one, Tensor)]

@@ -1,0 +1,263 @@
+"""The step around the stack for rows of a plain chain, in two kernels. Imports Triton.
+
+The filters need no sorted logits: each keeps what reaches a floor, and a floor is found by halving
+the range of float32 numbers, which are ordered as the integers of their bits are, 32 times.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from samplers.ar.row_state import Host
+from samplers.ops.draw import HASH
+from samplers.ops.temperature import COLDEST, LARGEST
+
+ACTIVE, LIMIT, AVOID = (tl.constexpr(int(one)) for one in (Host.ACTIVE, Host.LIMIT, Host.AVOID))
+KEY, ATTEMPT, PARTNER = (tl.constexpr(int(one)) for one in (Host.KEY, Host.ATTEMPT, Host.PARTNER))
+PROMPTED, PREFIX, START = (
+    tl.constexpr(int(one)) for one in (Host.PROMPTED, Host.PREFIX, Host.START)
+)
+GENERATION, RESTART, OWNER = (
+    tl.constexpr(int(one)) for one in (Host.GENERATION, Host.RESTART, Host.OWNER)
+)
+NUMBERS = tl.constexpr(len(Host))
+
+GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
+BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
+COLD, HOT = tl.constexpr(COLDEST), tl.constexpr(LARGEST)
+HIGHEST = tl.constexpr(1e30)
+"""Of the logits: see `samplers.ops.filters.sanitise`."""
+
+LOWEST = tl.constexpr(float(torch.finfo(torch.float32).min))
+
+_WARPS = 8
+
+
+@triton.jit
+def begin_kernel(
+    numbers, codes, lengths, stopped, seen, fed, positions, places, begins, rows, codes_stride,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Begin a step of all rows, in one program: a row reads what its owner is before it changes."""
+    row = tl.arange(0, BLOCK)
+    real = row < rows
+    own = numbers + row * NUMBERS
+    owner = tl.load(own + OWNER, real, 0)
+    whose = numbers + owner * NUMBERS
+    anew = tl.load(whose + GENERATION, real, 0) != tl.load(seen + owner, real, 0)
+    frames = tl.load(lengths + owner, real, 0)
+    frames = tl.where(anew, tl.load(whose + RESTART, real, 0), frames)
+    newest = tl.maximum(tl.load(whose + PROMPTED, real, 0) + frames - 1, 0)
+    code = tl.load(codes + owner * codes_stride + newest, real, 0)
+    last = tl.maximum(frames - 1, 0)
+    tl.store(fed + row, code, real)
+    tl.store(positions + row, tl.load(own + START, real, 0) + last, real)
+    tl.store(places + row, tl.load(own + PREFIX, real, 0) + last, real)
+    tl.store(begins + row, frames == 0, real)
+
+    generation = tl.load(own + GENERATION, real, 0)
+    anew = generation != tl.load(seen + row, real, 0)
+    length = tl.load(lengths + row, real, 0)
+    length = tl.where(anew, tl.load(own + RESTART, real, 0), length)
+    ended = tl.load(stopped + row, real, 0).to(tl.int1) & (anew == 0)
+    tl.debug_barrier()  # all rows have read
+    tl.store(lengths + row, length, real)
+    tl.store(stopped + row, ended, real)
+    tl.store(seen + row, generation, real)
+
+
+@triton.jit
+def _mix(words):
+    """Finish the hash of int64 words; see `samplers.ops.draw`."""
+    words = (words ^ ((words >> 30) & ((1 << 34) - 1))) * FIRST
+    words = (words ^ ((words >> 27) & ((1 << 37) - 1))) * SECOND
+    return words ^ ((words >> 31) & ((1 << 33) - 1))
+
+
+@triton.jit
+def uniform(key, length, attempt, ids):
+    """Return the noise of a code's draw for each id, as `samplers.ops.draw.uniform`."""
+    words = _mix(key + length * BY_STEP + attempt * BY_ATTEMPT)
+    bits = _mix(words + (ids.to(tl.int64) + 1) * GOLDEN)
+    fraction = ((bits >> 24) & ((1 << 40) - 1)).to(tl.float32)
+    return tl.minimum((fraction + 0.5) * (2.0**-40), 1.0 - 2.0**-24)
+
+
+@triton.jit
+def _ordered(x):
+    """Return float32 numbers as integers of the same order."""
+    bits = x.to(tl.int32, bitcast=True)
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
+
+
+@triton.jit
+def _number(order):
+    """Return the float32 number of an integer of `_ordered`."""
+    bits = order.to(tl.int32)
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _top_k_floor(order, inside, k):
+    """Return the k-th largest of the numbers whose order is given."""
+    low = k * 0 - (1 << 31)
+    high = k * 0 + ((1 << 31) - 1)
+    for _ in range(32):
+        middle = (low + high + 1) >> 1
+        enough = tl.sum((inside & (order >= middle)).to(tl.int32), 0) >= k
+        low = tl.where(enough, middle, low)
+        high = tl.where(enough, high, middle - 1)
+    return _number(low)
+
+
+@triton.jit
+def _top_p_floor(order, weights, total, best, p):
+    """Return the least number such that the weight of all greater ones is a share below p."""
+    high = _ordered(best)
+    low = high * 0 - (1 << 31)
+    for _ in range(32):
+        middle = (low + high) >> 1
+        enough = tl.sum(tl.where(order > middle, weights, 0.0), 0) / total < p
+        high = tl.where(enough, middle, high)
+        low = tl.where(enough, low, tl.minimum(middle + 1, high))
+    return _number(high)
+
+
+@triton.jit
+def _clean(x):
+    """Return logits with NaN as -inf, and +inf as the highest; see `samplers.ops.filters`."""
+    x = tl.where(x == x, x, float("-inf"))
+    return tl.minimum(x, HIGHEST)
+
+
+@triton.jit
+def _deviation(x, inside, SIZE: tl.constexpr):
+    """Return the standard deviation, unbiased."""
+    away = tl.where(inside, x - tl.sum(tl.where(inside, x, 0.0), 0) / SIZE, 0.0)
+    return tl.sqrt(tl.sum(away * away, 0) / (SIZE - 1))
+
+
+@triton.jit
+def _at(x, ids, one):
+    """Return the entry with an id."""
+    return tl.sum(tl.where(ids == one, x, 0.0), 0)
+
+
+@triton.jit
+def draw_kernel(
+    logits, numbers, guidance, avoid, knobs, codes, lengths, stopped, results, codes_stride,
+    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Draw the code of one row a program, and append it."""
+    row = tl.program_id(0).to(tl.int64)
+    ids = tl.arange(0, BLOCK)
+    inside = ids < SIZE
+    own = numbers + row * NUMBERS
+    partner, length = tl.load(own + PARTNER), tl.load(lengths + row)
+
+    # Guidance, and what an attempt before this one must not draw again.
+    given = tl.load(logits + row * SIZE + ids, inside, float("-inf"))
+    null = tl.load(logits + partner * SIZE + ids, inside, float("-inf"))
+    broken = tl.max((inside & ((given != given) | (null != null))).to(tl.int32), 0)
+    x = given
+    if partner != row:
+        strength, rescale = tl.load(guidance + row * 2), tl.load(guidance + row * 2 + 1)
+        x = tl.where(inside, null + (given - null) * strength, float("-inf"))
+        spread = _deviation(x, inside, SIZE)
+        ratio = tl.where(spread > 0, _deviation(given, inside, SIZE) / spread, 1.0)
+        x = x * (rescale * ratio + (1 - rescale))
+    if length == tl.load(own + AVOID):
+        x += tl.load(avoid + row * SIZE + ids, inside, 0.0)
+    x = tl.where(inside, _clean(x), float("-inf"))
+
+    # Temperature; a greedy row keeps its best code alone.
+    temperature = tl.load(knobs + row * 5).to(tl.float32)
+    if temperature > 0:
+        x = tl.minimum(tl.div_rn(x, tl.minimum(tl.maximum(temperature, COLD), HOT)), HOT)
+    else:
+        x = tl.where(ids == tl.argmax(x, 0), x, float("-inf"))
+    best = tl.max(x, 0)
+    level = tl.where(best == float("-inf"), 0.0, best)
+
+    # Filters.
+    order = _ordered(x)
+    floor = _top_k_floor(order, inside, tl.load(knobs + row * 5 + 1).to(tl.int64))
+    x = tl.where(x < floor, float("-inf"), x)
+    weights = tl.exp(x - level)
+    top_p = tl.load(knobs + row * 5 + 2).to(tl.float32)
+    if top_p < float("inf"):
+        floor = _top_p_floor(_ordered(x), weights, tl.sum(weights, 0), best, top_p)
+        x = tl.where(x < floor, float("-inf"), x)
+    min_p = tl.load(knobs + row * 5 + 3).to(tl.float32)
+    if min_p > 0:
+        keep = tl.load(knobs + row * 5 + 4).to(tl.int64)
+        floor = tl.minimum(best + tl.minimum(tl.log(min_p), 0.0), best)
+        if keep > 1:
+            floor = tl.minimum(floor, _top_k_floor(_ordered(x), inside, keep))
+        x = tl.where(x < floor, float("-inf"), x)
+
+    # The draw: a race of exponentials. ln(1 - u) is exact to a few bits for the least u, too.
+    noise = uniform(tl.load(own + KEY), length, tl.load(own + ATTEMPT), ids)
+    rest = 1.0 - noise
+    exact = tl.where(rest == 1.0, 1.0, rest - 1.0)
+    late = tl.where(rest == 1.0, noise, tl.log(rest) * (noise / exact))
+    code = tl.argmax(tl.where(inside, tl.exp(x - level) / late, -1.0), 0)
+    if temperature <= 0:
+        code = tl.argmax(x, 0)
+    empty = _at(tl.where(x == float("-inf"), 1.0, 0.0), ids, code) > 0
+
+    # What becomes of the row.
+    code = code.to(tl.int64)
+    was = tl.load(stopped + row).to(tl.int1)
+    ended = was | empty | (code == STOP) | (length >= tl.load(own + LIMIT))
+    code = tl.where(ended, STOP, code)
+    active = tl.load(own + ACTIVE) > 0
+    tl.store(codes + row * codes_stride + tl.load(own + PROMPTED) + length, code)
+    tl.store(lengths + row, length + (active & (ended == 0)).to(tl.int64))
+    tl.store(stopped + row, tl.where(active, ended, was))
+
+    clean = tl.where(inside, _clean(given), float("-inf"))
+    highest = tl.max(clean, 0)
+    highest = tl.where(highest == float("-inf"), 0.0, highest)
+    total = tl.sum(tl.exp(clean - highest), 0)
+    log_prob = _at(clean, ids, code) - highest - tl.log(tl.where(total > 0, total, 1.0))
+    # A code that cannot be drawn has the least number; where none can, -infinity.
+    log_prob = tl.where(total > 0, tl.maximum(log_prob, LOWEST), float("-inf"))
+    tl.store(results + row * 3, code.to(tl.float64))
+    tl.store(results + row * 3 + 1, log_prob.to(tl.float64))
+    tl.store(results + row * 3 + 2, broken.to(tl.float64))
+
+
+def begin(
+    numbers: Tensor, codes: Tensor, lengths: Tensor, stopped: Tensor, seen: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `samplers.ar.plain.begin`."""
+    rows = len(lengths)
+    fed, positions, places = (torch.empty_like(lengths) for _ in range(3))
+    begins = torch.empty_like(stopped)
+    begin_kernel[(1,)](
+        numbers, codes, lengths, stopped, seen, fed, positions, places, begins, rows,
+        codes.stride(0), triton.next_power_of_2(rows),
+    )  # fmt: skip
+    return fed, positions, places, begins
+
+
+def draw(
+    logits: Tensor,
+    numbers: Tensor,
+    guidance: Tensor,
+    avoid: Tensor,
+    knobs: Tensor,
+    codes: Tensor,
+    lengths: Tensor,
+    stopped: Tensor,
+    results: Tensor,
+    stop_token: int,
+) -> None:
+    """As `samplers.ar.plain.draw`."""
+    rows, size = logits.shape
+    draw_kernel[(rows,)](
+        logits.contiguous(), numbers, guidance, avoid, knobs, codes, lengths, stopped, results,
+        codes.stride(0), stop_token, size, triton.next_power_of_2(size), num_warps=_WARPS,
+    )  # fmt: skip

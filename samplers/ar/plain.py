@@ -1,0 +1,156 @@
+"""The step of rows that a plain chain draws, as a few operators' worth of numbers.
+
+`samplers.ar.chain.PLAIN` has temperature, top-k, top-p and min-p alone, so a row's knobs are five
+numbers, and a step is two functions of tensors, before the model and behind it, for each of which
+there is a kernel: `models.cuda.kernels`. Both change the tensors of a `RowState`.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from samplers.ar.row_state import Host, RowState
+from samplers.ar.trace import log_prob_of
+from samplers.knobs.features import FEATURES, is_on
+from samplers.knobs.params import SamplingParams
+from samplers.ops import filters
+from samplers.ops import temperature as temperatures
+from samplers.ops.bounds import within
+from samplers.ops.draw import Draw, categorical, greedy, uniform
+from samplers.ops.guidance import guide
+
+
+class PlainRow(NamedTuple):
+    """The knobs of a row, each with the value that changes nothing where it is off.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_k: At most the size of the vocabulary.
+        top_p: Infinity keeps all.
+        min_p: 0 keeps all.
+        keep: How many codes min-p leaves at least; at most the size of the vocabulary.
+    """
+
+    temperature: float
+    top_k: float
+    top_p: float
+    min_p: float
+    keep: float
+
+
+def plain_row(params: SamplingParams, vocab_size: int) -> PlainRow:
+    """Return the numbers of a row.
+
+    Args:
+        params: Resolved; a plain chain serves them.
+        vocab_size: V.
+    """
+
+    def knob(feature: str, neutral: float) -> float:
+        name = FEATURES[feature].knob
+        return within(getattr(params, name)) if is_on(feature, params) else neutral
+
+    return PlainRow(
+        max(0.0, within(params.temperature)),
+        min(knob("top_k", vocab_size), vocab_size),
+        knob("top_p", torch.inf),
+        knob("min_p", 0.0),
+        min(params.min_tokens_to_keep, vocab_size),
+    )
+
+
+def begin(
+    numbers: Tensor, codes: Tensor, lengths: Tensor, stopped: Tensor, seen: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Begin a step: rows of another generation begin anew, and each is told what it is fed.
+
+    Args:
+        numbers: As all others of `RowState`; the last three are changed.
+        codes: See there.
+        lengths: See there.
+        stopped: See there.
+        seen: See there.
+
+    Returns:
+        Of each row, ``[B]`` each: the code that it is fed, int64; its position id; its place in the
+        cache; and whether there is none yet, so that what it writes is overwritten, bool.
+    """
+    state = RowState(numbers, codes, codes, codes, lengths, stopped, seen, lengths, lengths)
+    state.begin_step()
+    owner = state.number(Host.OWNER)
+    frames = lengths.index_select(0, owner)
+    last = (frames - 1).clamp(min=0)
+    return (
+        state.newest().index_select(0, owner),
+        state.number(Host.START) + last,
+        state.number(Host.PREFIX) + last,
+        frames == 0,
+    )
+
+
+def draw(
+    logits: Tensor,
+    numbers: Tensor,
+    guidance: Tensor,
+    avoid: Tensor,
+    knobs: Tensor,
+    codes: Tensor,
+    lengths: Tensor,
+    stopped: Tensor,
+    results: Tensor,
+    stop_token: int,
+) -> None:
+    """Draw the next code of every row, and append it to those that are active.
+
+    What `RowState.draw` does with a plain chain, with guidance before it and the results behind.
+
+    Args:
+        logits: ``[B, V]`` float32, the model's.
+        numbers: See `RowState`.
+        guidance: ``[B, 2]`` float32: strength and rescale of rows that are guided.
+        avoid: See `RowState`.
+        knobs: ``[B, len(PlainRow)]`` float64.
+        codes: See `RowState`; changed, as the next two.
+        lengths: See there.
+        stopped: See there.
+        results: ``[B, 3]`` float64: written are the code, its log-probability in nats, and whether
+            the logits had NaN.
+        stop_token: The code that ends an utterance.
+    """
+    vocab_size = logits.shape[1]
+    partner = numbers[:, Host.PARTNER]
+    null = logits.index_select(0, partner)
+    moved = guide(logits[:, None], null[:, None], *guidance.unbind(1))[:, 0]
+    own = torch.arange(len(logits), device=logits.device)
+    guided = torch.where((partner != own)[:, None], moved, logits)
+    applies = lengths == numbers[:, Host.AVOID]
+    clean = filters.sanitise(torch.where(applies[:, None], guided + avoid, guided))
+
+    temperature, top_p, min_p = (knobs[:, place, None].float() for place in (0, 2, 3))
+    top_k, keep = (knobs[:, place, None].long() for place in (1, 4))
+    is_greedy = temperature <= 0
+    scaled = temperatures.scale(clean, temperature.masked_fill(is_greedy, 1.0))
+    scaled = torch.where(is_greedy, temperatures.only_best(clean), scaled)
+    ordered = filters.descending(scaled)
+    for floor_of, knob in ((filters.top_k_floor, top_k), (filters.top_p_floor, top_p)):
+        floor = floor_of(ordered, knob)
+        scaled, ordered = (filters.keep_from(one, floor) for one in (scaled, ordered))
+    likely = filters.min_p_floor(ordered[:, :1], min_p)
+    scaled = filters.keep_from(scaled, torch.minimum(likely, filters.top_k_floor(ordered, keep)))
+
+    key, attempt = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
+    noise = uniform(key, vocab_size, step=lengths[:, None], attempt=attempt, draw=Draw.CODE)
+    drawn = torch.where(is_greedy[:, 0], greedy(scaled), categorical(scaled, noise))
+    empty = scaled.gather(1, drawn[:, None])[:, 0] == -torch.inf
+    full = lengths >= numbers[:, Host.LIMIT]
+    ended = stopped | empty | (drawn == stop_token) | full
+    drawn = drawn.masked_fill(ended, stop_token)
+    results[:, 0].copy_(drawn)
+    results[:, 1].copy_(log_prob_of(filters.sanitise(logits), drawn))
+    results[:, 2].copy_(logits.isnan().any(-1) | null.isnan().any(-1))
+    active = numbers[:, Host.ACTIVE] > 0
+    # A row that does not grow writes behind its end.
+    codes.scatter_(1, (numbers[:, Host.PROMPTED] + lengths)[:, None], drawn[:, None])
+    lengths.add_(active & ~ended)
+    stopped.copy_(torch.where(active, ended, stopped))
