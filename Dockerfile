@@ -75,9 +75,15 @@ LABEL org.opencontainers.image.title="valle-serve" \
       org.opencontainers.image.revision="${REVISION}"
 
 FROM cpu AS cuda
+# Triton, which torch brings, builds what loads our own kernels with a C compiler, at the first start on a card: what it
+# links with is the driver's, which no build has. Its results are kept in the volume, too.
+USER 0:0
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+USER 1000:0
 # Which GPUs it gets is for whoever starts it (--gpus, compose): a default here would be all of them, asked or not.
 # Machine code that the driver makes of intermediate code, for cards newer than the build, is kept in the volume.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
     CUDA_CACHE_PATH=/home/tts/.cache/cuda \
+    TRITON_CACHE_DIR=/home/tts/.cache/triton \
     TTS_DEVICE=cuda

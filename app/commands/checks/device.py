@@ -1,8 +1,11 @@
 """Check that PyTorch, the NVIDIA driver and the GPU fit together."""
 
 import ctypes
+import importlib.util
+import os
 import platform
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -55,11 +58,24 @@ def check_device(settings: Settings) -> str:
     device = choose_device(settings.device)
     if device.type != "cuda":
         return f"cpu {platform.processor()}".strip() + f", torch {torch.__version__}"
+    if settings.fused_kernels != "off" and (lacking := _lacks_for_kernels()):
+        raise CheckWarning(lacking)
     free_bytes, _ = torch.cuda.mem_get_info()
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
         f" driver for CUDA {facts.driver}, torch {torch.__version__}"
     )
+
+
+def _lacks_for_kernels() -> str | None:
+    """Return what the kernels of the service's own lack, without which torch's are taken."""
+    if importlib.util.find_spec("triton") is None:
+        lacks = "Triton, which torch brings on Linux"
+    elif not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        lacks = "a C compiler; install gcc, with the headers of C and of Python"
+    else:
+        return None
+    return f"steps run in more kernels than they could: the service's own need {lacks}"
 
 
 def problem(facts: CudaFacts) -> str | None:
