@@ -181,9 +181,9 @@ def draw_kernel(
     level = tl.where(best == float("-inf"), 0.0, best)
 
     # Filters.
-    order = _ordered(x)
-    floor = _top_k_floor(order, inside, tl.load(knobs + row * 5 + 1).to(tl.int64))
-    x = tl.where(x < floor, float("-inf"), x)
+    top_k = tl.load(knobs + row * 5 + 1).to(tl.int64)
+    if top_k < SIZE:
+        x = tl.where(x < _top_k_floor(_ordered(x), inside, top_k), float("-inf"), x)
     weights = tl.exp(x - level)
     top_p = tl.load(knobs + row * 5 + 2).to(tl.float32)
     if top_p < float("inf"):
