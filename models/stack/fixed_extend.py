@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from models.cuda.kernels.choice import Kernels
-from models.cuda.kernels.reference import bias_of
+from models.cuda.kernels.reference import bias_of, read_places
 from models.stack.block import Block, RmsNorm
 from models.stack.fixed_layers import FixedLayers, Placed
 from models.stack.paged_cache import PAGE, PagedCache, PagePool
@@ -153,5 +153,8 @@ class FixedExtend:
         if not layers.kernels.stores:
             flat = (written[:, None] * layers.kv_heads + self._heads).flatten()
         columns = pages.shape[1] * PAGE
-        placed = Placed(layout.rotations, written, layout.seen, pages, columns, flat, layout.bias)
+        read = None if layers.kernels.attends else read_places(pages, columns)
+        placed = Placed(
+            layout.rotations, written, layout.seen, pages, columns, flat, layout.bias, read
+        )
         return layers.run(x, self._pool.stored, placed)[0]

@@ -41,6 +41,8 @@ class Placed(NamedTuple):
             `Stored.rows`. None where a kernel stores them.
         bias: ``[B, 1, group * C, columns]``, see `reference.attend_padded`. None where a kernel
             attends.
+        read: ``[B * columns]`` int64: where all positions of the pages lie. None where a kernel
+            attends, or there are none.
     """
 
     rotations: Tensor
@@ -50,6 +52,7 @@ class Placed(NamedTuple):
     columns: int
     flat: Tensor | None
     bias: Tensor | None
+    read: Tensor | None = None
 
 
 class FixedLayers:
@@ -119,8 +122,10 @@ class FixedLayers:
         keys, values, pages, columns = layer.keys, layer.values, placed.pages, placed.columns
         if placed.bias is None:
             return operators.attend(queries, keys, values, placed.seen, pages, columns)
-        if pages is None:
+        if placed.read is None:
             keys, values = keys[:, :, :columns], values[:, :, :columns]
         else:
-            keys, values = (reference.gather(one, pages, columns) for one in (keys, values))
+            keys, values = (
+                reference.gather(one, placed.read, len(placed.seen)) for one in (keys, values)
+            )
         return reference.attend_padded(queries, keys, values, placed.bias)

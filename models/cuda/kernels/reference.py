@@ -112,18 +112,27 @@ def attend_padded(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -
     return y.reshape(batch * count, -1)
 
 
-def gather(rows: Tensor, pages: Tensor, columns: int) -> Tensor:
-    """Return the keys or values of some pages, ``[B, kv_heads, columns, head_dim]``.
+def read_places(pages: Tensor, columns: int) -> Tensor:
+    """Return where all positions of some pages lie, ``[B * columns]`` int64; see `gather`.
 
     Args:
-        rows: ``[1, kv_heads, positions, head_dim]``, of all pages.
         pages: ``[B, P]`` int64, of each sequence.
         columns: P pages.
     """
     page = columns // pages.shape[1]
-    places = (pages[..., None] * page + torch.arange(page, device=pages.device)).flatten()
+    return (pages[..., None] * page + torch.arange(page, device=pages.device)).flatten()
+
+
+def gather(rows: Tensor, places: Tensor, sequences: int) -> Tensor:
+    """Return the keys or values of some pages, ``[B, kv_heads, columns, head_dim]``.
+
+    Args:
+        rows: ``[1, kv_heads, positions, head_dim]``, of all pages.
+        places: ``[B * columns]`` int64.
+        sequences: B.
+    """
     found = rows[0].transpose(0, 1).index_select(0, places)
-    return found.view(len(pages), columns, *found.shape[1:]).transpose(1, 2)
+    return found.view(sequences, -1, *found.shape[1:]).transpose(1, 2)
 
 
 def attend(
@@ -151,7 +160,8 @@ def attend(
     if pages is None:
         keys, values = keys[:, :, :columns], values[:, :, :columns]
     else:
-        keys, values = (gather(rows, pages, columns) for rows in (keys, values))
+        places = read_places(pages, columns)
+        keys, values = (gather(rows, places, len(pages)) for rows in (keys, values))
     bias = bias_of(seen, columns, queries.dtype)
     group = queries.shape[1] // keys.shape[1]
     return attend_padded(queries, keys, values, bias.repeat(1, 1, group, 1))
