@@ -58,7 +58,7 @@ def check_device(settings: Settings) -> str:
     device = choose_device(settings.device)
     if device.type != "cuda":
         return f"cpu {platform.processor()}".strip() + f", torch {torch.__version__}"
-    if settings.fused_kernels != "off" and (lacking := _lacks_for_kernels()):
+    if settings.fused_kernels != "off" and (lacking := lacking_for_kernels()):
         raise CheckWarning(lacking)
     free_bytes, _ = torch.cuda.mem_get_info()
     return (
@@ -67,7 +67,7 @@ def check_device(settings: Settings) -> str:
     )
 
 
-def _lacks_for_kernels() -> str | None:
+def lacking_for_kernels() -> str | None:
     """Return what the kernels of the service's own lack, without which torch's are taken."""
     if importlib.util.find_spec("triton") is None:
         lacks = "Triton, which torch brings on Linux"

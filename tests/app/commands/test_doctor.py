@@ -1,5 +1,6 @@
 """`valle-serve doctor`: a line a check, what to do about what is wrong, and the exit status."""
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.commands.checks.device import CudaFacts, problem
+from app.commands.checks.device import CudaFacts, lacking_for_kernels, problem
 from models.checkpoints.hub import PINNED, HubFile
 from tests.toy.make_public import make_public
 
@@ -161,3 +162,16 @@ def test_a_gpu_that_cannot_be_used_is_told_of_with_the_reason(
 ) -> None:
     told = problem(place)
     assert told is None if advice is None else told is not None and advice in told
+
+
+def test_what_our_own_kernels_lack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert "need Triton" in (lacking_for_kernels() or "")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert "install gcc" in (lacking_for_kernels() or "")
+
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert lacking_for_kernels() is None

@@ -36,6 +36,7 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     counts = ("numbers", "codes", "lengths", "seen", "fed", "positions", "places")
     state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
     yield begin_kernel, state, {"BLOCK": 128}
+    yield begin_kernel, state, {"BLOCK": 1, "rows": 1}
     own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
     own |= {"knobs": "*fp64", "results": "*fp64"}
     yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
@@ -49,7 +50,7 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
         yield attend_kernel, given, {
             "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "PAGED": paged,
             "SHARES": shares, "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
-        }  # fmt: skip
+        } | ({} if paged else {"count": 1})  # fmt: skip  # Triton makes a constant of every 1
     yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
 
 
