@@ -60,20 +60,15 @@ PYTEST = (
     "-o", "addopts=", "-o", "filterwarnings=default",
     "-p", "no:cacheprovider",
 )  # fmt: skip
-KERNELS = (
-    "-m", "pytest", "-q", "-m", "not slow", "tests/models/cuda/kernels",
-    "-o", "addopts=", "-o", "filterwarnings=default", "-p", "no:cacheprovider",
-)  # fmt: skip
 SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")
 PARTS: Sequence[TicketPart] = (
-    TicketPart("environment", (), 60, "environment.describe"),
+    TicketPart("environment", (), 45, "environment.describe"),
     TicketPart("exact", ("pydantic",), 60, "level_0.exactness"),
-    TicketPart("kernels", ("pydantic", "triton"), 60, "kernels.compared"),
-    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 120, command=PYTEST),
+    TicketPart("kernels", ("pydantic", "triton"), 45, "kernels.compared"),
+    TicketPart("gpu tests", ("pytest", "hypothesis", "pydantic"), 100, command=PYTEST),
     TicketPart("codes a second", ("pydantic", "transformers"), 180, "level_0.codes_a_second"),
     TicketPart("profile of a step", ("pydantic",), 60, "profile.step"),
     TicketPart("profile of a chunk", ("pydantic", "soundfile"), 60, "profile.chunk"),
-    TicketPart("kernel tests", ("pytest", "hypothesis", "triton"), 120, command=KERNELS),
     TicketPart("first sound", SERVICE, 90, "service.first_sound"),
     TicketPart("streams", SERVICE, 180, "service.streams_without_a_gap"),
 )
