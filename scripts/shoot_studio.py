@@ -66,7 +66,7 @@ def quiet(page: Any) -> None:
 
 def write(page: Any, name: str) -> None:
     """Write a small picture of what is on the screen, without how busy this machine was."""
-    page.add_style_tag(content=".facts .first { display: none; }")
+    page.add_style_tag(content=".facts :is(.first, .gaps) { display: none; }")
     page.wait_for_timeout(300)
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
     picture.quantize(colors=_COLOURS).save(FOLDER / f"{name}.png", optimize=True)

@@ -40,7 +40,7 @@ export function Compare({ app }) {
             <div data-side=${side}>
               <div class="bar">
                 <span><span class="side ${side} on">${side.toUpperCase()}</span> take ${take.number}</span>
-                <small class="gain" title="so that both are equally loud">${app.gainOf(take).toFixed(1)} dB</small>
+                <small class="gain" title="so that both are equally loud">${(Math.round(10 * app.gainOf(take)) / 10 || 0).toFixed(1)} dB</small>
                 <button class="play" aria-label="${heard === take ? "Pause" : "Play"} ${side.toUpperCase()}"
                   onClick=${() => app.toggle(take)}>${heard === take ? "❚❚" : "▶"}</button>
               </div>

@@ -64,7 +64,7 @@ function Take({ app, take }) {
             onClick=${() => app.edit({ knobs: { ...app.state.knobs, seed: BigInt(seed) } })}>seed ${String(seed)}</button>`}
           ${take.lufs != null && html`<span>${take.lufs.toFixed(1)} LUFS</span>`}
           ${take.firstSoundMs && html`<span class="first" title="From the click to the first sample">first sound ${Math.round(take.firstSoundMs)} ms</span>`}
-          ${take.gaps > 0 && html`<span>${take.gaps} gaps, ${Math.round(take.gapMs)} ms</span>`}
+          ${take.gaps > 0 && html`<span class="gaps">${take.gaps} ${take.gaps === 1 ? "gap" : "gaps"}, ${Math.round(take.gapMs)} ms</span>`}
         </p>
         ${sound && html`<${TakeView} app=${app} take=${take} />`}
         <p class="actions">
