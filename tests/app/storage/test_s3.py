@@ -240,7 +240,7 @@ def test_a_server_that_never_answers_keeps_nobody_waiting(silent) -> None:
     assert [one.name for one in found.of("me")] == builtin
     raises_unavailable(lambda: found.speaker("anna", "me"))
     raises_unavailable(lambda: found.check_new("anna", "en", "me"))
-    # Some asked whether it answers: none of the 1,600 look-ups above waited for it.
+    # Those asked whether it answers; no look-up above did.
     assert 1 <= len(silent.held) < 20
 
 
