@@ -313,6 +313,12 @@ CONTRASTS = """
   return found;
 })()
 """
+# Half-way from one colour to another, a contrast is neither's.
+TRANSITIONS_END = """
+() => Promise.all(document.getAnimations()
+  .filter((one) => one.effect.getComputedTiming().iterations !== Infinity)
+  .map((one) => one.finished.catch(() => null)))
+"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -326,11 +332,11 @@ def test_all_text_can_be_read(browser, server, scheme) -> None:
     page.click("[aria-label='About top_p']")
     for tab in ("takes", "live", "sweep"):
         page.click(f"#tab-{tab}")
-        page.wait_for_timeout(400)  # of transitions
+        page.evaluate(TRANSITIONS_END)
         assert page.evaluate(CONTRASTS) == [], tab
     studio.press_speak()
     page.wait_for_selector(".speak.stop")
-    page.wait_for_timeout(100)
+    page.evaluate(TRANSITIONS_END)
     assert page.evaluate(CONTRASTS) == [], "while it speaks"
     context.close()
 
