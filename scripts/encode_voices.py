@@ -12,16 +12,18 @@ from models.codecs.shipped_codes import SUFFIX, codec_digest, write_codes
 from models.codecs.silence import store_silence
 from models.voices.voice import BuiltinVoices, PromptCodes
 
+FRAMES = 112
+"""Of a voice, 1.5 s: a prompt is read before the first sound, and these were trained on by name."""
+
 
 def main() -> None:
     """Run the command line."""
     speech = open_speech_model(BUILTIN_MODEL, torch.device("cpu"))
     digest = codec_digest(speech.codec)
-    max_frames = speech.model.config.max_prompt_frames
-    prompts = PromptCodes(speech.codec, torch.device("cpu"), max_frames=max_frames)
+    prompts = PromptCodes(speech.codec, torch.device("cpu"), max_frames=FRAMES)
     for voice in BuiltinVoices(BUILTIN_MODEL / "voices"):
         assert voice.audio is not None
-        codes = prompts.encode(voice)[:max_frames]
+        codes = prompts.encode(voice)[:FRAMES]
         write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
         print(f"{voice.name}: {len(codes)} frames")
     print(f"silence: {store_silence(speech.codec, BUILTIN_MODEL)} codes")

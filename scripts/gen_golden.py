@@ -33,7 +33,7 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
     {"best_of": 3, "temperature": 0.8},
     {"beam_width": 3},
     {"nar_temperature": 0.7, "nar_top_k": 20},
-    {"backtrack": True, "temperature": 1.2, "nar_decision": "likeliest"},
+    {"backtrack": True, "temperature": 1.2, "nar_decision": "mean"},
 )
 
 

@@ -53,8 +53,7 @@ PRESETS: Presets = {
     # Livelier prosody: the tail is cut relative to the best code, so heat stays intelligible.
     "expressive": {"temperature": 1.1, "min_p": 0.05},
     # What the built-in voice speaks with, chosen on sentences that were kept out of its training:
-    # guided towards the words, with finer levels that do not guess, and taken back where it goes
-    # on after the last word.
+    # guided towards the words, and taken back where it goes on after the last word.
     "builtin": {
         "temperature": 0.7,
         "top_p": 0.9,
@@ -62,7 +61,6 @@ PRESETS: Presets = {
         "cfg_rescale": 0.0,
         "backtrack": True,
         "backtrack_max_silence": 50,
-        "nar_decision": "mean",
     },
     # What `transformers` does with `do_sample=True`: generation defaults, penalty once per code
     # over the whole history.

@@ -48,7 +48,7 @@ CONFIG = ModelConfig(
     phonemes=ENGLISH_SYMBOLS,
     max_phonemes=100,  # 99 of 100 sentences of the corpus
     levels=4,
-    max_prompt_frames=112,
+    max_prompt_frames=225,
     shared_tables=True,
     has_null_condition=True,
     nar_has_null_condition=True,
@@ -56,7 +56,7 @@ CONFIG = ModelConfig(
     alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # `valle-serve calibrate` finds it
 )
 POSITIONS = 3600  # of a batch, padding included
-SHARES = {"speech": 0.24, "kokoro": 0.52, "bent": 0.08, "perturbed": 0.16}  # of the rows, by corpus
+SHARES = {"speech": 0.2, "kokoro": 0.52, "bent": 0.06, "perturbed": 0.22}  # of the rows, by corpus
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
 # for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
 AR_SHARE = 0.62
