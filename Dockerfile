@@ -78,7 +78,7 @@ FROM cpu AS cuda
 # Triton, which torch brings, builds what loads our own kernels with a C compiler, at the first start on a card: what it
 # links with is the driver's, which no build has. Its results are kept in the volume, too.
 USER 0:0
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install --yes --no-install-recommends "gcc=4:12.*" "libc6-dev=2.36-*" && rm -rf /var/lib/apt/lists/*
 USER 1000:0
 # Which GPUs it gets is for whoever starts it (--gpus, compose): a default here would be all of them, asked or not.
 # Machine code that the driver makes of intermediate code, for cards newer than the build, is kept in the volume.
