@@ -12,6 +12,10 @@ from hypothesis import settings
 settings.register_profile("valle-serve", deadline=None)
 settings.load_profile("valle-serve")
 
+# Triton reads it when it is first imported, which any test's module may do while all are collected.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = {"TTS_GOLDEN", "TTS_VOICE_PROCESS"}
 """Where the golden data lies, which is no setting of the service, and what `_one_process` sets."""
