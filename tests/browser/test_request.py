@@ -226,7 +226,7 @@ def test_a_refused_value_is_told_at_its_knob(studio) -> None:
     told = page.wait_for_selector("[data-knob=temperature] .refusal")
     assert "greater than or equal to -1" in told.text_content()
     assert page.get_attribute("#knob-temperature", "aria-invalid") == "true"
-    page.wait_for_function("document.activeElement.id === 'knob-temperature'")
+    page.wait_for_function("() => document.activeElement.id === 'knob-temperature'")
     studio.errors.clear()  # the browser notes the 422
     page.fill("#knob-temperature", "0.8")
     assert page.query_selector("[data-knob=temperature] .refusal") is None
