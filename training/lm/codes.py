@@ -34,9 +34,9 @@ from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
-SLOW = "kokoro"
-SOURCES = ("speech", SLOW, "bent", "perturbed")
-"""Folders of corpora, by `corpus`, `chorus`, `bends` and `perturb` of `training.speech`."""
+SLOW, CROWD = "kokoro", "crowd"
+SOURCES = ("speech", SLOW, CROWD, "bent", "perturbed")
+"""Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `perturb` of `training.speech`."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 
@@ -122,7 +122,7 @@ def load_codes(
             continue
         shards = [_read_shard(path) for path in paths]
         held_out = [shard[0].part != "train" for shard in shards]
-        if not any(held_out):  # one voice: the last are kept out
+        if not any(held_out) and source != CROWD:  # one voice: the last are kept out
             held_out[-HELD_OUT_SHARDS:] = [True] * HELD_OUT_SHARDS
         found[source] = (
             [one for shard, out in zip(shards, held_out, strict=True) if not out for one in shard],
@@ -144,12 +144,13 @@ def _shard_files(cache: Path, source: str) -> list[Path]:
 
 def keep(cache: Path) -> None:
     """Write the codes of the slow teacher's speech beside the codec, compressed."""
-    folder = NEXT_MODEL / "codes" / SLOW
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in _shard_files(cache, SLOW):
-        with np.load(path) as shard:
-            arrays = dict(shard)
-        np.savez_compressed(folder / path.name, allow_pickle=False, **arrays)
+    for source in (SLOW, CROWD):
+        for path in _shard_files(cache, source):
+            with np.load(path) as shard:
+                arrays = dict(shard)
+            kept = NEXT_MODEL / "codes" / source / path.name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            np.savez_compressed(kept, allow_pickle=False, **arrays)
 
 
 def _read_shard(path: Path) -> list[CodedUtterance]:

@@ -1,7 +1,7 @@
 """Rows of a batch: what each asks of the language model, and how far off its answer is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,16 +14,23 @@ from models.stack.transformer import PADDING_RANK
 from models.valle import Valle
 from training.lm.codes import CodedUtterance
 
+DRAWN_TEMPERATURE = 0.8  # near what speech is drawn at: 0.7, with guidance
+
 
 @dataclass(frozen=True)
 class Row:
-    """One utterance and what is asked of it: ``level`` 0 is the AR's, ``prompt`` is ``[Tp, K]``."""
+    """One utterance and what is asked of it: ``level`` 0 is the AR's, ``prompt`` is ``[Tp, K]``.
+
+    Of the codes that the row sees of its utterance, a share of ``corrupted`` is random, and of
+    level 0 a share of ``drawn`` is what the model draws in their place.
+    """
 
     utterance: CodedUtterance
     level: int
     prompt: NDArray[np.int16] | None = None
     null: bool = False
     corrupted: float = 0.0
+    drawn: float = 0.0
 
     @property
     def positions(self) -> int:
@@ -58,43 +65,83 @@ def losses_of(
 ) -> tuple[Tensor, dict[int, tuple[float, float]]]:
     """Return the mean cross-entropy over all predicted codes, and loss and accuracy by level."""
     device = model.separator.device
-    embeddings, positions, ranks, spans, targets = [], [], [], [], []
-    for row in rows:
-        codes = torch.from_numpy(row.utterance.codes.astype(np.int64)).to(device)
+    codes = [torch.from_numpy(row.utterance.codes.astype(np.int64)).to(device) for row in rows]
+    seen = _with_draws(model, rows, codes, random)
+    seen = [
+        _corrupt(one, row, model.config.codes, random) for one, row in zip(seen, rows, strict=True)
+    ]
+    hidden = _predicting(model, rows, seen)
+    total, count, by_level = hidden[0].new_zeros(()), 0, {}
+    for level in sorted({row.level for row in rows}):
+        of_level = [index for index, row in enumerate(rows) if row.level == level]
+        wanted = torch.cat([_target(model, rows[index], codes[index]) for index in of_level])
+        logits = model.logits(torch.cat([hidden[index] for index in of_level]), level).float()
+        loss = F.cross_entropy(logits, wanted, reduction="sum")
+        total, count = total + loss, count + len(wanted)
+        accuracy = (logits.argmax(-1) == wanted).float().mean()
+        by_level[level] = (loss.item() / len(wanted), accuracy.item())
+    return total / count, by_level
+
+
+def _target(model: Valle, row: Row, codes: Tensor) -> Tensor:
+    """Return what a row is to predict: ``[T]``, at level 0 ``[T + 1]`` with the stop."""
+    target = codes[:, row.level]
+    return F.pad(target, (0, 1), value=model.config.stop_token) if row.level == 0 else target
+
+
+def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> list[Tensor]:
+    """Return the hidden states ``[T, D]`` that predict each row's target, given codes ``[T, K]``.
+
+    At level 0 they are ``[T + 1, D]``: the last one predicts the stop.
+    """
+    device = model.separator.device
+    embeddings, positions, ranks, spans = [], [], [], []
+    for row, codes in zip(rows, seen, strict=True):
         ids = [BOS_ID, EOS_ID] if row.null else row.utterance.phoneme_ids
         prompt = None
         if row.prompt is not None:
             prompt = torch.from_numpy(row.prompt.astype(np.int64)).to(device)
         prefix = model.prefix(ids, row.level, prompt=prompt)
-        response = model.embed_response(_corrupt(codes, row, model.config.codes, random), row.level)
         frames = torch.arange(len(codes), device=device)
         blocks = torch.cat([prefix.blocks, model.response_blocks(0, len(codes))])
-        embeddings.append(torch.cat([prefix.embeddings, response]))
+        embeddings.append(torch.cat([prefix.embeddings, model.embed_response(codes, row.level)]))
         positions.append(torch.cat([prefix.positions, frames]))
         ranks.append(model.ranks(row.level, blocks))
-        target = codes[:, row.level]
-        if row.level == 0:
-            target = F.pad(target, (0, 1), value=model.config.stop_token)
-        targets.append(target)
         first = len(prefix) - (row.level == 0)  # the AR's first code is predicted by the prefix
-        spans.append((first, first + len(target)))
+        spans.append(slice(first, len(prefix) + len(codes)))
     pad = nn.utils.rnn.pad_sequence
     hidden = model.transformer(
         pad(embeddings, batch_first=True),
         pad(positions, batch_first=True),
         pad(ranks, batch_first=True, padding_value=PADDING_RANK),
     )
-    total, count, by_level = hidden.new_zeros(()), 0, {}
-    for level in sorted({row.level for row in rows}):
-        of_level = [index for index, row in enumerate(rows) if row.level == level]
-        predicted = torch.cat([hidden[index, slice(*spans[index])] for index in of_level])
-        wanted = torch.cat([targets[index] for index in of_level])
-        logits = model.logits(predicted, level).float()
-        loss = F.cross_entropy(logits, wanted, reduction="sum")
-        total, count = total + loss, count + len(wanted)
-        accuracy = (logits.argmax(-1) == wanted).float().mean()
-        by_level[level] = (loss.item() / len(wanted), accuracy.item())
-    return total / count, by_level
+    return [hidden[index, span] for index, span in enumerate(spans)]
+
+
+@torch.no_grad()
+def _with_draws(
+    model: Valle, rows: Sequence[Row], codes: Sequence[Tensor], random: np.random.Generator
+) -> list[Tensor]:
+    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself.
+
+    Every code is drawn after the true ones (scheduled sampling in two passes: Mihaylova and
+    Martins 2019, "Scheduled Sampling for Transformers"). The model's own draws lean to speakers
+    between those it knows; a model that has seen them learns to return to the prompt's.
+    """
+    found = list(codes)
+    drawing = [index for index, row in enumerate(rows) if row.drawn]
+    if not drawing:
+        return found
+    asked = [replace(rows[index], level=0) for index in drawing]
+    hidden = _predicting(model, asked, [codes[index] for index in drawing])
+    generator = torch.Generator(codes[0].device).manual_seed(int(random.integers(2**62)))
+    for index, row, states in zip(drawing, asked, hidden, strict=True):
+        logits = model.logits(states[:-1], 0).float()[:, : model.config.codes]  # no stop
+        draws = (logits / DRAWN_TEMPERATURE).softmax(-1).multinomial(1, generator=generator)
+        chosen = torch.from_numpy(random.random(len(draws)) < row.drawn).to(draws.device)
+        level = torch.where(chosen, draws[:, 0], codes[index][:, 0])
+        found[index] = torch.cat([level[:, None], codes[index][:, 1:]], dim=1)
+    return found
 
 
 def _corrupt(codes: Tensor, row: Row, limit: int, random: np.random.Generator) -> Tensor:

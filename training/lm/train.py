@@ -5,9 +5,9 @@
 Every row of a batch has its own task: level 0 with a causal mask, or one of the levels above with
 the block-causal one. Its prompt is a piece of another utterance of the same speaker. Short
 utterances come first: alignment of frames to phonemes forms on them. In a tenth of the rows prompt
-and text are dropped, so that guidance has a null condition, in another tenth the prompt alone; a
-few of the codes that a row sees are replaced by random ones, since at inference they are the
-model's own.
+and text are dropped, so that guidance has a null condition, in another twentieth the prompt alone.
+A few of the codes that a row sees are replaced by random ones and, of level 0, by draws of the
+model, since at inference they are all its own.
 
 `--warm-start FOLDER` begins with exported weights and with no curriculum: with all of them where
 the folder's codec makes the same codes, else with its stack, its tables translated (see
@@ -33,9 +33,10 @@ from models.config import AlignmentHead, ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 from training.cache import cache_folder, present_model
-from training.lm.codes import CodedUtterance, codes_folder, load_codes
+from training.lm.codes import CROWD, SLOW, CodedUtterance, codes_folder, load_codes
 from training.lm.rows import Prompts, Row, losses_of
 from training.lm.translate import initialise, parallel_codes, some_speech, translate
+from training.speech.styles import VOICES
 from training.speed import fastest_type
 
 CONFIG = ModelConfig(
@@ -56,14 +57,18 @@ CONFIG = ModelConfig(
     alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # `valle-serve calibrate` finds it
 )
 POSITIONS = 3600  # of a batch, padding included
-SHARES = {"speech": 0.2, "kokoro": 0.52, "bent": 0.06, "perturbed": 0.22}  # of the rows, by corpus
+# Of the rows, by pool: `pool_of` says who is in which. A model that is to speak as anybody must not
+# hear the nine voices alone, and these are most of what was said.
+SHARES = {"speech": 0.16, "kokoro": 0.36, "mixtures": 0.22, "bent": 0.04, "perturbed": 0.22}
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
 # for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
 AR_SHARE = 0.62
 NAR_SHARES = (0.48, 0.3, 0.22)
-ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.1
+ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.05
 PROMPT_FRAMES_MIN = 50
 CORRUPTED_UP_TO = 0.1
+# Draws cost a pass more: half of the steps have them, in all of their rows of level 0.
+DRAWN_STEPS, DRAWN_UP_TO = 0.5, 0.5
 CURRICULUM_SHARE, CURRICULUM_START = 0.3, 0.2
 MUON_RATE, ADAM_RATE = 2e-3, 2e-3
 WARM_STEPS = 60
@@ -71,6 +76,12 @@ HOLD_SHARE = 0.3  # of the budget at the full rate, before it falls
 AVERAGE_DECAY = 0.995
 LOG_EVERY, SAVE_EVERY, VALIDATION_ROWS = 50, 100, 12
 TRANSLATED_UTTERANCES = 1500  # encoded by both codecs to translate tables
+
+
+def pool_of(source: str, speaker: str) -> str:
+    """Return what an utterance is drawn with: its corpus, or ``mixtures`` of the slow teacher's."""
+    named = source not in {SLOW, CROWD} or speaker in VOICES
+    return source if named else "mixtures"
 
 
 class Trainer:
@@ -81,14 +92,19 @@ class Trainer:
         self.steps, self.device, self.seed = steps, device, seed
         self.dtype = fastest_type(device)
         by_source = load_codes(cache_folder())
+        self.sources = list(by_source)
+        pools: dict[str, list[CodedUtterance]] = {}
+        for source, (train, _) in by_source.items():
+            for one in train:
+                pools.setdefault(pool_of(source, one.speaker), []).append(one)
         self.pools = {
-            source: sorted(train, key=lambda utterance: len(utterance.codes))
-            for source, (train, _) in by_source.items()
+            name: sorted(pool, key=lambda utterance: len(utterance.codes))
+            for name, pool in pools.items()
         }
-        shares = np.array([SHARES[source] for source in self.pools])
+        shares = np.array([SHARES[name] for name in self.pools])
         self.pool_shares = shares / shares.sum()
         self.validation = [one for _, held_out in by_source.values() for one in held_out]
-        everything = [one for train in self.pools.values() for one in train]
+        everything = [one for pool in self.pools.values() for one in pool]
         self.prompts = Prompts(everything)
         self.warm_started = False
         self.model = Valle(CONFIG).to(device)
@@ -176,10 +192,15 @@ class Trainer:
         alike = np.arange(first, min(pool, first + 8 * count))
         near = random.choice(alike, min(count, len(alike)), replace=False)
         frames = int(random.integers(PROMPT_FRAMES_MIN, CONFIG.max_prompt_frames + 1))
-        return [self._task(utterances[index], frames, random) for index in near]
+        drawn = DRAWN_UP_TO if random.random() < DRAWN_STEPS else 0.0
+        return [self._task(utterances[index], frames, drawn, random) for index in near]
 
     def _task(
-        self, utterance: CodedUtterance, prompt_frames: int, random: np.random.Generator
+        self,
+        utterance: CodedUtterance,
+        prompt_frames: int,
+        drawn_up_to: float,
+        random: np.random.Generator,
     ) -> Row:
         corrupted = float(random.uniform(0, CORRUPTED_UP_TO))
         dropped = random.random()
@@ -190,7 +211,8 @@ class Trainer:
         level = 0
         if random.random() >= AR_SHARE:
             level = 1 + int(random.choice(len(NAR_SHARES), p=NAR_SHARES))
-        return Row(utterance, level, prompt, null, corrupted)
+        drawn = float(random.uniform(0, drawn_up_to)) if level == 0 else 0.0
+        return Row(utterance, level, prompt, null, corrupted, drawn)
 
     @torch.no_grad()
     def validate(self) -> dict[int, list[tuple[float, float]]]:
@@ -255,7 +277,7 @@ class Trainer:
         if codes_folder(cache_folder(), folder) == codes_folder(cache_folder()):
             self.model.load_state_dict(other.state_dict())
         else:
-            speech = some_speech(list(self.pools), TRANSLATED_UTTERANCES)
+            speech = some_speech(self.sources, TRANSLATED_UTTERANCES)
             codecs = load_codec(folder), load_codec(present_model())
             translate(other, self.model.cpu(), parallel_codes(speech, *codecs))
             self.model.to(self.device)

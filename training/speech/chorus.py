@@ -127,7 +127,7 @@ def _teacher(threads: int) -> Kokoro:
     return Kokoro(cache_folder(), threads)
 
 
-def _speak_shard(task: tuple[Path, int, list[Line], int]) -> float:
+def speak_shard(task: tuple[Path, int, list[Line], int]) -> float:
     """Say one shard's lines; return the seconds of speech written."""
     folder, number, lines, threads = task
     teacher = _teacher(threads)
@@ -160,7 +160,7 @@ def main() -> None:
     ]
     with multiprocessing.Pool(args.workers) as pool, tqdm(total=len(tasks), unit="shard") as bar:
         seconds = 0.0
-        for spoken_s in pool.imap_unordered(_speak_shard, tasks, chunksize=1):
+        for spoken_s in pool.imap_unordered(speak_shard, tasks, chunksize=1):
             seconds += spoken_s
             bar.set_postfix(minutes=f"{seconds / 60:.1f}")
             bar.update()

@@ -1,12 +1,13 @@
-"""More speakers out of the chorus: its speech played faster or slower.
+"""More speakers out of the chorus and the crowd: their speech played faster or slower.
 
     python -m training.speech.perturb
 
 Played at another rate, pitch and formants move together, as they do between a smaller and a larger
 throat: another speaker (speed perturbation, Ko et al. 2015, "Audio Augmentation for Speech
-Recognition"; as new speakers, Yamamoto et al. 2019). Every shard of the corpus `kokoro` gives one
-of `perturbed`, in which each of its speakers has one rate, kept for `SHARDS_ALIKE` shards so that
-there are other utterances to prompt with. Who is kept out of training there is kept out here.
+Recognition"; as new speakers, Yamamoto et al. 2019). Every shard of the corpora `kokoro` and
+`crowd` gives one of `perturbed`, in which each of its speakers has one rate, kept for
+`SHARDS_ALIKE` shards so that there are other utterances to prompt with. Who is kept out of training
+there is kept out here.
 """
 
 import argparse
@@ -22,15 +23,18 @@ from tqdm import tqdm
 from training.cache import cache_folder
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, shard_paths, write_shard
 
-# A rate nearer to 1 gives nobody new, one further from it nobody's voice.
-LEAST_CHANGE, MOST_CHANGE = 1.06, 1.22
+LEAST_CHANGE = 1.06  # a rate nearer to 1 gives nobody new
+MOST_CHANGE = {"kokoro": 1.22, "crowd": 1.4}
+"""The largest change of a rate, by corpus: what is at the edge of training is imitated worst."""
+FIRST_SHARD = {"kokoro": 0, "crowd": 1000}
+"""Number of the shard of `perturbed` that the first of a corpus gives."""
 SHARDS_ALIKE = 8
 
 
-def rate_of(speaker: str, shard: int) -> float:
-    """Return how much faster a speaker is played in a shard, always the same for both."""
+def rate_of(source: str, speaker: str, shard: int) -> float:
+    """Return how much faster a corpus's speaker is played in a shard, always the same for all."""
     random = np.random.default_rng([zlib.crc32(speaker.encode()), shard // SHARDS_ALIKE])
-    change = float(np.exp(random.uniform(np.log(LEAST_CHANGE), np.log(MOST_CHANGE))))
+    change = float(np.exp(random.uniform(np.log(LEAST_CHANGE), np.log(MOST_CHANGE[source]))))
     return change if random.random() < 0.5 else 1 / change
 
 
@@ -39,26 +43,26 @@ def played(samples: NDArray[np.float32], rate: float) -> NDArray[np.float32]:
     return np.asarray(soxr.resample(samples, SAMPLE_RATE_HZ * rate, SAMPLE_RATE_HZ), np.float32)
 
 
-def _play_shard(task: tuple[Path, int]) -> float:
-    """Play one shard; return the seconds of speech written."""
-    cache, number = task
-    corpus = Corpus(cache, "kokoro")
+def _play_shard(task: tuple[Path, str, int]) -> float:
+    """Play one shard of a corpus; return the seconds of speech written."""
+    cache, source, number = task
+    corpus = Corpus(cache, source)
     speech = []
     for entry in corpus.utterances:
         if entry.shard != number:
             continue
-        rate = rate_of(entry.speaker, number)
+        rate = rate_of(source, entry.speaker, number)
         fields = {
             "text": entry.text,
             "speaker": f"{entry.speaker}-{round(100 * rate)}",
             "part": entry.part,
         }
         speech.append((played(corpus.samples(entry), rate), fields))
-    return write_shard(cache / "perturbed", number, speech)
+    return write_shard(cache / "perturbed", FIRST_SHARD[source] + number, speech)
 
 
 def main() -> None:
-    """Play every shard of the chorus that has not been played."""
+    """Play every shard of the chorus and of the crowd that has not been played."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
@@ -66,9 +70,11 @@ def main() -> None:
     folder = cache / "perturbed"
     folder.mkdir(exist_ok=True)
     tasks = [
-        (cache, number)
-        for number in Corpus(cache, "kokoro").shards
-        if not shard_paths(folder, number)[1].exists()
+        (cache, source, number)
+        for source, first in FIRST_SHARD.items()
+        if (cache / source).is_dir()
+        for number in Corpus(cache, source).shards
+        if not shard_paths(folder, first + number)[1].exists()
     ]
     with Pool(args.workers) as pool:
         spoken = list(tqdm(pool.imap(_play_shard, tasks), total=len(tasks), unit="shard"))

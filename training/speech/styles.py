@@ -1,7 +1,9 @@
 """Who can speak: the English voices of Kokoro-82M, and mixtures of them that are new speakers.
 
 A voice of Kokoro is a *style table*: one vector of 256 for each length of the text in phonemes. A
-convex mixture of tables is a voice too, which is how a handful of them becomes a crowd.
+convex mixture of tables is a voice too, which is how a handful of them becomes a crowd. Mixtures
+lie between the voices and are more alike than people are; moved away from the mean of all voices
+they are less so, and are understood as well.
 """
 
 import hashlib
@@ -39,7 +41,7 @@ LEAST_DISTANCE: Final = 0.5
 
 @dataclass(frozen=True)
 class Speaker:
-    """A voice that can speak: shares of named voices, which sum to 1."""
+    """A voice that can speak: shares of named voices, which sum to 1 and may be negative."""
 
     name: str
     shares: Mapping[str, float]
@@ -48,13 +50,6 @@ class Speaker:
     def accent(self) -> Accent:
         """How this speaker pronounces: as the voice with the largest share."""
         return "en-gb" if max(self.shares, key=self.shares.__getitem__)[0] == "b" else "en-us"
-
-    def distance(self, other: "Speaker") -> float:
-        """Return how far the shares of two speakers lie apart, from 0 to 2."""
-        return sum(
-            abs(self.shares.get(voice, 0.0) - other.shares.get(voice, 0.0))
-            for voice in self.shares.keys() | other.shares.keys()
-        )
 
 
 def named_speakers() -> list[Speaker]:
@@ -69,12 +64,26 @@ def mixed_speakers(count: int, seed: int) -> list[Speaker]:
     stay the same whatever ``count`` is.
     """
     random = np.random.default_rng([seed, STYLE_WIDTH])
-    known = named_speakers()
-    while len(known) < len(VOICES) + count:
-        speaker = Speaker(f"mixed-{len(known) - len(VOICES):03d}", _random_shares(random))
-        if min(speaker.distance(other) for other in known) >= LEAST_DISTANCE:
-            known.append(speaker)
-    return known[len(VOICES) :]
+    known = np.zeros((len(VOICES) + count, len(VOICES)))
+    known[: len(VOICES)] = np.eye(len(VOICES))
+    found: list[Speaker] = []
+    while len(found) < count:
+        speaker = Speaker(f"mixed-{len(found):03d}", _random_shares(random))
+        shares = np.array([speaker.shares.get(voice, 0.0) for voice in VOICES])
+        others = known[: len(VOICES) + len(found)]
+        if np.abs(others - shares).sum(1).min() >= LEAST_DISTANCE:
+            known[len(others)] = shares
+            found.append(speaker)
+    return found
+
+
+def exaggerated(speaker: Speaker, strength: float, name: str) -> Speaker:
+    """Return a speaker ``strength`` times as far from the mean of `VOICES`, called ``name``."""
+    mean = 1 / len(VOICES)
+    return Speaker(
+        name,
+        {voice: mean + strength * (speaker.shares.get(voice, 0.0) - mean) for voice in VOICES},
+    )
 
 
 def _random_shares(random: np.random.Generator) -> dict[str, float]:

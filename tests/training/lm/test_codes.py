@@ -56,6 +56,14 @@ def test_shards_of_another_part_are_kept_out_and_no_others(tmp_path: Path) -> No
     assert [one.part for one in held_out] == ["sentences", "speakers"]
 
 
+def test_nobody_of_the_crowd_is_kept_out(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "crowd", shards=3)
+    code(tmp_path, "crowd", 3)
+    train, held_out = load_codes(tmp_path)["crowd"]
+    assert len(train) == 9
+    assert held_out == []
+
+
 def test_what_was_kept_is_found_where_the_cache_is_lost(tmp_path: Path) -> None:
     write_corpus(tmp_path / "kokoro", shards=3)
     code(tmp_path, "kokoro", 3)

@@ -1,9 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
+from models.config import ModelConfig
+from models.text import ENGLISH_SYMBOLS
+from models.valle import Valle
 from training.lm.codes import CodedUtterance
-from training.lm.rows import Prompts
+from training.lm.rows import Prompts, Row, _with_draws, losses_of
+from training.lm.translate import initialise
 
 FRAMES = 30
 
@@ -55,3 +62,65 @@ def test_prompts_start_anywhere_in_an_utterance(random):
 
 def test_who_spoke_once_has_no_prompt(utterances, prompts, random):
     assert prompts.draw(utterances[5], 10, random) is None
+
+
+CODES, LEVELS = 16, 3
+
+
+@pytest.fixture
+def model() -> Valle:
+    torch.manual_seed(0)
+    model = Valle(
+        ModelConfig(
+            name="small", width=16, layers=2, heads=2, kv_heads=1, ffn=24, codes=CODES,
+            phonemes=ENGLISH_SYMBOLS, levels=LEVELS, shared_tables=True, has_null_condition=True,
+        )
+    )  # fmt: skip
+    initialise(model)
+    return model
+
+
+@pytest.fixture
+def spoken(random) -> list[CodedUtterance]:
+    return [
+        CodedUtterance("x", "ab", random.integers(0, CODES, (200, LEVELS)).astype(np.int16), "a")
+        for _ in range(3)
+    ]
+
+
+def _codes(rows: list[Row]) -> list[torch.Tensor]:
+    return [torch.from_numpy(row.utterance.codes.astype(np.int64)) for row in rows]
+
+
+def test_so_many_codes_of_level_0_are_drawn_as_asked_for_and_no_others(model, spoken, random):
+    rows = [Row(spoken[0], 0, drawn=0.5), Row(spoken[1], 0), Row(spoken[2], 0, drawn=1.0)]
+    before = _codes(rows)
+    after = _with_draws(model, rows, before, random)
+    assert 0.35 < (after[0][:, 0] != before[0][:, 0]).float().mean() < 0.6
+    assert torch.equal(after[1], before[1])
+    assert (after[2][:, 0] != before[2][:, 0]).float().mean() > 0.8
+    for one, other in zip(after, before, strict=True):
+        assert torch.equal(one[:, 1:], other[:, 1:])
+        assert one.max() < CODES
+
+
+def test_a_draw_follows_the_models_own_distribution(model, spoken, random):
+    with torch.no_grad():
+        model.heads[0].weight.zero_()
+    row = Row(spoken[0], 0, drawn=1.0)
+    (drawn,) = _with_draws(model, [row], _codes([row]), random)
+    counts = torch.bincount(drawn[:, 0], minlength=CODES)
+    assert counts.min() > 0  # no weight tells one code from another
+
+
+def test_what_is_predicted_after_draws_are_the_true_codes(model, spoken, random):
+    short = [replace(one, codes=one.codes[:12]) for one in spoken]
+    drawn, level = Row(short[0], 0, drawn=1.0), Row(short[1], 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(200):
+        loss, by_level = losses_of(model, [drawn, level], random)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert by_level[0][1] > 0.5  # by heart, whatever was drawn before; 1 in 16 by chance
+    assert set(by_level) == {0, 1}

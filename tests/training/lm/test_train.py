@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -137,3 +138,31 @@ def test_prompts_are_of_the_speaker_and_no_longer_than_the_model_takes() -> None
             if row.prompt is not None:
                 assert len(row.prompt) <= CONFIG.max_prompt_frames
             assert row.level < CONFIG.levels
+
+
+@pytest.mark.parametrize(
+    ("source", "speaker", "pool"),
+    [
+        ("speech", "hibari", "speech"),
+        ("kokoro", "af_bella", "kokoro"),
+        ("kokoro", "mixed-001", "mixtures"),
+        ("crowd", "crowd-501", "mixtures"),
+        ("perturbed", "mixed-001-90", "perturbed"),
+        ("bent", "bent-01", "bent"),
+    ],
+)
+def test_mixtures_of_voices_are_drawn_as_often_as_is_said_and_not_as_they_spoke(
+    source: str, speaker: str, pool: str
+) -> None:
+    assert lm.pool_of(source, speaker) == pool
+    assert pool in lm.SHARES
+
+
+def test_half_of_the_steps_have_draws_of_the_model_in_rows_of_level_0() -> None:
+    run = trainer()
+    steps = [run._draw_rows(run._random(use)) for use in range(60)]
+    drawing = [any(row.drawn for row in rows) for rows in steps]
+    assert 0.2 < np.mean(drawing) < 0.8
+    for row in (row for rows in steps for row in rows):
+        assert 0 <= row.drawn <= lm.DRAWN_UP_TO
+        assert not (row.level and row.drawn)

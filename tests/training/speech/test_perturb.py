@@ -5,6 +5,7 @@ import pytest
 
 from training.speech.corpus import Corpus, write_shard
 from training.speech.perturb import (
+    FIRST_SHARD,
     LEAST_CHANGE,
     MOST_CHANGE,
     SHARDS_ALIKE,
@@ -15,16 +16,17 @@ from training.speech.perturb import (
 
 
 def test_a_speaker_keeps_a_rate_for_a_while_and_then_has_another() -> None:
-    rates = [rate_of("af_bella", shard) for shard in range(3 * SHARDS_ALIKE)]
+    rates = [rate_of("kokoro", "af_bella", shard) for shard in range(3 * SHARDS_ALIKE)]
     assert len(set(rates)) == 3
     assert len(set(rates[:SHARDS_ALIKE])) == 1
 
 
-def test_rates_go_both_ways_and_none_is_near_to_one() -> None:
-    rates = np.array([rate_of(f"mixed-{number:03d}", 0) for number in range(300)])
+@pytest.mark.parametrize("source", sorted(MOST_CHANGE))
+def test_rates_go_both_ways_and_none_is_near_to_one(source: str) -> None:
+    rates = np.array([rate_of(source, f"mixed-{number:03d}", 0) for number in range(300)])
     changes = np.maximum(rates, 1 / rates)
     assert LEAST_CHANGE <= changes.min() < 1.07
-    assert 1.21 < changes.max() <= MOST_CHANGE
+    assert MOST_CHANGE[source] - 0.01 < changes.max() <= MOST_CHANGE[source]
     assert 0.4 < (rates > 1).mean() < 0.6
 
 
@@ -37,23 +39,27 @@ def test_what_is_played_faster_is_shorter_and_higher(rate: float) -> None:
     assert spectrum.argmax() * 24_000 / len(fast) == pytest.approx(200 * rate, rel=0.01)
 
 
-def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(tmp_path: Path) -> None:
-    (tmp_path / "kokoro").mkdir()
+@pytest.mark.parametrize("source", sorted(FIRST_SHARD))
+def test_a_shard_keeps_its_sentences_and_parts_and_renames_its_speakers(
+    source: str, tmp_path: Path
+) -> None:
+    (tmp_path / source).mkdir()
     (tmp_path / "perturbed").mkdir()
     noise = np.random.default_rng(0).normal(scale=0.1, size=24_000).astype(np.float32)
     write_shard(
-        tmp_path / "kokoro",
+        tmp_path / source,
         1,
         [
             (noise, {"text": "One.", "speaker": "mixed-072", "part": "speakers"}),
             (noise, {"text": "Two.", "speaker": "mixed-073", "part": "speakers"}),
         ],
     )
-    seconds = _play_shard((tmp_path, 1))
+    seconds = _play_shard((tmp_path, source, 1))
     entries = Corpus(tmp_path, "perturbed").utterances
     assert [entry.text for entry in entries] == ["One.", "Two."]
+    assert {entry.shard for entry in entries} == {FIRST_SHARD[source] + 1}
     assert {entry.part for entry in entries} == {"speakers"}
     for entry, name in zip(entries, ["mixed-072", "mixed-073"], strict=True):
-        assert entry.speaker == f"{name}-{round(100 * rate_of(name, 1))}"
-        assert entry.duration_s == pytest.approx(1 / rate_of(name, 1), abs=1e-3)
+        assert entry.speaker == f"{name}-{round(100 * rate_of(source, name, 1))}"
+        assert entry.duration_s == pytest.approx(1 / rate_of(source, name, 1), abs=1e-3)
     assert seconds == pytest.approx(sum(entry.duration_s for entry in entries))

@@ -11,6 +11,7 @@ from training.speech.styles import (
     TABLE_LENGTHS,
     VOICES,
     Speaker,
+    exaggerated,
     fetch_styles,
     mixed_speakers,
     named_speakers,
@@ -34,7 +35,21 @@ def test_mixtures_are_convex_and_of_two_or_three_voices() -> None:
 def test_no_two_speakers_are_nearly_the_same() -> None:
     speakers = named_speakers() + mixed_speakers(92, 0)
     assert len({speaker.name for speaker in speakers}) == len(speakers) == 120
-    assert min(one.distance(other) for one, other in combinations(speakers, 2)) >= LEAST_DISTANCE
+    table = np.array([[one.shares.get(voice, 0.0) for voice in VOICES] for one in speakers])
+    distances = [np.abs(one - other).sum() for one, other in combinations(table, 2)]
+    assert min(distances) >= LEAST_DISTANCE
+
+
+def test_an_exaggerated_speaker_is_so_much_further_from_the_mean_and_keeps_the_accent() -> None:
+    (mixed,) = mixed_speakers(1, 0)
+    mean = 1 / len(VOICES)
+    further = exaggerated(mixed, 1.5, "crowd-000")
+    assert further.name == "crowd-000"
+    assert sum(further.shares.values()) == pytest.approx(1, abs=1e-12)
+    assert further.accent == mixed.accent
+    for voice in VOICES:
+        before = mixed.shares.get(voice, 0.0)
+        assert further.shares[voice] - mean == pytest.approx(1.5 * (before - mean))
 
 
 def test_most_mixtures_keep_to_one_gender_and_some_cross_accents() -> None:
