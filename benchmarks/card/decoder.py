@@ -4,6 +4,7 @@ Eager: a loop that launches every operator, as the service draws what is not rec
 the rows and the step of the service, `app.engine.level_0.recorded`, with the host's work on them.
 """
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput
 from app.engine.level_0.recorded.decode_graph import DecodeGraph
-from app.engine.level_0.recorded.runner import RecordedRows
+from app.engine.level_0.recorded.runner import Launched, RecordedRows
 from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Recorder
+from models.stack.paged_cache import PAGE, PagePool
 from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
@@ -83,8 +85,10 @@ class RecordedDecoder(Decoder):
 
     def __init__(self, model: Valle, streams: int, capacity: int) -> None:
         """Record the steps for ``capacity`` positions of each stream."""
-        recorder = Recorder(model.separator.device)
-        self._graph = DecodeGraph(model, streams, capacity, record=recorder.record)
+        recorder, weight = Recorder(model.separator.device), model.separator
+        pages = streams * math.ceil(capacity / PAGE)
+        pool = PagePool(model.config, pages, dtype=weight.dtype, device=weight.device)
+        self._graph = DecodeGraph(model, pool, streams, capacity, record=recorder.record)
         super().__init__(model, self._graph.cache)
 
     def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
@@ -94,16 +98,22 @@ class RecordedDecoder(Decoder):
             condition = Condition(seed, length, length, StackOutput.without_attention(row[None]))
             rows.add([Hypothesis(inputs, [condition], None, stop_token=stop)], inputs)
         drawn = tuple(rows.hypotheses)
-        flying = rows.launch()
+        flying = _launched(rows)
         while flying is not None:
             ended = len(drawn[0].codes) + 1 == frames
-            ahead = None if ended else rows.launch()
+            ahead = None if ended else _launched(rows)
             results = self._graph.results(flying.ticket)[:, 0].astype(int).tolist()
             for hypothesis, code in zip(drawn, results, strict=False):
                 hypothesis.append(code)
             flying = ahead
         rows.remove(drawn)
         return torch.tensor([hypothesis.codes for hypothesis in drawn])
+
+
+def _launched(rows: RecordedRows) -> Launched | None:
+    for hypothesis in rows.hypotheses:
+        rows.make_room(hypothesis)
+    return rows.launch()
 
 
 def decoder(model: Valle, streams: int, capacity: int, *, graphs: bool) -> Decoder:

@@ -77,6 +77,7 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     that of a chunk of each of several streams, and all there is beside the prefill.
     """
     from app.engine.backend.loading import load_speech
+    from app.engine.memory import make_pool
     from app.engine.sound.local import LocalSoundDecoder
     from app.engine.sound.recorded.voice_graph import VoiceGraph
     from app.engine.utterance import UtteranceInput
@@ -116,7 +117,8 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
         record = Recorder(device).record
         return VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(512,), warm_ups=1)
 
-    recorded = LocalSoundDecoder(speech, POOL_BYTES, make_graph)
+    pool = make_pool(speech.model, POOL_BYTES)
+    recorded = LocalSoundDecoder(speech, lambda: pool, make_graph)
     recorded.warm_up()
     warming, measured = ([recorded.begin(inputs) for _ in range(streams)] for _ in range(2))
     for stream in (*warming, *measured):

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from app.engine.level_0.recorded.decode_graph import DecodeGraph
-from app.engine.sound.memory import make_pool
+from app.engine.memory import make_pool
 from app.engine.sound.nar_cached import CachedLevels
 from app.engine.sound.nar_windowed import WindowedLevels
 from app.engine.sound.recorded.voice_graph import VoiceGraph
@@ -214,8 +214,10 @@ def _attend_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 
 def _begin_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
-    numbers, _, *others = args
-    return [(sum(map(_size, (numbers, *others, *others, *made))), 0.0)]
+    numbers, _, *others = _tensors(args)
+    pages = others.pop()  # of which one is read
+    read = len(pages) * pages.element_size()
+    return [(read + sum(map(_size, (numbers, *others, *others, *made))), 0.0)]
 
 
 def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
@@ -252,7 +254,8 @@ def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> C
         functions.append(function)
         return lambda: None
 
-    graph = DecodeGraph(model, streams, columns, record=record)
+    pool = make_pool(model, 1 << 30)
+    graph = DecodeGraph(model, pool, streams, columns, record=record)
     # Recorded from the largest on, each size with every kind.
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
@@ -317,7 +320,7 @@ def counted_chunks(
         functions.append(function)
         return lambda: None
 
-    pool = make_pool(speech.model.config, 1 << 30, torch.bfloat16, META)
+    pool = make_pool(speech.model, 1 << 30)
     graph = VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(columns,))
     counted = Counted()
     # Recorded from the longest on, each length as full and as light.
@@ -357,7 +360,7 @@ def counted_prefixes(speech: SpeechModel, *, known: bool, together: bool) -> Cou
         together: Whether the text is read for all levels at once.
     """
     model, config = speech.model, speech.model.config
-    pool = make_pool(config, 1 << 30, torch.bfloat16, META)
+    pool = make_pool(model, 1 << 30)
     extend = model.transformer.fixed_extend(pool) if together else None
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)

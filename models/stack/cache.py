@@ -2,13 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.stack.fixed_layers import Stored
 from models.stack.slot_cache import SlotCache
 
 
@@ -16,13 +15,15 @@ class FloatCache(SlotCache):
     """Keys and values of a float stack.
 
     Attributes:
-        read_whole: Whether positions past a slot's length are read, weighted 0: only finite keys
-            and values may then be stored.
+        finite: Whether only finite keys and values are stored, with 0 for others: a recording
+            reads positions past a slot's length, weighted 0, and a masked NaN is still a NaN.
     """
 
-    def __init__(self, slots: int, max_length: int) -> None:
-        super().__init__(slots, max_length)
-        self.read_whole = False
+    finite: ClassVar = False
+
+    @abstractmethod
+    def part(self, layer: int, slot: int, begin: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values ``[kv_heads, end - begin, head_dim]`` of some positions."""
 
     @abstractmethod
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,9 +63,10 @@ class KVCache(FloatCache):
     ) -> None:
         super().__init__(slots, max_length)
         shape = (slots, config.kv_heads, max_length, config.head_dim)
-        both = [torch.zeros(2, *shape, dtype=dtype, device=device) for _ in range(config.layers)]
-        self.keys, self.values = [one[0] for one in both], [one[1] for one in both]
-        self._joined = [one.view(-1, shape[-1]) for one in both]
+        self.keys, self.values = (
+            [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
+            for _ in range(2)
+        )
         # The views that a step writes to and reads from, made once.
         self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
         self._slots = [
@@ -77,7 +79,7 @@ class KVCache(FloatCache):
     @property
     def bytes(self) -> int:
         """Memory allocated for all keys and values, used or not."""
-        return sum(tensor.nbytes for tensor in self._joined)
+        return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new positions after a slot's length; see `FloatCache.write`.
@@ -127,13 +129,6 @@ class KVCache(FloatCache):
         flat_keys.index_copy_(0, places, keys.flatten(0, 1))
         flat_values.index_copy_(0, places, values.flatten(0, 1))
 
-    def stored(self, slots: int) -> list[Stored]:
-        """Return the keys and values of the first slots, a `Stored` a layer."""
-        return [
-            Stored(keys[:slots], values[:slots], joined)
-            for keys, values, joined in zip(self.keys, self.values, self._joined, strict=True)
-        ]
-
     def rows(self, layer: int, slot: int) -> tuple[Tensor, Tensor]:
         """Return views ``[1, kv_heads, length, head_dim]`` of a slot's keys and values."""
         keys, values = self._slots[layer][slot]
@@ -143,7 +138,11 @@ class KVCache(FloatCache):
         """Return a view ``[kv_heads, length, head_dim]``."""
         return self.rows(layer, slot)[0][0]
 
-    def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
-        for own, others in ((self.keys, source.keys), (self.values, source.values)):
-            for target, other in zip(own, others, strict=True):
-                target[slot, :, begin:end] = other[source_slot, :, begin:end]
+    def part(self, layer: int, slot: int, begin: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return views of some positions; see `FloatCache.part`."""
+        return self.keys[layer][slot, :, begin:end], self.values[layer][slot, :, begin:end]
+
+    def _copy(self, slot: int, source: FloatCache, source_slot: int, begin: int, end: int) -> None:
+        for layer, (keys, values) in enumerate(self._layers()):
+            given = source.part(layer, source_slot, begin, end)
+            keys[slot, :, begin:end], values[slot, :, begin:end] = given

@@ -3,9 +3,7 @@
 As a recording needs it: all that differs from call to call is read on the device. The sequences are
 rows of a table of pages, which a kernel reads in place; of torch's operators, all are padded to one
 number of columns, whose pages are gathered for each layer. Rows and positions that are padding
-write to a page of their own, which nobody reads.
-
-As in `models.stack.fixed_step`, only finite keys and values are stored.
+write to the pool's page for padding, which nobody reads.
 """
 
 from collections.abc import Sequence
@@ -14,11 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.cuda.kernels.choice import Kernels
-from models.cuda.kernels.reference import bias_of, read_places
-from models.stack.block import Block, RmsNorm
-from models.stack.fixed_layers import FixedLayers, Placed
-from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.fixed_layers import FixedPages
+from models.stack.paged_cache import PAGE, PagedCache
 
 
 class Layout(NamedTuple):
@@ -39,37 +34,8 @@ class Layout(NamedTuple):
     bias: Tensor | None
 
 
-class FixedExtend:
-    """The extension of the sequences of one pool.
-
-    Attributes:
-        padding: A page for what is not kept; a row's table has it where the row has no page.
-    """
-
-    def __init__(
-        self,
-        blocks: Sequence[Block],
-        norm: RmsNorm,
-        rotations: Tensor,
-        pool: PagePool,
-        kernels: Kernels,
-    ) -> None:
-        """Take a page for padding; call in inference mode.
-
-        Args:
-            blocks: The layers.
-            norm: The final norm.
-            rotations: ``[P, 1, head_dim / 2]`` complex, of each position.
-            pool: Whose sequences are extended.
-            kernels: Which kernels are fused.
-        """
-        self._layers = FixedLayers(blocks, norm, kernels)
-        self._rotations, self._pool = rotations, pool
-        (self.padding,) = pool.take(1)
-        rows, kv_heads, _ = pool.keys[0].shape
-        heads = torch.arange(kv_heads, device=pool.keys[0].device)
-        # Of keys, and of values behind all keys.
-        self._heads = torch.cat([heads, rows * kv_heads + heads])
+class FixedExtend(FixedPages):
+    """The extension of the sequences of one pool."""
 
     def layout(
         self, starts: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor, columns: int
@@ -107,7 +73,7 @@ class FixedExtend:
         width = max(len(cache.pages(slot)) for slot in slots)
         rows = [
             [cache.lengths[slot], *cache.pages(slot)]
-            + [self.padding] * (width - len(cache.pages(slot)))
+            + [self.pool.padding] * (width - len(cache.pages(slot)))
             for slot in slots
         ]
         table = torch.tensor(rows, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
@@ -123,16 +89,12 @@ class FixedExtend:
         """As `layout`, given the position ids ``[B, S]`` of all new positions."""
         own = torch.arange(len(reach), device=reach.device)
         seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
-        bias = None
-        if not self._layers.kernels.attends:
-            bias = bias_of(seen, columns, self._pool.keys[0].dtype)
-            bias = bias.repeat(1, 1, self._layers.group, 1)
         return Layout(
-            self._rotations[positions.flatten()],
+            self.rotations[positions.flatten()],
             seen,
             (lengths[:, None] + own).clamp(max=columns - 1),
             own < counts[:, None],
-            bias,
+            self.bias(seen, columns),
         )
 
     def run(self, x: Tensor, pages: Tensor, layout: Layout) -> Tensor:
@@ -140,21 +102,14 @@ class FixedExtend:
 
         Args:
             x: ``[B * C, D]``, those of a sequence together.
-            pages: ``[B, P]`` int64 of each sequence, `padding` behind its last.
+            pages: ``[B, P]`` int64 of each sequence, `PagePool.padding` behind its last.
             layout: Of the sequences.
 
         Returns:
             ``[B * C, D]`` after the final norm.
         """
-        places, layers = layout.places, self._layers
+        places = layout.places
         written = pages.gather(1, places // PAGE) * PAGE + places % PAGE
-        written = torch.where(layout.written, written, self.padding * PAGE).flatten()
-        flat = None
-        if not layers.kernels.stores:
-            flat = (written[:, None] * layers.kv_heads + self._heads).flatten()
-        columns = pages.shape[1] * PAGE
-        read = None if layers.kernels.attends else read_places(pages, columns)
-        placed = Placed(
-            layout.rotations, written, layout.seen, pages, columns, flat, layout.bias, read
-        )
-        return layers.run(x, self._pool.stored, placed)[0]
+        written = torch.where(layout.written, written, self.pool.padding * PAGE).flatten()
+        hidden, _ = self.run_in_pages(x, layout.rotations, written, layout.seen, pages, layout.bias)
+        return hidden

@@ -104,38 +104,25 @@ class Transformer(nn.Module):
         dtype, device = self.norm.weight.dtype, self.norm.weight.device
         return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
 
-    def fixed_step(self, cache: SlotCache) -> FixedStep:
-        """Return the step over a cache in fixed shapes, for a recording.
-
-        What is appended to the cache otherwise has its NaN and infinities replaced from now on.
+    def fixed_step(self, pool: PagePool, *, rows: int, max_length: int) -> FixedStep:
+        """Return the step over a pool's sequences in fixed shapes, for a recording.
 
         Args:
-            cache: Empty, on the device and of the dtype of the weights.
-
-        Raises:
-            ValueError: The cache is not empty, or is not a `KVCache`.
+            pool: On the device and of the dtype of the weights.
+            rows: The most sequences.
+            max_length: The most positions of each.
         """
-        cache = _as_kv_cache(cache)
-        if any(cache.lengths):
-            raise ValueError("a cache that holds something cannot be recorded")
-        cache.read_whole = True
-        return FixedStep(self.blocks, self.norm, self.rotations, cache, self.kernels)
+        return FixedStep(
+            self.blocks, self.norm, self.rotations, pool, self.kernels,
+            rows=rows, max_length=max_length,
+        )  # fmt: skip
 
     def fixed_extend(self, pool: PagePool) -> FixedExtend:
         """Return the extension of a pool's sequences in fixed shapes, for a recording.
 
-        What is appended to the pool's caches otherwise has its NaN and infinities replaced from now
-        on.
-
         Args:
-            pool: Unused, on the device and of the dtype of the weights.
-
-        Raises:
-            ValueError: The pool is used.
+            pool: On the device and of the dtype of the weights.
         """
-        if pool.free != pool.pages:
-            raise ValueError("a pool that holds something cannot be recorded")
-        pool.read_whole = True
         return FixedExtend(self.blocks, self.norm, self.rotations, pool, self.kernels)
 
     def fixed_whole(self) -> FixedWhole:
@@ -291,7 +278,7 @@ class Transformer(nn.Module):
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
-            if cache.read_whole:
+            if cache.finite:
                 keys, values = replace_nonfinite(keys), replace_nonfinite(values)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))

@@ -61,30 +61,42 @@ def plain_row(params: SamplingParams, vocab_size: int) -> PlainRow:
 
 
 def begin(
-    numbers: Tensor, codes: Tensor, lengths: Tensor, stopped: Tensor, seen: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    numbers: Tensor,
+    codes: Tensor,
+    lengths: Tensor,
+    stopped: Tensor,
+    seen: Tensor,
+    pages: Tensor,
+    page: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Begin a step: rows of another generation begin anew, and each is told what it is fed.
 
     Args:
-        numbers: As all others of `RowState`; the last three are changed.
+        numbers: As the next four of `RowState`; the last three of them are changed.
         codes: See there.
         lengths: See there.
         stopped: See there.
         seen: See there.
+        pages: ``[B, P]`` int64: where the positions of each row lie in the cache.
+        page: Positions of a page.
 
     Returns:
         Of each row, ``[B]`` each: the code that it is fed, int64; its position id; its place in the
-        cache; and whether there is none yet, so that what it writes is overwritten, bool.
+        cache; how many of its positions it sees with that; and whether there is no code yet, so
+        that what it writes is overwritten, bool.
     """
     state = RowState(numbers, codes, codes, codes, lengths, stopped, seen, lengths, lengths)
     state.begin_step()
     owner = state.number(Host.OWNER)
     frames = lengths.index_select(0, owner)
     last = (frames - 1).clamp(min=0)
+    place = state.number(Host.PREFIX) + last
+    own = pages.gather(1, (place // page)[:, None])[:, 0]
     return (
         state.newest().index_select(0, owner),
         state.number(Host.START) + last,
-        state.number(Host.PREFIX) + last,
+        own * page + place % page,
+        place + 1,
         frames == 0,
     )
 

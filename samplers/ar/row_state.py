@@ -79,7 +79,14 @@ class RowState:
 
     @classmethod
     def empty(
-        cls, slots: int, *, frames: int, prompted: int, vocab_size: int, device: torch.device
+        cls,
+        slots: int,
+        *,
+        frames: int,
+        prompted: int,
+        vocab_size: int,
+        device: torch.device,
+        numbers: Tensor | None = None,
     ) -> "RowState":
         """Return rows that draw nothing.
 
@@ -89,6 +96,7 @@ class RowState:
             prompted: The most codes of a prompt that penalties may count.
             vocab_size: V.
             device: Where the logits will be.
+            numbers: Memory for them, zeros; None: new memory.
         """
         longest = frames + prompted
 
@@ -96,7 +104,7 @@ class RowState:
             return torch.zeros(slots, *shape, dtype=dtype, device=device)
 
         return cls(
-            numbers=zeros(len(Host)),
+            numbers=zeros(len(Host)) if numbers is None else numbers,
             avoid=zeros(vocab_size, dtype=torch.float32),
             codes=zeros(longest + 1),
             runs=zeros(longest),

@@ -31,12 +31,12 @@ from app.engine.interface import (
 )
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpokenUtterance
 from app.engine.level_0.job_batch import JobBatch
+from app.engine.memory import fits, memory_of
 from app.engine.playback import Playback
 from app.engine.reading.client import TextProcess
 from app.engine.reading.start import start as start_text_process
 from app.engine.sound.job import SoundJob
 from app.engine.sound.local import LocalSoundDecoder
-from app.engine.sound.memory import fits, pool_bytes
 from app.engine.sound.process.client import SoundProcess
 from app.engine.sound.recorded.record import record_sound
 from app.engine.sound.replay import replay as replayed
@@ -50,7 +50,6 @@ from models.config import AlignmentHead
 from models.cuda.graphs import Record, Recorder
 from models.cuda.streams import SideStream
 from models.prefix_cache import PrefixCache
-from models.stack.paged_cache import PagePool
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS, Presets
 
@@ -110,11 +109,16 @@ class Synthesizer:
         )
         self._text_process = text_process
         self.voices = self._planner.voices
-        self._prefixes = PrefixCache(speech.model)
-        self._sound_decoder = sound_process or LocalSoundDecoder(
-            speech, pool_bytes(device), record_sound if device.type == "cuda" else None
-        )
-        self._level_0_bytes = 0
+        self._memory = memory = memory_of(speech.model, device)
+        if memory is None:
+            self._prefixes = PrefixCache(speech.model)
+            self._sound_decoder = sound_process or LocalSoundDecoder(speech)
+        else:
+            self._prefixes = PrefixCache(
+                speech.model, new_cache=lambda *size: memory.pool().new_cache(*size)
+            )
+            self._sound_decoder = LocalSoundDecoder(speech, memory.pool, record_sound)
+        self._level_0: JobBatch | None = None
         weights = (speech.model, speech.codec, speech.vocos)
         self._residence = Residence(
             [module for module in weights if module is not None], device, torch.device("cpu")
@@ -255,6 +259,8 @@ class Synthesizer:
         """
         self._prefixes.clear()
         self._sound_decoder.clear_cache()
+        if self._memory is not None:
+            self._memory.forget()
         self._residence.send_away(is_idle)
 
     def close(self) -> None:
@@ -298,31 +304,28 @@ class Synthesizer:
         The weights are brought back first: a recorded step reads them where they lie now.
         """
         self._residence.bring()
-        on_gpu = self._device.type == "cuda"
-        batch = self._batch(slots, Recorder(self._device).record if on_gpu else None)
-        self._level_0_bytes = batch.cache_bytes
+        record = None if self._memory is None else Recorder(self._device).record
+        batch = self._level_0 = self._batch(slots, record)
         return batch
 
     def fits(self, plan: Plan, running: Iterable[Plan]) -> bool:
-        """Return whether memory holds a job beside others; see `app.engine.sound.memory`."""
-        pool = self._pool
-        if pool is None:
+        """Return whether memory holds a job beside others; see `app.engine.memory`."""
+        if self._memory is None:
             return True
-        return fits(plan, running, pool, self._speech.model.config, self.info.frame_rate_hz)
+        pool, config = self._memory.pool(), self._speech.model.config
+        return fits(plan, running, pool, config, self.info.frame_rate_hz)
 
     @property
     def cache_bytes(self) -> Mapping[str, int]:
-        """The bytes of keys and values, by what they are of."""
-        found = {"level_0": self._level_0_bytes, "prefixes": self._prefixes.bytes}
-        if (pool := self._pool) is not None:
-            found["finer_levels"] = pool.used_bytes
-            found["finer_levels_pool"] = pool.pages * pool.page_bytes
+        """The bytes of keys and values, by what they are of; see `tts_kv_bytes` in the docs."""
+        level_0 = self._level_0
+        found = {
+            "level_0": 0 if level_0 is None else level_0.cache_bytes,
+            "prefixes": self._prefixes.bytes,
+        }
+        if self._memory is not None and (pool := self._memory.held) is not None:
+            found["used"], found["pool"] = pool.used_bytes, pool.pages * pool.page_bytes
         return found
-
-    @property
-    def _pool(self) -> PagePool | None:
-        decoder = self._sound_decoder
-        return decoder.pool if isinstance(decoder, LocalSoundDecoder) else None
 
     def _batch(self, slots: int, record: Record | None) -> JobBatch:
         return JobBatch(
@@ -332,6 +335,7 @@ class Synthesizer:
             prefixes=self._prefixes,
             slots=slots,
             record=record,
+            pool=self._memory.pool() if record and self._memory else None,
         )
 
     def sound_stream(self, plan: Plan, playback: Playback) -> SoundJob:

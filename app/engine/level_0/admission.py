@@ -47,7 +47,7 @@ class Runner(ABC):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values of all slots, used or not."""
+        """Bytes of the keys and values of all slots: in pages those in use, else all."""
         return self._rows.cache.bytes
 
     @property

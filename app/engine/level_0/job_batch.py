@@ -20,6 +20,7 @@ from models.checkpoints import SpeechModel
 from models.config import ModelConfig
 from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagePool
 from models.text import FrontEnd
 
 MAX_PREFILLS = 2
@@ -41,6 +42,7 @@ class JobBatch:
         prefixes: PrefixCache,
         slots: int,
         record: Record | None = None,
+        pool: PagePool | None = None,
     ) -> None:
         """Begin without jobs.
 
@@ -51,6 +53,7 @@ class JobBatch:
             prefixes: Keys and values of what prefixes have in common.
             slots: The most rows of a step.
             record: Records functions, on a GPU: whole steps are then played; None: nothing is.
+            pool: Of the keys and values of what is played, and of the prefixes.
         """
         self._speech, self._front_end, self._silent = speech, front_end, silent
         self._prefixes = prefixes
@@ -58,8 +61,8 @@ class JobBatch:
         size = {"slots": slots, "max_length": self._max_length}
         self._shared: Runner = (
             ArRunner(speech.model, prefixes, **size)
-            if record is None
-            else RecordedRunner(speech.model, prefixes, **size, record=record)
+            if record is None or pool is None
+            else RecordedRunner(speech.model, prefixes, pool, **size, record=record)
         )
         # Of jobs whose utterance needs longer slots, or what is not recorded.
         self._own: dict[Level0Job, ArRunner] = {}
@@ -67,8 +70,10 @@ class JobBatch:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values of all rows, used or not."""
-        return self._shared.cache_bytes
+        """Bytes of the keys and values of all rows: in pages those in use, else all."""
+        # Any thread may ask, while another closes the batch.
+        runner: Runner | None = vars(self).get("_shared")
+        return 0 if runner is None else runner.cache_bytes
 
     def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> Level0Job:
         """Add a job; the next step prefills its first utterance.

@@ -11,7 +11,6 @@ from app.engine.job import Samples
 from app.engine.sound.alignment import Decoded
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
-from app.engine.sound.memory import make_pool
 from app.engine.sound.recorded.record import SoundGraph, begin_recorded
 from app.engine.sound.recorded.utterance import RecordedUtterance
 from app.engine.sound.utterance import UtteranceDecoder
@@ -73,19 +72,19 @@ class LocalSoundDecoder:
     def __init__(
         self,
         speech: SpeechModel,
-        pool_bytes: int = 0,
+        get_pool: Callable[[], PagePool] | None = None,
         make_graph: Callable[[SpeechModel, PagePool | None], SoundGraph] | None = None,
     ) -> None:
         """Use a loaded model.
 
         Args:
             speech: The model.
-            pool_bytes: Of one memory for the keys and values of all utterances; 0: each utterance
-                has its own, for as long as it may become.
+            get_pool: Returns one memory for the keys and values of all utterances; None: each
+                utterance has its own, for as long as it may become.
             make_graph: Records what makes the sound, from `warm_up` on; None: nothing is recorded.
         """
         self._speech, self._make_graph = speech, make_graph
-        self._pool_bytes = pool_bytes if speech.model.config.nar_mask != "full" else 0
+        self._get_pool = get_pool if speech.model.config.nar_mask != "full" else None
         self._records = False
         self.pool: PagePool | None = None
         self.graph: SoundGraph | None = None
@@ -93,17 +92,11 @@ class LocalSoundDecoder:
         self._allocate()
 
     def _allocate(self) -> None:
-        """Make the pool and what is recorded over it, where they are wanted and not there."""
-        model, records = self._speech.model, self._records and self.graph is None
-        if records:
-            self._prefixes.clear()
-            if self.pool is not None and self.pool.free < self.pool.pages:
-                self.pool = None  # it is used; its memory goes with its last user
-        if self.pool is None and self._pool_bytes:
-            dtype, device = model.separator.dtype, model.separator.device
-            self.pool = make_pool(model.config, self._pool_bytes, dtype, device)
-            self._prefixes = PrefixCache(model, new_cache=self.pool.new_cache)
-        if records and self._make_graph is not None:
+        """Get the pool, and make what is recorded over it, where they are wanted and not there."""
+        if self.pool is None and self._get_pool is not None:
+            self.pool = self._get_pool()
+            self._prefixes = PrefixCache(self._speech.model, new_cache=self.pool.new_cache)
+        if self.graph is None and self._records and self._make_graph is not None:
             self.graph = self._make_graph(self._speech, self.pool)
 
     def begin(self, inputs: UtteranceInput) -> UtteranceDecoder | RecordedUtterance:
@@ -161,7 +154,7 @@ class LocalSoundDecoder:
             pass
 
     def clear_cache(self) -> None:
-        """Free the keys and values that utterances share, and the memory for those to come."""
+        """Free the keys and values that utterances share, and let go of the pool."""
         if self.graph is not None:
             self.graph.close()
         self._prefixes, self.pool, self.graph = PrefixCache(self._speech.model), None, None

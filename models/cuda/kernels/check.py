@@ -139,7 +139,7 @@ def _tries(
         return numbers, codes, lengths, whole(3, _ROWS) == 0, whole(2, _ROWS)
 
     def begin() -> str:
-        return same("begin", *rows())
+        return same("begin", *rows(), whole(99, _ROWS, 1 + 99 // _PAGE), _PAGE)
 
     def draw() -> str:
         size = config.codes + 1

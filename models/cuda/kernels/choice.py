@@ -39,9 +39,19 @@ class Kernels:
         """See `models.cuda.kernels.reference.gated`."""
         return (operators if "gated" in self.fused else reference).gated(gate_up, activation)
 
-    def begin(self, *rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def begin(
+        self,
+        numbers: Tensor,
+        codes: Tensor,
+        lengths: Tensor,
+        stopped: Tensor,
+        seen: Tensor,
+        pages: Tensor,
+        page: int,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """See `samplers.ar.plain.begin`."""
-        return (operators if "begin" in self.fused else plain).begin(*rows)
+        run = (operators if "begin" in self.fused else plain).begin
+        return run(numbers, codes, lengths, stopped, seen, pages, page)
 
     @property
     def draws(self) -> bool:

@@ -57,7 +57,7 @@ def _attend(*args: Any) -> Tensor:
 
 
 @begin.register_kernel("cuda")
-def _begin(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _begin(*args: Any) -> tuple[Tensor, ...]:
     from models.cuda.kernels.plain import begin
 
     return begin(*args)
@@ -71,10 +71,9 @@ def _draw(*args: Any) -> None:
 
 
 @begin.register_fake
-def _begin_shape(*args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _begin_shape(*args: Any) -> tuple[Tensor, ...]:
     lengths, stopped = args[2:4]
-    code, position, place = (torch.empty_like(lengths) for _ in range(3))
-    return code, position, place, torch.empty_like(stopped)
+    return (*(torch.empty_like(lengths) for _ in range(4)), torch.empty_like(stopped))
 
 
 @draw.register_fake

@@ -36,8 +36,8 @@ _WARPS = 8
 
 @triton.jit
 def begin_kernel(
-    numbers, codes, lengths, stopped, seen, fed, positions, places, begins, rows, codes_stride,
-    BLOCK: tl.constexpr,
+    numbers, codes, lengths, stopped, seen, pages, fed, positions, places, sees, begins, rows,
+    codes_stride, pages_stride, PAGE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Begin a step of all rows, in one program: a row reads what its owner is before it changes."""
     row = tl.arange(0, BLOCK)
@@ -53,7 +53,10 @@ def begin_kernel(
     last = tl.maximum(frames - 1, 0)
     tl.store(fed + row, code, real)
     tl.store(positions + row, tl.load(own + START, real, 0) + last, real)
-    tl.store(places + row, tl.load(own + PREFIX, real, 0) + last, real)
+    place = tl.load(own + PREFIX, real, 0) + last
+    page = tl.load(pages + row * pages_stride + place // PAGE, real, 0)
+    tl.store(places + row, page * PAGE + place % PAGE, real)
+    tl.store(sees + row, place + 1, real)
     tl.store(begins + row, frames == 0, real)
 
     generation = tl.load(own + GENERATION, real, 0)
@@ -230,17 +233,23 @@ def draw_kernel(
 
 
 def begin(
-    numbers: Tensor, codes: Tensor, lengths: Tensor, stopped: Tensor, seen: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    numbers: Tensor,
+    codes: Tensor,
+    lengths: Tensor,
+    stopped: Tensor,
+    seen: Tensor,
+    pages: Tensor,
+    page: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As `samplers.ar.plain.begin`."""
     rows = len(lengths)
-    fed, positions, places = (torch.empty_like(lengths) for _ in range(3))
+    fed, positions, places, sees = (torch.empty_like(lengths) for _ in range(4))
     begins = torch.empty_like(stopped)
     begin_kernel[(1,)](
-        numbers, codes, lengths, stopped, seen, fed, positions, places, begins, rows,
-        codes.stride(0), triton.next_power_of_2(rows),
+        numbers, codes, lengths, stopped, seen, pages, fed, positions, places, sees, begins, rows,
+        codes.stride(0), pages.stride(0), page, triton.next_power_of_2(rows),
     )  # fmt: skip
-    return fed, positions, places, begins
+    return fed, positions, places, sees, begins
 
 
 def draw(

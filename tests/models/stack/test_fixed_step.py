@@ -10,10 +10,12 @@ from models.cuda.kernels.choice import FUSED, TORCH, Kernels
 from models.stack.attention import attention_statistics, masked_statistics
 from models.stack.cache import KVCache
 from models.stack.fixed_step import buckets
+from models.stack.paged_cache import PAGE, PagePool
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
 
 SLOTS, ROOM = 6, 600
+CPU = torch.device("cpu")
 CLOSE = 1e-5
 """Of vectors whose entries are about 1; the two differ in the order of their float32 sums."""
 
@@ -27,15 +29,16 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class Both:
-    """Two caches that hold the same, of which one is stepped in fixed shapes."""
+    """Two caches that hold the same, of which one is in pages and stepped in fixed shapes."""
 
     kernels: Kernels
 
     def __init__(self) -> None:
         self.stack = make_stack()
         self.stack.kernels = self.kernels
-        self.fixed, self.free = (KVCache(CONFIG, SLOTS, ROOM) for _ in range(2))
-        self.fixed_step = self.stack.fixed_step(self.fixed)
+        self.pool = PagePool(CONFIG, SLOTS * -(-ROOM // PAGE), dtype=torch.float32, device=CPU)
+        self.fixed, self.free = self.pool.new_cache(SLOTS, ROOM), KVCache(CONFIG, SLOTS, ROOM)
+        self.fixed_step = self.stack.fixed_step(self.pool, rows=SLOTS, max_length=ROOM)
 
     def extend(self, slot: int, count: int, seed: int = 0) -> None:
         start = self.free.lengths[slot]
@@ -45,15 +48,22 @@ class Both:
 
     def step(self, slots: Sequence[int], seed: int = 0) -> tuple[Tensor, Tensor]:
         """Return what each gives for the same new rows."""
-        places = torch.tensor(self.free.lengths)
+        positions = torch.tensor(self.free.lengths)
+        table = torch.full((SLOTS, self.fixed_step.columns[-1] // PAGE), self.pool.padding)
+        for slot in range(SLOTS):
+            if slot in slots:
+                self.fixed.reserve(slot, self.free.lengths[slot] + 1)
+            pages = self.fixed.pages(slot)
+            table[slot, : len(pages)] = torch.tensor(pages)
         x = vectors(SLOTS, seed)
         rows, columns = self.fixed_step.size(
             max(slots) + 1, 1 + max(self.free.lengths[slot] for slot in slots)
         )
-        given = x[:rows], places[:rows].clamp(max=ROOM - 1), places[:rows].clamp(max=ROOM - 1)
-        found, _ = self.fixed_step.run(*given, columns)
+        at, table = positions[:rows], table[:rows]
+        places = table.gather(1, at[:, None] // PAGE)[:, 0] * PAGE + at % PAGE
+        found, _ = self.fixed_step.run(x[:rows], at, places, at + 1, table[:, : columns // PAGE])
         index = torch.tensor(slots)
-        expected = self.stack.step(x[index], places[index], self.free, slots)
+        expected = self.stack.step(x[index], positions[index], self.free, slots)
         for slot in slots:
             self.fixed.advance(slot, 1)
         return found[index], expected
@@ -73,7 +83,7 @@ def test_the_size_is_the_least_that_holds_the_batch() -> None:
     step = Both().fixed_step
     assert step.size(1, 256) == (1, 256)
     assert step.size(3, 257) == (4, 512)
-    assert step.size(5, 513) == (6, 600)
+    assert step.size(5, 513) == (6, 640)
 
 
 @pytest.mark.parametrize("slots", [[0], [1], [1, 0], [2, 0, 1], [3], [5, 2, 0], [*range(SLOTS)]])
@@ -92,7 +102,8 @@ def test_a_step_touches_nothing_that_idle_slots_hold() -> None:
         both.extend(slot, 20 + slot, seed=slot)
 
     def held() -> list[Tensor]:
-        return [both.fixed.keys[0][slot, :, : 20 + slot].clone() for slot in range(SLOTS)]
+        parts = [both.fixed.part(0, slot, 0, 20 + slot) for slot in range(SLOTS)]
+        return [one.clone() for part in parts for one in part]
 
     before = held()
     both.step([1, 4])
@@ -113,13 +124,6 @@ def test_what_is_no_number_spoils_neither_neighbours_nor_the_next_of_its_slot(
         assert_close(*both.step([0, 1], seed))
 
 
-def test_a_cache_that_holds_something_is_refused() -> None:
-    both = Both()
-    both.extend(0, 1)
-    with pytest.raises(ValueError, match="holds something"):
-        both.stack.fixed_step(both.fixed)
-
-
 def test_attention_of_padded_rows_is_told_as_that_of_each() -> None:
     generator = torch.Generator().manual_seed(1)
     queries = torch.randn(3, CONFIG.heads, CONFIG.head_dim, generator=generator)
@@ -138,9 +142,9 @@ def test_a_step_asks_a_device_nothing(dtype: torch.dtype) -> None:
     stack = Transformer(CONFIG).requires_grad_(False).to("meta")
     for parameter in stack.parameters():
         parameter.data = parameter.data.to(dtype)
-    cache = KVCache(CONFIG, SLOTS, ROOM, dtype=dtype, device="meta")
-    step, at = stack.fixed_step(cache), torch.arange(2, device="meta")
-    x = torch.zeros(2, CONFIG.width, dtype=dtype, device="meta")
-    hidden, queries = step.run(x, at, at, 256)
+    pool = PagePool(CONFIG, 9, dtype=dtype, device=torch.device("meta"))
+    step = stack.fixed_step(pool, rows=SLOTS, max_length=ROOM)
+    x, at = torch.zeros(2, CONFIG.width, dtype=dtype, device="meta"), torch.arange(2, device="meta")
+    hidden, queries = step.run(x, at, at, at, torch.zeros(2, 4, dtype=torch.int64, device="meta"))
     assert hidden.is_meta
     assert hidden.dtype == queries.dtype == dtype

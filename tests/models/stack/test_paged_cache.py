@@ -1,12 +1,15 @@
 """A paged cache holds what one with a slot's memory reserved holds, in the pages that it needs."""
 
+import random
+import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
-from models.stack.cache import KVCache
+from models.stack import paged_cache
+from models.stack.cache import FloatCache, KVCache
 from models.stack.paged_cache import PAGE, OutOfPages, PagedCache, PagePool
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
@@ -63,6 +66,19 @@ def test_what_a_slot_was_loaded_with_is_stored_once(stack: Transformer) -> None:
     assert torch.equal(source.keys_of(-1, 0), alone.keys_of(-1, 0)[:, : 2 * PAGE + 5])
 
 
+def test_a_slot_of_reserved_memory_can_be_loaded_with_what_lies_in_pages(
+    stack: Transformer,
+) -> None:
+    source, reserved = pool_of(3).new_cache(2, ROOM), KVCache(CONFIG, 1, ROOM)
+    extend(stack, source, 1, PAGE + 5)
+    either: FloatCache = source
+    FloatCache.load(reserved, 0, either, source_slot=1)
+    assert reserved.lengths == [PAGE + 5]
+    for layer in range(CONFIG.layers):
+        held, given = reserved.part(layer, 0, 0, PAGE + 5), source.part(layer, 1, 0, PAGE + 5)
+        assert all(torch.equal(*pair) for pair in zip(held, given, strict=True))
+
+
 def test_what_is_rewound_into_common_pages_is_copied_before_it_is_written(
     stack: Transformer,
 ) -> None:
@@ -109,4 +125,93 @@ def test_a_pool_without_a_page_refuses_and_loses_none(stack: Transformer) -> Non
 
 def test_bytes_are_those_that_are_allocated() -> None:
     pool = pool_of(3)
-    assert 3 * pool.page_bytes == sum(one.nbytes for one in (*pool.keys, *pool.values))
+    held = sum(one.nbytes for one in (*pool.keys, *pool.values))
+    assert (3 + 1) * pool.page_bytes == held  # one is for padding
+
+
+class Queue:
+    """Work of a device that is done when a test says so."""
+
+    def __init__(self, _: object = None) -> None:
+        self.done, self.waited_for = False, list[Queue]()
+
+    def mark(self) -> "Queue":
+        return self
+
+    @property
+    def passed(self) -> bool:
+        return self.done
+
+    def wait_for(self, mark: "Queue") -> None:
+        self.waited_for.append(mark)
+
+
+def test_a_page_is_free_when_the_device_is_done_with_what_its_last_user_queued() -> None:
+    pool, one, other = pool_of(4), Queue(), Queue()
+    given = pool.take(2, one)  # type: ignore[arg-type]
+    pool.give(given, one)  # type: ignore[arg-type]
+    assert pool.free == 4
+    taken = pool.take(2, other)  # type: ignore[arg-type]
+    assert {*taken}.isdisjoint(given)
+    assert not other.waited_for
+
+    # Where no other page is left the new work waits for the old, on the device.
+    taken += pool.take(1, other)  # type: ignore[arg-type]
+    assert taken[-1] in given
+    assert other.waited_for == [one]
+    last = Queue()
+    taken += pool.take(1, last)  # type: ignore[arg-type]
+    assert last.waited_for == [one]
+    assert sorted(taken) == [0, 1, 2, 3]
+
+
+def test_a_page_that_is_done_with_is_taken_without_a_wait() -> None:
+    pool, one, other = pool_of(2), Queue(), Queue()
+    pool.give(pool.take(2, one), one)  # type: ignore[arg-type]
+    one.done = True
+    pool.take(2, other)  # type: ignore[arg-type]
+    assert not other.waited_for
+
+
+def test_caches_that_are_gone_leave_their_pages_to_their_own_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paged_cache, "Work", Queue)
+    pool = pool_of(2)
+    one, other = pool.new_cache(1, ROOM), pool.new_cache(1, ROOM)
+    one.reserve(0, PAGE + 1)
+    work, waiting = one._work, other._work
+    del one
+    other.reserve(0, 1)
+    assert isinstance(waiting, Queue)
+    assert waiting.waited_for == [work]
+
+
+def test_threads_that_share_a_pool_never_have_the_same_page() -> None:
+    pool, shared = pool_of(24), list[set[int]]()
+    begin = threading.Barrier(3)
+
+    @torch.inference_mode()
+    def use(seed: int) -> None:
+        chance = random.Random(seed)
+        begin.wait()
+        for _ in range(100):
+            cache = pool.new_cache(2, ROOM)
+            for slot in range(2):
+                cache.reserve(slot, chance.randint(1, 2 * PAGE))
+                mark = torch.full((PAGE, *pool.keys[0].shape[1:]), float(seed))
+                for page in cache.pages(slot):
+                    pool.keys[0][page * PAGE : (page + 1) * PAGE] = mark
+            for slot in range(2):
+                for page in cache.pages(slot):
+                    if not (pool.keys[0][page * PAGE : (page + 1) * PAGE] == seed).all():
+                        shared.append({page})
+            cache.rewind(0, 0)
+
+    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(1, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not shared
+    assert pool.free == 24

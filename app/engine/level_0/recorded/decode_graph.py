@@ -17,6 +17,7 @@ from torch import Tensor
 from models.cuda.graphs import WARM_UPS, Play, Record
 from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload
+from models.stack.paged_cache import PAGE, PagePool
 from models.valle import Valle
 from samplers.ar.chain import KINDS, PLAIN, Chain, ChainKind, at_least
 from samplers.ar.plain import PlainRow, plain_row
@@ -32,12 +33,14 @@ RESULTS = 3
 
 
 class DecodeGraph:
-    """The recorded steps over one KV cache, and the state that they read and write.
+    """The recorded steps over the pages of a pool, and the state that they read and write.
 
     Attributes:
-        cache: The KV cache; a slot a row.
+        cache: The KV cache; a slot a row, in pages.
         state: The state of each row.
         host: ``[slots, len(Host)]`` int64, the host's side of `RowState.numbers`; see `launch`.
+        pages: ``[slots, P]`` int64, the host's side of the pages of each row, in their order; the
+            pool's padding where a row has none.
         first_hidden: ``[slots, D]``, the stack's output at the end of each prefix, which predicts
             the first frame.
         first_attention: ``[4, slots]`` float32, the attention statistics there.
@@ -48,28 +51,45 @@ class DecodeGraph:
 
     @torch.inference_mode()
     def __init__(
-        self, model: Valle, slots: int, max_length: int, *, record: Record, warm_ups: int = WARM_UPS
+        self,
+        model: Valle,
+        pool: PagePool,
+        slots: int,
+        max_length: int,
+        *,
+        record: Record,
+        warm_ups: int = WARM_UPS,
     ) -> None:
         """Allocate everything, and record all steps.
 
         Args:
             model: On the device and in the dtype to use.
+            pool: Of its keys and values.
             slots: Rows.
-            max_length: Positions of a slot.
+            max_length: The most positions of a row.
             record: Records functions.
             warm_ups: How often each is called first.
         """
         config, device = model.config, model.separator.device
         self._model, self._stop_token = model, config.stop_token
         vocab_size = self._vocab_size = config.codes + 1
-        self.cache = model.new_cache(slots, max_length)
-        self._step = model.transformer.fixed_step(self.cache)
+        self.cache = pool.new_cache(slots, max_length)
+        self._step = model.transformer.fixed_step(pool, rows=slots, max_length=max_length)
+        self._padding = pool.padding
+        # One upload brings both tables.
+        numbers, pages = slots * len(Host), slots * (self._step.columns[-1] // PAGE)
+        uploaded = torch.zeros(numbers + pages, dtype=torch.int64, device=device)
+        self._pages = uploaded[numbers:].view(slots, -1)
         self.state = RowState.empty(
             slots, frames=max_length, prompted=config.max_prompt_frames, vocab_size=vocab_size,
-            device=device,
+            device=device, numbers=uploaded[:numbers].view(slots, -1),
         )  # fmt: skip
-        self.host = np.zeros((slots, len(Host)), np.int64)
+        self._host = np.zeros(numbers + pages, np.int64)
+        self.host = self._host[:numbers].reshape(slots, -1)
         self.host[:, Host.OWNER] = self.host[:, Host.PARTNER] = range(slots)
+        self.pages = self._host[numbers:].reshape(slots, -1)
+        self.pages[:] = pool.padding
+        self._reserved = [0] * slots  # positions of the pages of each row that are in `pages`
         self.first_hidden = torch.zeros(
             slots, config.width, dtype=model.separator.dtype, device=device
         )
@@ -77,9 +97,9 @@ class DecodeGraph:
         self.guidance = torch.ones(slots, 2, device=device)
         self._own = torch.arange(slots, device=device)
         self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
-        self._upload, self._download = Upload(self.state.numbers), Download(self._results)
-        self._upload.send(self.host)
-        self._sent = self.host.copy()
+        self._upload, self._download = Upload(uploaded), Download(self._results)
+        self._upload.send(self._host)
+        self._sent = self._host.copy()
         self._makers = {
             kind: Chain(kind, 1, vocab_size=vocab_size, stop_token=config.stop_token, device=device)
             for kind in KINDS
@@ -117,8 +137,25 @@ class DecodeGraph:
                 record = self._makers[one].record(params, silent)
                 self.tables[one][slot] = record.to(device, non_blocking=True)
 
+    def reserve(self, slot: int, length: int) -> None:
+        """Give a row the pages that it lacks for so many positions, from the next step on.
+
+        Raises:
+            OutOfPages: The pool has none.
+        """
+        if length > self._reserved[slot]:
+            self.cache.reserve(slot, length)
+            pages = self.cache.pages(slot)
+            self.pages[slot, : len(pages)] = pages
+            self._reserved[slot] = len(pages) * PAGE
+
+    def forget(self, slot: int) -> None:
+        """Have a row read and write nothing that matters, from the next step on."""
+        self.pages[slot] = self._padding
+        self._reserved[slot] = 0
+
     def launch(self, rows: int, columns: int, kind: ChainKind) -> int:
-        """Queue a step of the rows as `host` describes them; waits for nothing.
+        """Queue a step of the rows as `host` and `pages` describe them; waits for nothing.
 
         Args:
             rows: One more than the highest slot in use.
@@ -128,9 +165,9 @@ class DecodeGraph:
         Returns:
             The ticket of the step for `results`.
         """
-        if not np.array_equal(self.host, self._sent):
-            self._upload.send(self.host)
-            self._sent[:] = self.host
+        if not np.array_equal(self._host, self._sent):
+            self._upload.send(self._host)
+            self._sent[:] = self._host
         self._plays[*self._step.size(rows, columns), kind]()
         return self._download.fetch()
 
@@ -139,8 +176,10 @@ class DecodeGraph:
         return self._download.wait(ticket)
 
     def close(self) -> None:
-        """Forget all steps; nothing can be launched any more."""
+        """Forget all steps, and give all pages back; nothing can be launched any more."""
         self._plays.clear()
+        for slot in range(len(self.cache.lengths)):
+            self.cache.rewind(slot, 0)
 
     def _is_fused(self, kind: ChainKind) -> bool:
         """Return whether one kernel draws the rows of a kind."""
@@ -158,14 +197,16 @@ class DecodeGraph:
         results, own = self._results[:rows], self._own[:rows]
         first_hidden, first_attention = self.first_hidden[:rows], self.first_attention[:, :rows]
         strength, rescale = guidance.unbind(1)
+        whole = self._pages[:rows]
+        pages = whole[:, : columns // PAGE]
 
         def step() -> None:
             # A row without frames is not fed: what it writes is overwritten by its first frame.
-            code, positions, places, begins = self._kernels.begin(
-                state.numbers, state.codes, state.lengths, state.stopped, state.seen
+            code, positions, places, seen, begins = self._kernels.begin(
+                state.numbers, state.codes, state.lengths, state.stopped, state.seen, whole, PAGE
             )
             hidden, queries = self._step.run(
-                model.embed_response(code[:, None], 0), positions, places, columns
+                model.embed_response(code[:, None], 0), positions, places, seen, pages
             )
             hidden = torch.where(begins[:, None], first_hidden, hidden)
             logits = model.logits(hidden, 0)
@@ -181,7 +222,7 @@ class DecodeGraph:
             guided = torch.where((partner != own)[:, None], moved, logits)
             attention = None
             if kind.reads_attention:
-                found = self._step.attention(queries, places, columns)
+                found = self._step.attention(queries, seen, pages)
                 attention = _first_or(first_attention, begins, found)
             drawn = state.draw(chain, state.penalised(guided), attention, stop_token)
             results[:, 0].copy_(drawn.codes)

@@ -14,13 +14,14 @@ from app.engine.errors import GenerationFailed
 from app.engine.job import SamplerMemory
 from app.engine.level_0.admission import Runner
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.hypothesis import Condition, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.input_batch import Rows
 from app.engine.level_0.recorded.decode_graph import DecodeGraph
 from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Record
 from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
 from samplers.ar.chain import ChainKind, kind_of, largest, why_eager
 from samplers.ar.row_state import Host
@@ -88,6 +89,7 @@ class RecordedRows(Rows):
                 self.hypotheses.remove(hypothesis)
                 self._kinds.pop(hypothesis)
                 for slot in hypothesis.slots:
+                    self.graph.forget(slot)
                     numbers = self.graph.host[slot]
                     numbers[Host.ACTIVE] = numbers[Host.PREFIX] = numbers[Host.START] = 0
                     numbers[Host.OWNER] = numbers[Host.PARTNER] = slot
@@ -124,6 +126,16 @@ class RecordedRows(Rows):
         mu, last_act = (table[slot, :columns].cpu() for table in (state.mu, state.last_act))
         return SamplerMemory(mu.numpy(), last_act.numpy())
 
+    def make_room(self, hypothesis: Hypothesis) -> None:
+        """Take the pages that the next step of a row needs, if it has one and draws.
+
+        Raises:
+            OutOfPages: The pool has none.
+        """
+        if hypothesis in self._kinds and self.graph.host[hypothesis.slots[0], Host.ACTIVE]:
+            for condition in hypothesis.conditions:
+                self.graph.reserve(condition.slot, self._columns(hypothesis, condition))
+
     def launch(self) -> Launched | None:
         """Queue a step of all active rows; None if there is none."""
         host = self.graph.host
@@ -137,15 +149,16 @@ class RecordedRows(Rows):
         kind = largest(self._kinds[one] for one, *_ in rows)
         # Idle rows among them refer to their partners' slots, too.
         slots = [slot for one in self.hypotheses for slot in one.slots]
-        # The step before may have drawn a code that is not read yet.
         columns = max(
-            condition.length + len(one.codes) + 2
-            for one, *_ in rows
-            for condition in one.conditions
+            self._columns(one, condition) for one, *_ in rows for condition in one.conditions
         )
-        columns = min(columns, self.cache.max_length)
         ticket = self.graph.launch(max(slots) + 1, columns, kind)
         return Launched(ticket, rows)
+
+    def _columns(self, hypothesis: Hypothesis, condition: Condition) -> int:
+        """Return how many positions a sequence may hold after the next step."""
+        # The step before may have drawn a code that is not read yet.
+        return min(condition.length + len(hypothesis.codes) + 2, self.cache.max_length)
 
     def is_current(self, slot: int, generation: int) -> bool:
         """Return whether a row is still that of a generation."""
@@ -156,18 +169,26 @@ class RecordedRunner(Runner):
     """Draws utterances in the rows of one `DecodeGraph`. One thread only."""
 
     def __init__(
-        self, model: Valle, prefixes: PrefixCache, *, slots: int, max_length: int, record: Record
+        self,
+        model: Valle,
+        prefixes: PrefixCache,
+        pool: PagePool,
+        *,
+        slots: int,
+        max_length: int,
+        record: Record,
     ) -> None:
         """Record all steps, and begin without utterances.
 
         Args:
             model: On the device to use.
-            prefixes: Keys and values of what prefixes have in common.
-            slots: Of the cache: the most rows of a step.
-            max_length: Positions of a slot: a prefix and the frames after it.
+            prefixes: Keys and values of what prefixes have in common, in pages of the pool.
+            pool: Of keys and values.
+            slots: The most rows of a step.
+            max_length: The most positions of a row: a prefix and the frames after it.
             record: Records functions.
         """
-        graph = DecodeGraph(model, slots, max_length, record=record)
+        graph = DecodeGraph(model, pool, slots, max_length, record=record)
         self._recorded = RecordedRows(graph)
         super().__init__(model, prefixes, self._recorded)
         self._flying: tuple[Launched, Mapping[Hypothesis, HypothesisGroup]] | None = None
@@ -177,7 +198,7 @@ class RecordedRunner(Runner):
         return not inputs.trace and inputs.kept is None and why_eager(inputs.params) is None
 
     def close(self) -> None:
-        """Forget what was recorded, which refers to the graph that holds it."""
+        """Forget what was recorded, which refers to the graph that holds it; free all pages."""
         self._recorded.graph.close()
 
     def pause(self, group: HypothesisGroup) -> None:
@@ -202,6 +223,8 @@ class RecordedRunner(Runner):
             The utterances that were running.
         """
         groups = self.running
+        for group in groups:
+            self._make_room(group)
         read, launched = self._flying, self._recorded.launch()
         self._flying = None
         if launched is not None:
@@ -209,6 +232,15 @@ class RecordedRunner(Runner):
         if read is not None:
             self._read(*read)
         return groups
+
+    def _make_room(self, group: HypothesisGroup) -> None:
+        """Take the pages that an utterance needs next; it fails alone where there are none."""
+        try:
+            for hypothesis in group.hypotheses:
+                self._recorded.make_room(hypothesis)
+        except OutOfPages as error:
+            group.fail(GenerationFailed(f"no memory for keys and values: {error}"))
+            self._free(group)
 
     def _read(self, launched: Launched, group_of: Mapping[Hypothesis, HypothesisGroup]) -> None:
         """Append what a step drew."""

@@ -20,7 +20,7 @@ def record_sound(speech: SpeechModel, pool: PagePool | None) -> SoundGraph:
 
     Args:
         speech: The model.
-        pool: Of the finer levels' keys and values, unused; None where nothing is cached.
+        pool: Of the finer levels' keys and values; None where nothing is cached.
     """
     recorder = Recorder(speech.model.separator.device, priority=LOW_PRIORITY)
     if pool is None:

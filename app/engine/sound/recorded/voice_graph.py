@@ -78,7 +78,7 @@ class VoiceGraph:
 
         Args:
             speech: On the device and in the dtype to use; its NAR mask hides later blocks.
-            pool: Of its keys and values, unused.
+            pool: Of its keys and values.
             record: Records functions.
             rows: Numbers of rows to choose from, ascending.
             columns: Numbers of positions to choose from, ascending, multiples of `PAGE`.
@@ -99,9 +99,7 @@ class VoiceGraph:
             levels=config.levels, frames=self.frames[-1], pages=columns[-1] // PAGE
         )
         self.streams = CodecStreams(speech, streams)
-        self._idle = self._layout.idle(
-            rows[-1], stream=self.streams.unused, page=self.extend.padding
-        )
+        self._idle = self._layout.idle(rows[-1], stream=self.streams.unused, page=pool.padding)
         self._host = self._idle.copy()
         self._table = torch.zeros(self._host.shape, dtype=torch.int64, device=device)
         self._upload = Upload(self._table, _DEPTH)

@@ -25,7 +25,8 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_speech_model
 from models.cuda.graphs import Recorder
 from models.cuda.kernels.choice import TORCH
-from models.prefix_cache import PrefixCache
+from models.prefix_cache import PrefixCache, VoiceKey
+from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle
 from samplers.ar.chain import why_eager
 from samplers.ar.row_state import Host, RowState
@@ -34,7 +35,7 @@ from samplers.ops import filters
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 
-SLOTS, ROOM = 8, 160
+SLOTS, ROOM, PAGES = 8, 160, 32
 CPU = torch.device("cpu")
 STUCK = {
     "backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2, "temperature": 0.25,
@@ -64,6 +65,9 @@ KNOBS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+LONG = SamplingParams(min_frames=100, seed=0)
+
+
 @pytest.fixture(autouse=True)
 def sorted_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On a CPU `filters.descending` sorts by NumPy, which no graph could hold."""
@@ -82,22 +86,31 @@ def model(toy: Any) -> Valle:
 def utterance(model: Valle, number: int) -> UtteranceInput:
     draw = random.Random(number)
     knobs = KNOBS[number % len(KNOBS)] | {"seed": number}
+    shares = number % 5 == 4  # a whole page of its prompt with others
     prompt = torch.randint(
-        model.config.codes, (draw.randint(2, 9), model.config.levels),
-        generator=torch.Generator().manual_seed(number),
+        model.config.codes, (70 if shares else draw.randint(2, 9), model.config.levels),
+        generator=torch.Generator().manual_seed(0 if shares else number),
     )  # fmt: skip
     silent = torch.arange(model.config.codes) % 8 == number % 8
     return UtteranceInput(
         [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2],
         SamplingParams(**knobs), number, number % 3, draw.randint(5, 60),
-        prompt=prompt, silent=silent,
+        prompt=prompt, silent=silent, voice=VoiceKey(None, "a voice", 0) if shares else None,
     )  # fmt: skip
 
 
-def recorded(model: Valle, slots: int = SLOTS, tape: Tape | None = None) -> RecordedRunner:
+def pool_of(model: Valle, pages: int = PAGES) -> PagePool:
+    return PagePool(model.config, pages, dtype=torch.float32, device=CPU)
+
+
+def recorded(
+    model: Valle, slots: int = SLOTS, tape: Tape | None = None, pages: int = PAGES
+) -> RecordedRunner:
+    pool = pool_of(model, pages)
     return RecordedRunner(
-        model, PrefixCache(model), slots=slots, max_length=ROOM, record=(tape or Tape()).record
-    )
+        model, PrefixCache(model, new_cache=pool.new_cache), pool, slots=slots, max_length=ROOM,
+        record=(tape or Tape()).record,
+    )  # fmt: skip
 
 
 def outcome(group: HypothesisGroup) -> tuple[Any, ...]:
@@ -209,9 +222,10 @@ def test_steps_wait_for_nothing_and_launch_one_thing_beside_two_copies(model: Va
 def test_no_storage_is_replaced_by_joins_leaves_and_rewinds(model: Valle) -> None:
     runner = recorded(model, 4)
     graph = runner._recorded.graph
+    pool = graph.cache._pool
     kept = [
         *vars(graph.state).values(), *graph.tables.values(), graph.first_hidden, graph.guidance,
-        graph.first_attention, graph._results,
+        graph.first_attention, graph._results, graph._pages, *pool.keys, *pool.values,
     ]  # fmt: skip
     places = [tensor.data_ptr() for tensor in kept]
     drawn(runner, [utterance(model, number) for number in range(2, 8)], 3)
@@ -221,9 +235,11 @@ def test_no_storage_is_replaced_by_joins_leaves_and_rewinds(model: Valle) -> Non
 
 def test_a_closed_runner_frees_its_memory_at_once(model: Valle) -> None:
     # Unlike a tape, a recording keeps its function, and with it the graph that keeps the recording.
+    pool = pool_of(model)
     runner = RecordedRunner(
-        model, PrefixCache(model), slots=4, max_length=ROOM, record=Recorder(CPU).record
-    )
+        model, PrefixCache(model, new_cache=pool.new_cache), pool, slots=4, max_length=ROOM,
+        record=Recorder(CPU).record,
+    )  # fmt: skip
     drawn(runner, [utterance(model, 2)], 0)
     cache = weakref.ref(runner._recorded.graph.cache)
     gc.collect()
@@ -232,8 +248,44 @@ def test_a_closed_runner_frees_its_memory_at_once(model: Valle) -> None:
         runner.close()
         del runner
         assert cache() is None
+        assert pool.free == PAGES
     finally:
         gc.enable()
+
+
+def test_a_row_has_the_pages_that_it_has_grown_into_and_shares_its_voice(model: Valle) -> None:
+    runner = recorded(model, 4)
+    pool = runner._recorded.graph.cache._pool
+    groups = []
+    for _ in range(2):
+        inputs = replace(utterance(model, 4), params=LONG, max_frames=70)
+        groups.append(runner.admit(inputs))
+    before = pool.pages - pool.free
+    one, other = (runner._recorded.graph.cache.pages(slot) for slot in (0, 1))
+    assert one[0] == other[0]  # of the prompt
+    assert before == 4  # and the rest of it in the prefix cache
+    while any(group.finish_reason is None for group in groups):
+        runner.step()
+        assert not {*one[1:]} & {*other[1:]}
+    assert pool.pages - pool.free == 2
+    assert (runner._recorded.graph.pages == pool.padding).all()
+
+
+def test_an_utterance_that_finds_no_page_fails_alone(model: Valle) -> None:
+    first, second = (
+        replace(utterance(model, number), params=LONG, max_frames=100) for number in (1, 2)
+    )
+    expected = drawn(plain(model), [first], 0)
+    runner = recorded(model, 4, pages=3)
+    groups = [runner.admit(one) for one in (first, second)]
+    while any(group.finish_reason is None for group in groups):
+        runner.step()
+    assert [outcome(groups[0])] == expected
+    assert groups[1].finish_reason == "error"
+    assert "keys and values" in str(groups[1].error)
+    assert 40 < len(groups[1]) < 64
+    assert runner.free_rows == 4
+    assert runner._recorded.graph.cache._pool.free == 3
 
 
 def test_nothing_is_recorded_after_the_start(model: Valle) -> None:
@@ -318,14 +370,58 @@ def _unfinished_copy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DecodeGraph, "results", lambda graph, _: graph._results.numpy().copy())
 
 
+def _stale_page(patch: pytest.MonkeyPatch) -> None:
+    """A row that grows into a new page goes on in its first one."""
+
+    def wrong(graph: DecodeGraph, slot: int, length: int) -> None:
+        graph.cache.reserve(slot, length)
+        graph.pages[slot] = graph.cache.pages(slot)[0]
+
+    patch.setattr(DecodeGraph, "reserve", wrong)
+
+
+def _kept_pages(patch: pytest.MonkeyPatch) -> None:
+    """A row that has ended goes on writing to its pages, which are others' now."""
+    patch.setattr(DecodeGraph, "forget", lambda *_: None)
+
+
+def _page_of_two(patch: pytest.MonkeyPatch) -> None:
+    """A page that is not full is shared, too: two rows write to it."""
+    right = PagedCache._copy
+
+    def wrong(cache: PagedCache, slot: int, source: PagedCache, *args: Any) -> None:
+        right(cache, slot, source, *args)
+        if source is not cache:
+            cache._pages[slot][-1] = source._pages[0][-1]
+            cache._places[slot] = None
+
+    patch.setattr(PagedCache, "_copy", wrong)
+
+
+def _unsent_pages(patch: pytest.MonkeyPatch) -> None:
+    """The table of pages goes up only with the rows' numbers."""
+    right = DecodeGraph.launch
+
+    def wrong(graph: DecodeGraph, *args: Any) -> int:
+        numbers = graph.host.size
+        if np.array_equal(graph._host[:numbers], graph._sent[:numbers]):
+            graph._sent[:] = graph._host
+        return right(graph, *args)
+
+    patch.setattr(DecodeGraph, "launch", wrong)
+
+
 @pytest.mark.parametrize(
     "fault",
-    [_host_length, _new_buffer, _stale_row, _stale_results, _baked_attempt, _unfinished_copy],
-)
+    [
+        _host_length, _new_buffer, _stale_row, _stale_results, _baked_attempt, _unfinished_copy,
+        _stale_page, _kept_pages, _page_of_two, _unsent_pages,
+    ],
+)  # fmt: skip
 def test_a_seeded_fault_shows(
     model: Valle, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = [utterance(model, number) for number in (3, 5, 13, 2)]
+    inputs = [utterance(model, number) for number in (3, 5, 13, 2, 4, 9, 14)]
     expected = drawn(plain(model), inputs, 1)
     fault(monkeypatch)
     try:

@@ -33,10 +33,10 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
-    counts = ("numbers", "codes", "lengths", "seen", "fed", "positions", "places")
+    counts = ("numbers", "codes", "lengths", "seen", "pages", "fed", "positions", "places", "sees")
     state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
-    yield begin_kernel, state, {"BLOCK": 128}
-    yield begin_kernel, state, {"BLOCK": 1, "rows": 1}
+    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
+    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
     own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
     own |= {"knobs": "*fp64", "results": "*fp64"}
     yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}

@@ -53,8 +53,10 @@ def test_a_recorded_step_draws_what_the_loop_does(tmp_path: Path) -> None:
         for seed, knobs in enumerate(KNOBS)
     ]
     drawn = []
+    pool = PagePool(model.config, 16, dtype=torch.float32, device=CPU)
+    prefixes = PrefixCache(model, new_cache=pool.new_cache)
     recorded = RecordedRunner(
-        model, PrefixCache(model), slots=8, max_length=96, record=Recorder(CPU).record
+        model, prefixes, pool, slots=8, max_length=96, record=Recorder(CPU).record
     )
     for runner in (recorded, ArRunner(model, PrefixCache(model), slots=8, max_length=96)):
         groups = [runner.admit(one) for one in inputs]
@@ -72,7 +74,7 @@ def test_sequences_in_pages_are_extended_as_each_by_itself() -> None:
     fixed = stack.fixed_extend(pool)
     caches = [pool.new_cache(1, 2 * PAGE) for _ in lengths]
     own = [KVCache(CONFIG, 1, 2 * PAGE) for _ in lengths]
-    table = torch.full((2, 2), fixed.padding)
+    table = torch.full((2, 2), pool.padding)
     for row, length in enumerate(lengths):
         at = torch.arange(length)
         for cache in (caches[row], own[row]):

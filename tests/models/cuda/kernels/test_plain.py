@@ -117,10 +117,14 @@ def assert_same_state(one: RowState, other: RowState) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_begin_as_by_operators(seed: int, device: torch.device) -> None:
     one, other = on(rows_of(seed), device), rows_of(seed)
+    pages = torch.randint(999, (ROWS, 12), generator=torch.Generator().manual_seed(seed))
     found, expected = (
-        run(state.numbers, state.codes, state.lengths, state.stopped, state.seen)
+        run(
+            state.numbers, state.codes, state.lengths, state.stopped, state.seen,
+            pages.to(state.codes.device), 8,
+        )
         for run, state in ((kernel.begin, one), (plain.begin, other))
-    )
+    )  # fmt: skip
     for left, right in zip(found, expected, strict=True):
         assert torch.equal(left.cpu(), right)
     assert_same_state(one, other)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Samples
+from app.engine.memory import make_pool
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.recorded.record import record_sound
 from app.engine.sound.recorded.utterance import RecordedUtterance
@@ -45,7 +46,7 @@ def test_codes_and_samples_in_float32_are_those_of_a_cpu(toy: Any) -> None:
     set_up()
     plain, speech = load_speech_model(toy, CPU), load_speech_model(toy, GPU)
     assert not isinstance(speech.decoder, Vocos)
-    decoder = LocalSoundDecoder(speech, 64 << 20, record_sound)
+    decoder = LocalSoundDecoder(speech, lambda: make_pool(speech.model, 64 << 20), record_sound)
     decoder.warm_up()
     streams = [decoder.begin(inputs(number)) for number in range(10)]
     assert all(isinstance(stream, RecordedUtterance) for stream in streams)

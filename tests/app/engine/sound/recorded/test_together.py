@@ -1,17 +1,21 @@
-"""An engine whose chunks are made together speaks as one that makes each by itself."""
+"""An engine whose steps and chunks are recorded, over one pool, speaks as one that records none."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from app.engine.backend import synthesizer
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
 from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
+from app.engine.memory import Memory
 from app.engine.sound.local import LocalSoundDecoder, UtteranceStream
 from app.engine.sound.recorded.voice_graph import VoiceGraph
 from models.checkpoints import SpeechModel
@@ -45,6 +49,18 @@ def loaded(toy: Any) -> Synthesizer:
     return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
 
 
+@pytest.fixture
+def backend(toy: Any, monkeypatch: pytest.MonkeyPatch) -> Synthesizer:
+    """A backend that does on the CPU what it does on a GPU."""
+    monkeypatch.setattr(synthesizer, "memory_of", lambda model, _: Memory(model, 8 << 20))
+    backend = loaded(toy)
+    assert backend._memory is not None
+    decoder = LocalSoundDecoder(backend._speech, backend._memory.pool, make_graph)
+    backend._sound_decoder = decoder
+    decoder.warm_up()
+    return backend
+
+
 def joined(chunks: Sequence[AudioChunk]) -> tuple[Samples, SpeechResult]:
     result = chunks[-1].result
     assert result is not None
@@ -69,14 +85,11 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_speech_is_the_same_and_a_job_that_is_given_up_disturbs_no_other(
-    toy: Any, together: list[int]
+    toy: Any, backend: Synthesizer, together: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(synthesizer, "memory_of", lambda *_: None)
     plain = loaded(toy)
     expected = [joined([*plain.speak(plain.plan(job))]) for job in jobs()]
-    backend = loaded(toy)
-    decoder = LocalSoundDecoder(backend._speech, 8 << 20, make_graph)
-    backend._sound_decoder = decoder
-    decoder.warm_up()
     assert backend.chunks_at_once == 6
 
     async def speak(job: SpeechJob) -> tuple[Samples, SpeechResult]:
@@ -95,6 +108,9 @@ async def test_speech_is_the_same_and_a_job_that_is_given_up_disturbs_no_other(
         left = asyncio.gather(leave(), leave())
         found = await asyncio.gather(*map(speak, jobs()))
         await left
+        told = backend.cache_bytes
+        assert told["level_0"] == 0  # in use, now that all have ended
+        assert 0 < told["prefixes"] < told["used"] < told["pool"] <= 8 << 20
 
     for (samples, result), (sound, wanted) in zip(found, expected, strict=True):
         assert result.codes_sha256 == wanted.codes_sha256
@@ -103,16 +119,21 @@ async def test_speech_is_the_same_and_a_job_that_is_given_up_disturbs_no_other(
     assert max(together) >= 1  # how many wait at once is a matter of time
 
 
-def test_what_was_recorded_goes_with_the_weights_and_comes_back(toy: Any) -> None:
-    backend = loaded(toy)
-    decoder = LocalSoundDecoder(backend._speech, 8 << 20, make_graph)
-    decoder.warm_up()
-    graph = decoder.graph
+def test_what_was_recorded_goes_with_the_weights_and_comes_back(backend: Synthesizer) -> None:
+    decoder, memory = backend._sound_decoder, backend._memory
+    assert isinstance(decoder, LocalSoundDecoder)
+    assert memory is not None
+    graph, pool = decoder.graph, weakref.ref(memory.pool())
     assert graph is not None
-    decoder.clear_cache()
+    with closing(backend.batch(2)) as batch:
+        assert backend.cache_bytes["level_0"] == 0
+    backend.unload(lambda: True)
     assert (decoder.graph, decoder.chunks_at_once) == (None, 1)
     assert not graph._plays
-    backend._sound_decoder = decoder
+    del graph, batch
+    gc.collect()
+    assert pool() is None
     _, result = joined([*backend.speak(backend.plan(jobs()[1]))])
     assert decoder.graph is not None
+    assert decoder.pool is memory.held
     assert result.frames

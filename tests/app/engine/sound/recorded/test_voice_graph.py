@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.memory import make_pool
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.recorded.chunked import ChunkedUtterance
 from app.engine.sound.recorded.row import RowLayout
@@ -26,6 +27,7 @@ from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import State, StreamTable
 from models.config import MaskKind, SpectralCodecConfig
 from models.cuda.graphs import Play
+from models.cuda.streams import Work
 from models.stack.fixed_extend import FixedExtend, Layout
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.valle import Valle
@@ -70,7 +72,7 @@ def decoder_of(
             speech, pool, record=record, rows=ROWS, columns=COLUMNS, streams=STREAMS, warm_ups=0
         )
 
-    decoder = LocalSoundDecoder(speech, pool_bytes, make_graph)
+    decoder = LocalSoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), make_graph)
     decoder._records = True  # as after `warm_up`, whose chunks would take a while from a tape
     decoder._allocate()
     return decoder
@@ -175,7 +177,8 @@ def test_of_chunks_together_the_one_without_a_page_fails_alone(
     greedy: dict[str, Any] = {}
     first, second = decoder.begin(utterance(0, greedy)), decoder.begin(utterance(5, greedy))
     sounds = [one.push(codes_of(number, 15)) for number, one in ((0, first), (5, second))]
-    taken = pool.take(pool.free)
+    work = Work(CPU)
+    taken = pool.take(pool.free, work)
     rows = [one.row for one in (first, second) if isinstance(one, ChunkedUtterance)]
     assert len(rows) == 2
     with pytest.MonkeyPatch.context() as patch:
@@ -184,7 +187,7 @@ def test_of_chunks_together_the_one_without_a_page_fails_alone(
             raise OutOfPages("none is left")
 
         patch.setattr(first, "row", without_page)
-        pool.give(taken)
+        pool.give(taken, work)
         assert len(decoder.make_together([first, second])) == 2
     with pytest.raises(OutOfPages):
         list(sounds[0])

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.memory import make_pool
 from app.engine.sound.alignment import Decoded
 from app.engine.sound.local import LocalSoundDecoder
 from app.engine.sound.recorded.codec_graph import CodecRow
@@ -72,7 +73,7 @@ def decoder_of(
             speech, record=record, rows=rows, columns=COLUMNS, streams=STREAMS, warm_ups=0
         )
 
-    decoder = LocalSoundDecoder(speech, 4 << 20, make_graph)
+    decoder = LocalSoundDecoder(speech, lambda: make_pool(speech.model, 4 << 20), make_graph)
     decoder._records = True  # as after `warm_up`, whose chunks would take a while from a tape
     decoder._allocate()
     return decoder

@@ -1,0 +1,114 @@
+"""The memory of a GPU for the keys and values of all levels, and which job has room in it."""
+
+import math
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+import torch
+
+from app.engine.interface import Plan
+from app.engine.job import USUAL_PHONEME_S
+from models.config import ModelConfig
+from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
+from models.valle import Valle
+from samplers.knobs.features import is_guided
+
+SHARE: Final = 0.75
+"""Of the memory that is free when the model has been loaded. The rest is for what is recorded, for
+temporaries, and for utterances that are not drawn by a recording."""
+
+LEVEL_0_SHARE: Final = 0.25
+"""The same of a model whose finer levels keep nothing, but need more for temporaries."""
+
+MARGIN: Final = 1.25
+"""Speech that lasts so much longer than expected still fits; what lasts longer than all margins
+together fails alone."""
+
+_MARKS = 4  # language, separators and the like, beside the symbols of a text
+
+
+def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
+    """Return the bytes of the pool of a model, of those that are free when it has been loaded."""
+    return int((LEVEL_0_SHARE if config.nar_mask == "full" else SHARE) * free_bytes)
+
+
+def make_pool(model: Valle, size: int) -> PagePool:
+    """Return a pool of at most ``size`` bytes for a model's keys and values."""
+    config, weight = model.config, model.separator
+    page = page_bytes_of(config.layers, config.kv_heads, config.head_dim, weight.itemsize)
+    return PagePool(config, size // page - 1, dtype=weight.dtype, device=weight.device)
+
+
+class Memory:
+    """The one pool of a loaded model, made when it is asked for. Any thread may call."""
+
+    def __init__(self, model: Valle, size: int) -> None:
+        """Begin without a pool.
+
+        Args:
+            model: Whose keys and values it is for.
+            size: Of the pool, bytes.
+        """
+        self._model, self._bytes = model, size
+        self._making = threading.Lock()
+        self.held: PagePool | None = None
+
+    def pool(self) -> PagePool:
+        """Return the pool."""
+        with self._making:
+            if self.held is None:
+                self.held = make_pool(self._model, self._bytes)
+            return self.held
+
+    def forget(self) -> None:
+        """Let go of the pool; its memory is free once all its users are gone."""
+        with self._making:
+            self.held = None
+
+
+def memory_of(model: Valle, device: torch.device) -> Memory | None:
+    """Return the memory of a model that has just been loaded; None on a CPU, where there is none.
+
+    How large the pool will be depends on what is free on the device now.
+    """
+    if device.type != "cuda":
+        return None
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    return Memory(model, pool_bytes(model.config, free_bytes))
+
+
+def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
+    """Return the pages that a job takes at most, if its speech is no longer than expected.
+
+    Args:
+        plan: The job.
+        config: Of the model.
+        frame_rate_hz: Frames in a second of speech.
+    """
+    if not plan.utterances:
+        return 0
+    symbols = max(len(one.phonemes) for one in plan.utterances)
+    frames = math.ceil(MARGIN * USUAL_PHONEME_S * symbols * frame_rate_hz)
+    prompt = 0 if plan.prompt is None else len(plan.prompt)
+    finer = min(plan.params.nar_levels, config.levels - 1)
+    finer *= 2 if is_guided(plan.params, "nar") else 1
+    if config.nar_mask == "full":  # all is read anew in every pass
+        finer = 0
+    return (plan.rows + finer) * math.ceil((prompt + symbols + _MARKS + frames) / PAGE)
+
+
+def fits(
+    plan: Plan, running: Iterable[Plan], pool: PagePool, config: ModelConfig, frame_rate_hz: float
+) -> bool:
+    """Return whether a job has room beside others; alone every job may try.
+
+    Args:
+        plan: The job.
+        running: Those that have begun and not ended.
+        pool: The memory of all levels.
+        config: Of the model.
+        frame_rate_hz: Frames in a second of speech.
+    """
+    taken = [pages_of(one, config, frame_rate_hz) for one in running]
+    return not taken or sum(taken) + pages_of(plan, config, frame_rate_hz) <= pool.pages
