@@ -1,10 +1,14 @@
 """What a command writes: files, and its messages to the user."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.errors import CommandError
+from app.engine.job import FinishReason
 from app.storage.files import write_atomically
+
+_SHOWN = 5  # numbers of sentences in a message
 
 
 def check_folder(out: Path, field: str) -> None:
@@ -41,3 +45,22 @@ def write_file(out: Path, content: bytes, field: str) -> None:
 def print_status(sentence: str) -> None:
     """Print a message to the user on stderr; stdout is for data."""
     print(sentence, file=sys.stderr)
+
+
+def warn_of_silence(reasons: Sequence[FinishReason]) -> None:
+    """Tell the user which sentences have no sound, if any has none.
+
+    Args:
+        reasons: Why each sentence ended, in order.
+    """
+    silent = [number for number, reason in enumerate(reasons, start=1) if reason == "empty"]
+    if not silent:
+        return
+    which = "it has no sound"
+    if len(reasons) > 1:
+        numbers = ", ".join(map(str, silent[:_SHOWN])) + (", ..." if silent[_SHOWN:] else "")
+        which = f"{len(silent)} of {len(reasons)} sentences have no sound ({numbers})"
+    print_status(
+        f"warning: {which}: the model drew its stop before any frame. Try another --seed, or"
+        " --min-frames 30, before which it cannot stop"
+    )

@@ -9,11 +9,21 @@ from numpy.typing import NDArray
 
 from samplers.knobs.params import SamplingParams
 
-FinishReason = Literal["stop", "length", "stuck", "cancelled", "error"]
-"""Why a speech or an utterance ended."""
+FinishReason = Literal["stop", "length", "stuck", "empty", "cancelled", "error"]
+"""Why a speech or an utterance ended; `empty`: the stop was drawn before any frame."""
 
-GRAVITY: Final[tuple[FinishReason, ...]] = ("stop", "length", "stuck", "cancelled", "error")
+GRAVITY: Final[tuple[FinishReason, ...]] = (
+    "stop",
+    "length",
+    "stuck",
+    "empty",
+    "cancelled",
+    "error",
+)
 """The finish reasons, the gravest last: of several, the gravest is reported."""
+
+STOPPED: Final[frozenset[FinishReason]] = frozenset({"stop", "empty"})
+"""The finish reasons of an utterance that drew its stop."""
 
 NarPlan = Literal["chunks", "whole", "windows"]
 """How much of an utterance the finer levels are drawn from at a time.

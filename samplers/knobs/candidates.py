@@ -23,8 +23,8 @@ class CandidateKnobs(KnobSet):
     best_of: int = knob(
         1,
         "How many takes of each utterance are drawn in parallel, each with its own noise; the best "
-        "is kept: first those that drew the stop, then by rank. No audio is sent before all have "
-        "ended, and each needs a row.",
+        "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
+        "have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
     )
     beam_width: int = knob(

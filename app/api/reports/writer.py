@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from app.api.errors import speech_error_detail
 from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
 from app.api.schemas import UtteranceText
-from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance
 from samplers.ar.trace import entries
 
 _ROWS = 64
@@ -192,4 +192,4 @@ def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[in
     for record, frame in enumerate(frames.tolist()):
         del kept[frame - first :]
         kept.append(record)
-    return kept[: len(spoken.codes) - first + (spoken.finish_reason == "stop")]
+    return kept[: len(spoken.codes) - first + (spoken.finish_reason in STOPPED)]

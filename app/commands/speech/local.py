@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import print_status, write_file
+from app.commands.output import print_status, warn_of_silence, write_file
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.engine.errors import SpeechError
@@ -120,9 +120,10 @@ class LocalSpeech:
         finally:
             for output in outputs:
                 output.abandon()
+        result = speech.result()
+        warn_of_silence([one.finish_reason for one in result.utterances if one.phonemes])
         if self._options.piped:
             return
-        result = speech.result()
         audio_s, work_s = result.audio_s / self._options.speed, result.timings.total_s
         print_status(
             f"{self._options.target or 'played'}: {audio_s:.2f} s of speech in {work_s:.2f} s,"

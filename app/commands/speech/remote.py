@@ -10,7 +10,7 @@ import httpx2
 from app.api.schemas import SpeechOptions, WordTimes
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import print_status, write_file
+from app.commands.output import print_status, warn_of_silence, write_file
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
@@ -79,11 +79,11 @@ def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -
     _check(answer)
     write_file(out, answer.content, "out")
     if options.trace:
-        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+        report = _report(client, answer)
         _check(report)
         write_file(out.with_name(out.name + ".json"), report.content, "out")
     if (path := options.subtitles) is not None:
-        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+        report = _report(client, answer)
         _check(report)
         words = [
             WordTimes.model_validate(word)
@@ -91,6 +91,8 @@ def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -
             for word in utterance["words"]
         ]
         write_file(path, subtitles(words, path.suffix).encode(), "subtitles")
+    if answer.headers["x-finish-reason"] == "empty":
+        _warn(client, answer)
     audio_s = float(answer.headers["x-audio-ms"]) / 1000
     print_status(
         f"{out}: {audio_s:.2f} s of speech in {answer.elapsed.total_seconds():.2f} s, voice"
@@ -121,6 +123,20 @@ def _streamed(client: httpx2.Client, body: dict[str, Any]) -> Iterator[tuple[byt
         _check(answer)
         for part in answer.iter_raw():
             yield part, int(answer.headers["x-sample-rate"])
+    _warn(client, answer)  # the head of a stream cannot tell
+
+
+def _report(client: httpx2.Client, answer: httpx2.Response) -> httpx2.Response:
+    """Return the server's answer to a request for the report of a speech."""
+    return client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+
+
+def _warn(client: httpx2.Client, answer: httpx2.Response) -> None:
+    """Tell the user which sentences of a speech have no sound, if the server still knows."""
+    report = _report(client, answer)
+    if not report.is_error:
+        spoken = report.json()["utterances"]
+        warn_of_silence([one["finish_reason"] for one in spoken if one["phonemes"]])
 
 
 def _check(answer: httpx2.Response) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from app.engine.job import STOPPED
 from app.engine.level_0.best_of import report
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
@@ -61,4 +62,4 @@ class BeamSearch(HypothesisGroup):
 
 def _tokens(hypothesis: Hypothesis) -> int:
     """Count a beam's tokens: its frames, and the stop if it drew one."""
-    return len(hypothesis.codes) + (hypothesis.finish_reason == "stop")
+    return len(hypothesis.codes) + (hypothesis.finish_reason in STOPPED)

@@ -35,17 +35,19 @@ class BestOf(HypothesisGroup):
             self._choose()
 
     def _choose(self) -> None:
-        """Keep the best: those that drew the stop first, then by rank, then the first."""
+        """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
         params, silent = self.inputs.params, self.inputs.silent_codes
         lengths = oddity([len(one.codes) for one in self.hypotheses])
         ranks = [
             rank(one.logprobs, one.codes, silent, params) - params.rank_length_penalty * odd
             for one, odd in zip(self.hypotheses, lengths, strict=True)
         ]
-        order = sorted(
-            range(len(ranks)),
-            key=lambda number: (self.hypotheses[number].finish_reason != "stop", -ranks[number]),
-        )
+
+        def order_of(number: int) -> tuple[bool, bool, float]:
+            one = self.hypotheses[number]
+            return one.finish_reason != "stop", not one.codes, -ranks[number]
+
+        order = sorted(range(len(ranks)), key=order_of)
         self.ranked = report(self.hypotheses, ranks, order[0])
         best = self.hypotheses[order[0]]
         self.hypotheses, self.finish_reason = [best], best.finish_reason

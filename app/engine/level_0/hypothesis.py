@@ -138,7 +138,7 @@ class Hypothesis:
             How many frames are kept, if it backtracks; else None.
         """
         if code == self._stop_token:
-            self.finish_reason = "stop"
+            self.finish_reason = "stop" if self.codes else "empty"
             return None
         self.codes.append(code)
         verdict = self.backtracker.check(self.codes) if self.backtracker else None

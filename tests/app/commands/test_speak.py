@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import av
 import httpx
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from app.audio.formats import AudioFormat
 from app.cli import main
 from tests.app.tools.serving import until
 
@@ -55,6 +57,36 @@ def test_it_writes_a_wav_and_says_what_repeats_it(
     assert "seed 9" in said
     assert "voice toy" in said
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
+
+
+@pytest.mark.parametrize(
+    ("text", "which"),
+    [
+        ("Hello there.", "it has no sound"),
+        ("One two. [pause:0.2s] Three.\n\nFour.", "3 of 3 sentences have no sound (1, 2, 3)"),
+    ],
+)
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_model_that_stops_at_once_is_told_of(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], text: str, which: str, piped: bool
+) -> None:
+    out = "-" if piped else str(tmp_path / "a.mp3")
+    assert main(["speak", text, "-o", out, "--logit-bias", '{"512": 100}']) == 0
+    warning, *rest = capsysbinary.readouterr().err.decode().splitlines()
+    assert warning.startswith(f"warning: {which}: ")
+    assert "--seed" in warning
+    assert "--min-frames" in warning
+    assert len(rest) == (0 if piped else 1)
+    assert piped or rest[0].endswith("finish reason empty")
+
+
+@pytest.mark.parametrize("form", get_args(AudioFormat))
+def test_a_speech_without_sound_is_written_in_every_format(tmp_path: Path, form: str) -> None:
+    out = tmp_path / f"a.{form}"
+    words = ["speak", "Hello.", "-o", str(out), "--logit-bias", '{"512": 100}']
+    assert main(words) == 0
+    assert main([*words, "--loudness-lufs", "-20", "--speed", "1.5"]) == 0
+    assert out.is_file()
 
 
 @pytest.mark.parametrize("loudness_lufs", [None, -20.0])

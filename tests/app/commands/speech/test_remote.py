@@ -41,6 +41,21 @@ def test_the_name_chooses_the_format_and_the_account_lies_beside(url: str, tmp_p
     assert json.loads((tmp_path / "a.flac.json").read_text())["request"]["input"] == "Hello."
 
 
+@pytest.mark.parametrize("out", ["a.wav", "-"])
+def test_a_server_s_speech_without_sound_is_told_of(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    out: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["speak", "Hello. You.", "-o", out, "--url", url, "--logit-bias", '{"512": 100}']
+    assert main(words) == 0
+    warning = capsysbinary.readouterr().err.decode().splitlines()[0]
+    assert warning.startswith("warning: 2 of 2 sentences have no sound (1, 2): ")
+
+
 def test_a_pipe_gets_it_while_it_is_spoken(
     url: str, toy_server: httpx.Client, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

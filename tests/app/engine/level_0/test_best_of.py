@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.job import STOPPED
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
@@ -91,11 +92,11 @@ def test_among_others_it_is_as_alone(model: Valle) -> None:
 def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle) -> None:
     asked = inputs(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
     hypotheses, utterance = hypotheses_of(model, asked)
-    assert {one.finish_reason for one in hypotheses} == {"stop", "length"}
+    assert {one.finish_reason for one in hypotheses} == {"stop", "length", "empty"}
     means = []
     for one in hypotheses:
         own, _ = logits_after(model, asked, one.codes)
-        tokens = one.codes + [STOP] * (one.finish_reason == "stop")
+        tokens = one.codes + [STOP] * (one.finish_reason in STOPPED)
         means.append(float(logprobs_of(own, tokens).mean()))
     ranked = utterance.ranked
     tolerance = 1e-4
@@ -108,6 +109,23 @@ def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle
     assert utterance.codes().tolist() == hypotheses[best].codes
     assert utterance.trace is not None
     assert np.mean(utterance.trace["logprob"]) == pytest.approx(ranked[best].score, abs=1e-5)
+
+
+def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Valle) -> None:
+    at_once: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
+    _, nothing = hypotheses_of(model, inputs(best_of=3, **at_once))
+    assert (nothing.finish_reason, len(nothing)) == ("empty", 0)
+    assert [(one.finish_reason, one.frames) for one in nothing.ranked] == [("empty", 0)] * 3
+    half: dict[str, Any] = {
+        "logit_bias": {STOP: 6.0}
+    }  # so likely that some takes stop at once and others do not
+    mixed = 0
+    for seed in range(20):
+        _, chosen = hypotheses_of(model, inputs(best_of=4, seed=seed, max_frames=8, **half))
+        reasons = {one.finish_reason for one in chosen.ranked}
+        mixed += len(reasons) > 1 and "empty" in reasons
+        assert (chosen.finish_reason == "empty") == (reasons == {"empty"})
+    assert mixed
 
 
 def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
