@@ -239,7 +239,7 @@ class SpeechEngine:
         """Return the seconds to the first audio of a job of that length that is queued now."""
         waiting = [one.playback for one in self._queue.waiting]
         ahead_s = [one.expected_s for one in waiting if one.played]
-        return self._sound_worker.wait_s(speech_s, ahead_s) + self._capacity.start_s
+        return self._sound_worker.wait_s(speech_s, ahead_s)
 
     async def wait_ready(self) -> None:
         """Wait until jobs are accepted.
@@ -314,7 +314,7 @@ class SpeechEngine:
         waited_s = monotonic() - playback.submitted_s
         waits_s = self.first_audio_s(playback.expected_s)
         playback.expected_first_s = waited_s + (
-            waits_s if playback.played else self._capacity.start_s
+            waits_s if playback.played else self._capacity.start_s(beside=False)
         )
 
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:

@@ -87,13 +87,23 @@ class ReceivedSpeech:
 
 def underrun_s(arrivals: Arrivals, bytes_a_second: float) -> float:
     """Return the total time that playback from the first byte on has no data, in seconds."""
-    if not arrivals:
-        return 0.0
-    lasts_until_s, gaps_s = arrivals[0][0], 0.0
+    return sum(length_s for _, length_s in gaps(arrivals, bytes_a_second))
+
+
+def gaps(arrivals: Arrivals, bytes_a_second: float) -> list[tuple[float, float]]:
+    """Return the gaps in playback from the first byte on.
+
+    Returns:
+        Of each gap, how much was played before it, and how long it is; in seconds.
+    """
+    found: list[tuple[float, float]] = []
+    lasts_until_s, played_s = arrivals[0][0] if arrivals else 0.0, 0.0
     for at_s, count in arrivals:
-        gaps_s += max(0.0, at_s - lasts_until_s)
+        if at_s > lasts_until_s:
+            found.append((played_s, at_s - lasts_until_s))
+        played_s += count / bytes_a_second
         lasts_until_s = max(lasts_until_s, at_s) + count / bytes_a_second
-    return gaps_s
+    return found
 
 
 def open_client(url: str) -> httpx.AsyncClient:

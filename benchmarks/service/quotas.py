@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import httpx
 
-from benchmarks.harness.http_client import open_client, receive
+from benchmarks.harness.http_client import BYTES_A_SAMPLE, gaps, open_client, receive
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
@@ -51,6 +52,8 @@ class QuotaResult:
         first_p95_ms: 95th percentile of it.
         forecast_p95_ms: 95th percentile of the forecast time.
         over_forecast_p95: 95th percentile of time over forecast, request by request.
+        late: Of each accepted request with a gap or later than `WITHIN` of its forecast: when it
+            was sent, forecast and time of its first byte, and its gaps (see `gaps`); in seconds.
     """
 
     quota: int
@@ -65,6 +68,7 @@ class QuotaResult:
     first_p95_ms: float
     forecast_p95_ms: float
     over_forecast_p95: float
+    late: list[dict[str, Any]]
 
 
 @contextmanager
@@ -101,6 +105,18 @@ async def load(
     ratios = [
         first / forecast for first, forecast in zip(firsts, forecasts, strict=True) if forecast
     ]
+    began_s = min((one.sent_s for one in received), default=0.0)
+    told = [one for one in good if one.arrivals]
+    late = [
+        {
+            "sent_s": one.sent_s - began_s,
+            "forecast_s": forecast,
+            "first_s": first,
+            "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
+        }
+        for one, first, forecast in zip(told, firsts, forecasts, strict=True)
+        if one.underrun_s > GAP_S or first > WITHIN * forecast
+    ]
     p50, p95 = percentiles(firsts, 50, 95)
     refused = sum(one.status == httpx.codes.SERVICE_UNAVAILABLE for one in received)
     return QuotaResult(
@@ -116,6 +132,7 @@ async def load(
         first_p95_ms=1000 * p95,
         forecast_p95_ms=1000 * percentiles(forecasts, 95)[0],
         over_forecast_p95=percentiles(ratios, 95)[0],
+        late=late,
     )
 
 

@@ -54,6 +54,28 @@ class Peak:
         self.seconds = max(seconds, _DECAY * self.seconds)
 
 
+class Starts:
+    """Seconds from the admission of jobs to their first audio: a moving average."""
+
+    def __init__(self) -> None:
+        """Begin with no measurement."""
+        self._mean_s = self._deviation_s = 0.0
+
+    def note(self, start_s: float) -> None:
+        """Count a start."""
+        if not self._mean_s:
+            self._mean_s, self._deviation_s = start_s, start_s / 2
+            return
+        error_s = start_s - self._mean_s
+        self._mean_s += _NEWEST * error_s
+        self._deviation_s += _NEWEST * (abs(error_s) - self._deviation_s)
+
+    @property
+    def most_s(self) -> float:
+        """Seconds that few starts exceed; 0 before the first measurement."""
+        return self._mean_s + DEVIATIONS * self._deviation_s
+
+
 class Capacity:
     """What a second of audio costs each worker; each worker notes its own costs.
 
@@ -67,7 +89,7 @@ class Capacity:
         self._level_0 = Cost(SHORT_S), Cost(LONG_S)
         self._sound = Cost(SHORT_S), Cost(LONG_S)
         self._chunk, self._admission = Peak(), Peak()
-        self._start_s = self._start_deviation_s = 0.0
+        self._alone, self._beside = Starts(), Starts()
         self._phoneme_s = USUAL_PHONEME_S
 
     def note_level_0(self, work_s: float, sound_s: float) -> None:
@@ -89,14 +111,14 @@ class Capacity:
         """Count the prefill of a job, during which no step is made for the others."""
         self._admission.note(work_s)
 
-    def note_start(self, start_s: float) -> None:
-        """Count the seconds from a job's admission to its first audio."""
-        if not self._start_s:
-            self._start_s, self._start_deviation_s = start_s, start_s / 2
-            return
-        error_s = start_s - self._start_s
-        self._start_s += _NEWEST * error_s
-        self._start_deviation_s += _NEWEST * (abs(error_s) - self._start_deviation_s)
+    def note_start(self, start_s: float, *, beside: bool = False) -> None:
+        """Count the seconds from a job's admission to its first audio.
+
+        Args:
+            start_s: The seconds.
+            beside: Whether other streams ran when it was admitted.
+        """
+        (self._beside if beside else self._alone).note(start_s)
 
     def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
@@ -124,10 +146,20 @@ class Capacity:
         """How many streams can be made in real time at once; None before any measurement."""
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
-    @property
-    def start_s(self) -> float:
-        """Seconds from a job's admission to its first audio that few jobs exceed."""
-        return self._start_s + DEVIATIONS * self._start_deviation_s
+    def start_s(self, *, beside: bool) -> float:
+        """Return the seconds from a job's admission to its first audio that few jobs exceed.
+
+        Beside other streams a job waits for the work that has begun, and then for `blocking_s` of
+        audio, which is buffered before it is played. Starts of both kinds are measured apart;
+        before the first beside others, those two are added to a start alone.
+
+        Args:
+            beside: Whether other streams run when it is admitted.
+        """
+        if not beside:
+            return self._alone.most_s
+        guess_s = self._alone.most_s + self.blocking_s * (1.0 + 1.0 / self.speed)
+        return self._beside.most_s or guess_s
 
     def speech_s(self, phonemes: float) -> float:
         """Return the expected seconds of audio of so many phoneme symbols."""

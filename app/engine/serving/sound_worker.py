@@ -23,6 +23,7 @@ class _ActiveJob:
     Attributes:
         ticket: The job.
         began_s: When it was admitted, by `time.monotonic`.
+        beside: Whether other streams ran then.
         started: Whether its playback has begun.
         items: Chunks of level 0, in order, and at the end perhaps an error.
         audio: The rest of the audio of each item that was taken, in order.
@@ -30,9 +31,9 @@ class _ActiveJob:
         made_s: Seconds of work on chunks that were made along with others and not asked for yet.
     """
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: Ticket, *, beside: bool) -> None:
         self.ticket = ticket
-        self.began_s = monotonic()
+        self.began_s, self.beside = monotonic(), beside
         self.started = False
         self.items: deque[Level0Chunk | SpeechError] = deque()
         self.audio: deque[Iterator[AudioChunk]] = deque()
@@ -146,16 +147,15 @@ class SoundWorker:
         return max(beside_s, (1.0 - self._capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
-        """Forecast the seconds until one more stream is admitted and begins to play.
+        """Forecast the seconds until one more stream is admitted and plays its first audio.
 
         Args:
             speech_s: Its length.
             ahead_s: The lengths of the waiting streams that come first.
         """
         streams, capacity = self._streams(), self._capacity
-        beside_s = capacity.blocking_s if streams or ahead_s else 0.0
         waited_s = wait_s(streams, ahead_s, speech_s, capacity.speed, capacity.blocking_s)
-        return waited_s + beside_s
+        return waited_s + capacity.start_s(beside=bool(streams or ahead_s))
 
     def _streams(self) -> list[Stream]:
         """Return the jobs that are played; the others give way to them."""
@@ -169,8 +169,9 @@ class SoundWorker:
 
     def begin(self, ticket: Ticket) -> None:
         """Add a job; a replay needs nothing else."""
+        beside = bool(self._streams())
         with self._changed:
-            self._jobs[ticket] = _ActiveJob(ticket)
+            self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
             self._changed.notify_all()
 
     def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
@@ -311,7 +312,8 @@ class SoundWorker:
             job.made_s = 0.0
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
-                self._capacity.note_start(monotonic() - job.began_s)
+                if ticket.playback.played or not job.beside:  # else it gave way to the others
+                    self._capacity.note_start(monotonic() - job.began_s, beside=job.beside)
         if chunk is None:
             return
         if chunk.result is None:

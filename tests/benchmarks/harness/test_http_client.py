@@ -9,6 +9,7 @@ import pytest
 from benchmarks.harness.http_client import (
     ReceivedSpeech,
     codes_sha256,
+    gaps,
     open_client,
     receive,
     underrun_s,
@@ -25,6 +26,8 @@ def test_who_gets_sound_in_time_hears_no_gap():
 def test_gaps_are_the_time_in_which_nothing_is_left_to_play():
     arrivals = [(0.0, SECOND), (1.5, SECOND), (2.0, SECOND), (4.0, SECOND)]
     assert underrun_s(arrivals, SECOND) == pytest.approx(0.5 + 0.5)
+    assert gaps(arrivals, SECOND) == [(1.0, 0.5), (3.0, 0.5)]
+    assert gaps([], SECOND) == []
 
 
 def test_first_sound_is_the_byte_that_holds_a_sample_over_50_db_below_full_scale():

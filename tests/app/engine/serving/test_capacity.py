@@ -57,7 +57,24 @@ def test_a_start_that_is_told_is_longer_than_most() -> None:
     capacity = Capacity()
     for start_s in [0.1, 0.2] * 40:
         capacity.note_start(start_s)
-    assert 0.2 <= capacity.start_s <= 0.3
+    assert 0.2 <= capacity.start_s(beside=False) <= 0.3
+
+
+def test_a_start_beside_others_is_told_apart_and_as_longer_before_one_is_known() -> None:
+    capacity = after((0.1, 1.0))
+    capacity.note_start(0.1)
+    alone_s, blocking_s = capacity.start_s(beside=False), capacity.blocking_s
+    guess_s = capacity.start_s(beside=True)
+    # It waits for the work that has begun, and buffers as much, made at the measured speed.
+    assert guess_s == pytest.approx(alone_s + blocking_s + blocking_s / (10 * SHARE))
+    for _ in range(40):
+        capacity.note_start(0.5, beside=True)
+    assert capacity.start_s(beside=False) == alone_s
+    assert capacity.start_s(beside=True) == pytest.approx(0.5, rel=0.05)
+
+
+def test_before_any_measurement_a_start_takes_no_time() -> None:
+    assert after().start_s(beside=True) == after().start_s(beside=False) == 0.0
 
 
 def test_the_length_of_speech_follows_what_was_spoken() -> None:
