@@ -1,5 +1,6 @@
 """A sound file that is written incrementally and appears when it is complete."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +75,8 @@ class SoundFile:
 
     def abandon(self) -> None:
         """Delete the temporary file; no-op after `close`."""
-        self._file.close()
+        with suppress(OSError):  # what is left in the buffer of a full disk: told already
+            self._file.close()
         self._partial.unlink(missing_ok=True)
 
     def _rest(self) -> Samples:

@@ -298,11 +298,12 @@ def test_what_cannot_be_done_is_one_line_and_status_2(
     assert not (tmp_path / "a.wav").exists()
 
 
+@pytest.mark.parametrize("knobs", [MANNER, ["--logit-bias", '{"512": 100}']], ids=["", "empty"])
 def test_a_full_disk_is_a_failure_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], knobs: list[str]
 ) -> None:
     out = tmp_path / "a.wav"
     (tmp_path / "a.wav.partial").symlink_to("/dev/full")
-    assert main(["speak", "Hello.", "-o", str(out), *SHORT]) == 1
+    assert main(["speak", "Hello.", "-o", str(out), *SHORT, *knobs]) == 1
     assert f"out: {out}: No space left" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
