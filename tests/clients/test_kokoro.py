@@ -15,7 +15,7 @@ from tests.app.tools.serving import served
 
 pytestmark = pytest.mark.weights
 
-SENT: dict[str, Any] = {"model": "kokoro", "voice": "af_heart", "response_format": "mp3"}
+SENT: dict[str, Any] = {"model": "kokoro", "voice": "af_heart", "response_format": "mp3", "seed": 7}
 
 
 @pytest.fixture(scope="module")

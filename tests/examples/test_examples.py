@@ -14,15 +14,15 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
 from tests.conftest import ROOT
-from tests.toy.make_toy import make
+from tests.toy.make_toy import make_speaking
 
 TEXT = "Hello there. This is it."
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    toy = make(tmp_path_factory.mktemp("models") / "toy")
-    with served(create_app(Settings(model=str(toy), device="cpu"))) as client:
+    speaking = make_speaking(tmp_path_factory.mktemp("speaking"))
+    with served(create_app(Settings(**speaking, device="cpu"))) as client:
         yield client
 
 

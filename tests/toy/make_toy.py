@@ -9,6 +9,7 @@ a voice prompt, zero padding. The logits are spread far enough for samplers to h
 import argparse
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -56,6 +57,17 @@ def make(folder: Path, seed: int = 0, config: ModelConfig = MODEL) -> Path:
     soundfile.write(voices / "toy.flac", noise, CODEC.sample_rate_hz)
     (voices / "toy.json").write_text('{"language": "en", "transcript": "Toy."}\n')
     return folder
+
+
+def make_speaking(folder: Path) -> dict[str, Any]:
+    """Write a toy model that says something whatever the seed; return the settings that load it.
+
+    For ways to ask that have no seed: the toy's stop is as likely as any code, also as the first.
+    """
+    model = make(folder / "model", config=MODEL.model_copy(update={"preset": "speaking"}))
+    presets = folder / "presets.json"
+    presets.write_text('{"presets": {"speaking": {"min_frames": 16}}}')
+    return {"model": str(model), "presets": str(presets)}
 
 
 def main() -> None:

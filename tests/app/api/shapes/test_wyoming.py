@@ -23,7 +23,7 @@ from wyoming.tts import (
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served
-from tests.toy.make_toy import MODEL, make
+from tests.toy.make_toy import make_speaking
 
 VOICE = SynthesizeVoice(name="toy")
 
@@ -31,15 +31,10 @@ VOICE = SynthesizeVoice(name="toy")
 @pytest.fixture(scope="module")
 def port(tmp_path_factory) -> Iterator[int]:
     """The port of a server that speaks with the toy model, which always says something."""
-    folder = tmp_path_factory.mktemp("speaking")
-    model = make(folder / "model", config=MODEL.model_copy(update={"preset": "speaking"}))
-    presets = folder / "presets.json"  # as Wyoming has no seed, and the toy may stop at once
-    presets.write_text('{"presets": {"speaking": {"min_frames": 8}}}')
     with socket.create_server(("127.0.0.1", 0)) as free:
         number: int = free.getsockname()[1]
     settings = Settings(
-        model=str(model),
-        presets=str(presets),
+        **make_speaking(tmp_path_factory.mktemp("speaking")),
         device="cpu",
         voices=str(tmp_path_factory.mktemp("voices")),
         wyoming_port=number,
