@@ -43,7 +43,7 @@ from models.cuda.kernels.sharing import sharing
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
-from samplers.ar.chain import KINDS, PLAIN, ChainKind
+from samplers.ar.chain import KINDS, LIGHT, PLAIN, ChainKind
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")
@@ -221,8 +221,12 @@ def _begin_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 
 def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
-    logits, numbers, guidance, avoid, knobs = args[:5]
-    return [(sum(map(_size, (logits, logits, numbers, guidance, avoid, knobs))), 0.0)]
+    logits, numbers, guidance, avoid, knobs, codes = args[:6]
+    light = args[-1]
+    read = [logits, logits, numbers, guidance, avoid, knobs]
+    if light is not None:
+        read += [light, codes[:, : LIGHT.lookback]]
+    return [(sum(one.numel() * one.element_size() for one in read), 0.0)]
 
 
 FUSED_COSTS: Mapping[str, Callable[[Sequence[Any], Sequence[Tensor]], list[Cost]]] = {

@@ -65,10 +65,14 @@ PLAIN: Final = ChainKind(frozenset({"temperature", "top_k", "top_p", "min_p"}), 
 """What most rows need, those of the presets `default` and `builtin` among them."""
 
 LIGHT: Final = ChainKind(
-    PLAIN.features | {"logit_bias", "ban_tokens", "min_frames", "repetition_penalty"},
+    PLAIN.features
+    | {
+        "logit_bias", "ban_tokens", "min_frames", "repetition_penalty", "frequency_penalty",
+        "presence_penalty",
+    },
     lookback=128,
-)
-"""What nearly all rows need, those of the preset `stable` among them."""
+)  # fmt: skip
+"""What nearly all rows need, those of the preset `stable` and OpenAI's penalties among them."""
 
 FULL: Final = ChainKind(FEATURES, lookback=ALL)
 """All features."""

@@ -11,10 +11,10 @@ SIGNED, ADDITIVE, RAW = 0, 1, 2
 MODES = ("signed", "additive", "raw")
 
 # e^20 decides any draw, and 75 repeats with decay would overflow float32.
-_STRONGEST_NATS = 20.0
+STRONGEST_NATS = 20.0
 # Contributions are summed as integers of 2^-32 nats: scatter_add on a GPU adds in any order, and
 # only integers give the same sum in every order.
-_FIXED_POINT = 2.0**32
+FIXED_POINT = 2.0**32
 
 
 def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
@@ -62,19 +62,51 @@ def repetition_nats(
 
     Source: vall-e's repetition penalty with distance decay, its window and sign corrected.
     """
-    distance = torch.arange(1, recent.shape[1] + 1, device=recent.device)
+    each = nats_by_distance(
+        recent.shape[1], log_factor=log_factor, decay=decay, window=window, clamp=clamp
+    )
+    return summed_nats(recent, vocab_size, each, one_time)
+
+
+def nats_by_distance(
+    width: int, *, log_factor: Tensor, decay: Tensor, window: Tensor, clamp: Tensor
+) -> Tensor:
+    """Return what one occurrence counts at each distance, ``(B, width)`` int64 of 2^-32 nats.
+
+    Args:
+        width: The greatest distance.
+        log_factor: As the next three, see `repetition_nats`.
+        decay: See there.
+        window: See there.
+        clamp: See there.
+    """
+    distance = torch.arange(1, width + 1, device=log_factor.device)
     nats = log_factor + decay * distance.log()
     bounded = torch.where(log_factor >= 0, nats.clamp(min=0), nats.clamp(max=0))
     nats = torch.where(clamp, bounded, nats)
-    counts = (recent >= 0) & (distance <= window) & (log_factor != 0)
-    ids = recent.clamp(min=0)
+    counts = (distance <= window) & (log_factor != 0)
+    return (nats * FIXED_POINT).to(torch.int64).mul_(counts)
+
+
+def summed_nats(recent: Tensor, vocab_size: int, each: Tensor, one_time: Tensor | None) -> Tensor:
+    """Return each code's nats, summed over its occurrences.
+
+    Args:
+        recent: ``(B, W)`` int64, newest first, -1 where there is none.
+        vocab_size: V.
+        each: ``(B, W)`` int64 of `nats_by_distance`.
+        one_time: See `repetition_nats`.
+
+    Returns:
+        ``(B, V)`` float32.
+    """
+    counts, ids = recent >= 0, recent.clamp(min=0)
     if one_time is not None:
         counts &= ~one_time | _is_newest(ids, recent >= 0, vocab_size)
-    fixed = (nats * _FIXED_POINT).to(torch.int64).mul_(counts)
     total = torch.zeros(
         recent.shape[0], vocab_size, dtype=torch.int64, device=recent.device
-    ).scatter_add_(1, ids, fixed)
-    return (total / _FIXED_POINT).clamp_(-_STRONGEST_NATS, _STRONGEST_NATS)
+    ).scatter_add_(1, ids, each * counts)
+    return (total / FIXED_POINT).clamp_(-STRONGEST_NATS, STRONGEST_NATS)
 
 
 def _is_newest(ids: Tensor, valid: Tensor, vocab_size: int) -> Tensor:
@@ -129,7 +161,7 @@ def exponential_decay(
     stop = logits[:, stop_token, None]
     past = (lengths - start).clamp(min=0)
     # A factor too small for float32 has the logarithm -inf, of which 0 frames are no number.
-    growth = (past * factor.log().clamp_(min=-1e3)).clamp_(max=_STRONGEST_NATS).expm1_()
+    growth = (past * factor.log().clamp_(min=-1e3)).clamp_(max=STRONGEST_NATS).expm1_()
     moved = stop + torch.where(stop > -torch.inf, stop.abs() * growth, 0.0)
     return logits.index_copy(1, _index(stop_token, logits), moved.clamp_(max=1e30))
 

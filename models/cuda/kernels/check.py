@@ -10,7 +10,9 @@ from torch import Tensor
 from models.cuda.kernels import operators, reference
 from models.cuda.kernels.choice import NAMES, Kernels
 from samplers.ar import plain
+from samplers.ar.plain import light_row
 from samplers.ar.row_state import Host
+from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,11 @@ kernel rounds once where operators round up to three times, each half a unit of 
 mistake costs all bits."""
 
 _ROWS, _COLUMNS, _PAGE, _FRAMES = 3, 320, 64, 20
+_LIGHT_KNOBS: Final[tuple[dict[str, Any], ...]] = (
+    {"logit_bias": {3: 2.0}, "ban_tokens": (5,), "min_frames": 20},
+    {"repetition_penalty": 1.3, "repetition_penalty_decay": -0.5, "presence_penalty": 0.2},
+    {"repetition_penalty": 1.1, "repetition_penalty_mode": "additive", "frequency_penalty": 0.3},
+)
 
 
 class Sizes(Protocol):
@@ -145,12 +152,18 @@ def _tries(
         size = config.codes + 1
         numbers, codes, lengths, stopped, _ = rows()
         knobs = [(0.0, size, torch.inf, 0.0, 1), (0.9, 50, 0.9, 0.0, 1), (1.2, size, 0.8, 0.1, 3)]
-        return same(
-            "draw", 3 * normal(_ROWS, size, dtype=torch.float32), numbers,
+        plain_rows = torch.tensor(knobs, dtype=torch.float64, device=device)
+        records = [
+            light_row(SamplingParams.model_validate(one), size) for one in _LIGHT_KNOBS[:_ROWS]
+        ]
+        light = torch.stack(records).to(device)
+        given = (
+            3 * normal(_ROWS, size, dtype=torch.float32), numbers,
             normal(_ROWS, 2, dtype=torch.float32), normal(_ROWS, size, dtype=torch.float32),
-            torch.tensor(knobs, dtype=torch.float64, device=device), codes, lengths, stopped,
+            plain_rows, codes, lengths, stopped,
             torch.zeros(_ROWS, 3, dtype=torch.float64, device=device), config.stop_token,
         )  # fmt: skip
+        return same("draw", *given, None) or same("draw", *given, light)
 
     return {
         "norm": norm, "gated": gated, "store": store, "attend": attend, "begin": begin,

@@ -1,4 +1,4 @@
-"""The step around the stack for rows of a plain chain, in two kernels. Imports Triton.
+"""The step around the stack for rows of a plain or light chain, in two kernels. Imports Triton.
 
 The filters need no sorted logits: each keeps what reaches a floor, and a floor is found by halving
 the range of float32 numbers, which are ordered as the integers of their bits are, 32 times.
@@ -9,7 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from samplers.ar.plain import WINDOW, LightTable
 from samplers.ar.row_state import Host
+from samplers.ops import penalties
 from samplers.ops.draw import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
 
@@ -28,6 +30,12 @@ BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
 COLD, HOT = tl.constexpr(COLDEST), tl.constexpr(LARGEST)
 HIGHEST = tl.constexpr(1e30)
 """Of the logits: see `samplers.ops.filters.sanitise`."""
+
+ADDITIVE, RAW = tl.constexpr(penalties.ADDITIVE), tl.constexpr(penalties.RAW)
+STRONGEST, UNIT = (
+    tl.constexpr(penalties.STRONGEST_NATS), tl.constexpr(1.0 / penalties.FIXED_POINT)
+)  # fmt: skip
+LONGEST = tl.constexpr(WINDOW)
 
 LOWEST = tl.constexpr(float(torch.finfo(torch.float32).min))
 
@@ -148,9 +156,34 @@ def _at(x, ids, one):
 
 
 @triton.jit
+def _penalised(x, ids, inside, own, nats, bias, history, counted, length, STOP: tl.constexpr):
+    """Return the logits of a row with its bias, its least length and its penalties."""
+    x += tl.load(bias + ids, inside, 0.0)
+    x = tl.where((ids == STOP) & (length < tl.load(own).to(tl.int64)), float("-inf"), x)
+    span = tl.minimum(tl.load(own + 1).to(tl.int64), tl.minimum(counted, LONGEST))
+    if span > 0:
+        once = tl.load(own + 3) > 0
+        total = tl.zeros_like(ids).to(tl.int64)
+        count = tl.zeros_like(ids)
+        for back in range(span):
+            hit = ids == tl.load(history + counted - 1 - back)
+            adds = hit & ((count == 0) | (once == 0))
+            total += tl.where(adds, tl.load(nats + back), 0)
+            count += hit.to(tl.int32)
+        lowered = tl.minimum(tl.maximum(total.to(tl.float32) * UNIT, -STRONGEST), STRONGEST)
+        mode = tl.load(own + 2).to(tl.int32)
+        factor = tl.exp(tl.where((x > 0) | (mode == RAW), -lowered, lowered))
+        x = tl.minimum(tl.where(mode == ADDITIVE, x - lowered, x * factor), HIGHEST)
+        x = x - count.to(tl.float32) * tl.load(own + 4).to(tl.float32)
+        x = x - (count > 0).to(tl.float32) * tl.load(own + 5).to(tl.float32)
+    return x
+
+
+@triton.jit
 def draw_kernel(
-    logits, numbers, guidance, avoid, knobs, codes, lengths, stopped, results, codes_stride,
-    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    logits, numbers, guidance, avoid, knobs, codes, lengths, stopped, results, light, nats, bias,
+    codes_stride, light_stride, nats_stride, bias_stride,
+    STOP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
     """Draw the code of one row a program, and append it."""
     row = tl.program_id(0).to(tl.int64)
@@ -173,6 +206,12 @@ def draw_kernel(
     if length == tl.load(own + AVOID):
         x += tl.load(avoid + row * SIZE + ids, inside, 0.0)
     x = tl.where(inside, _clean(x), float("-inf"))
+    if LIGHT:
+        x = _penalised(
+            x, ids, inside, light + row * light_stride, nats + row * nats_stride,
+            bias + row * bias_stride, codes + row * codes_stride,
+            tl.load(own + PROMPTED) + length, length, STOP,
+        )  # fmt: skip
 
     # Temperature; a greedy row keeps its best code alone.
     temperature = tl.load(knobs + row * 5).to(tl.float32)
@@ -263,10 +302,13 @@ def draw(
     stopped: Tensor,
     results: Tensor,
     stop_token: int,
+    light: Tensor | None,
 ) -> None:
     """As `samplers.ar.plain.draw`."""
     rows, size = logits.shape
+    table = LightTable(knobs, numbers, logits) if light is None else LightTable.of(light, size)
     draw_kernel[(rows,)](
         logits.contiguous(), numbers, guidance, avoid, knobs, codes, lengths, stopped, results,
-        codes.stride(0), stop_token, size, triton.next_power_of_2(size), num_warps=_WARPS,
+        *table, codes.stride(0), *(one.stride(0) for one in table),
+        stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
     )  # fmt: skip

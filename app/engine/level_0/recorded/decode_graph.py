@@ -19,8 +19,8 @@ from models.cuda.kernels import operators
 from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import PAGE, PagePool
 from models.valle import Valle
-from samplers.ar.chain import KINDS, PLAIN, Chain, ChainKind, at_least
-from samplers.ar.plain import PlainRow, plain_row
+from samplers.ar.chain import FULL, KINDS, PLAIN, Chain, ChainKind, at_least
+from samplers.ar.plain import PlainRow, light_row, light_width, plain_row
 from samplers.ar.row_state import Host, RowState
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.params import SamplingParams
@@ -45,8 +45,9 @@ class DecodeGraph:
             the first frame.
         first_attention: ``[4, slots]`` float32, the attention statistics there.
         guidance: ``[slots, 2]`` float32: strength and rescale of rows that are guided.
-        tables: The records of all rows' knobs, by kind of chain.
+        tables: The records of all rows' knobs, by kind of chain; of those that operators draw.
         plain: ``[slots, len(PlainRow)]`` float64, the knobs of rows that a kernel draws.
+        light: ``[slots, light_width(V)]`` int64, what it reads more if it draws light ones.
     """
 
     @torch.inference_mode()
@@ -100,15 +101,18 @@ class DecodeGraph:
         self._upload, self._download = Upload(uploaded), Download(self._results)
         self._upload.send(self._host)
         self._sent = self._host.copy()
+        self._kernels = model.transformer.kernels
         self._makers = {
             kind: Chain(kind, 1, vocab_size=vocab_size, stop_token=config.stop_token, device=device)
             for kind in KINDS
+            if not self._is_fused(kind)
         }
         self.tables: dict[ChainKind, Tensor] = {
             kind: maker.table().repeat(slots, 1) for kind, maker in self._makers.items()
         }
-        self._kernels = model.transformer.kernels
         self.plain = torch.zeros(slots, len(PlainRow._fields), dtype=torch.float64, device=device)
+        width = light_width(vocab_size)
+        self.light = torch.zeros(slots, width, dtype=torch.int64, device=device)
         model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
         self._plays: dict[tuple[int, int, ChainKind], Play] = {}
         # Largest first: the others then find all the memory that they need in the shared pool.
@@ -128,11 +132,14 @@ class DecodeGraph:
             params: Resolved.
             silent: See `Chain.record`.
         """
-        device = self.first_hidden.device
+        device, vocab_size = self.first_hidden.device, self._vocab_size
         for one in at_least(kind):
+            if one is PLAIN and self._is_fused(one):
+                continue  # as the light ones that follow
             if self._is_fused(one):
-                row = torch.tensor(plain_row(params, self._vocab_size), dtype=torch.float64)
+                row = torch.tensor(plain_row(params, vocab_size), dtype=torch.float64)
                 self.plain[slot] = row.to(device, non_blocking=True)
+                self.light[slot] = light_row(params, vocab_size).to(device, non_blocking=True)
             else:
                 record = self._makers[one].record(params, silent)
                 self.tables[one][slot] = record.to(device, non_blocking=True)
@@ -183,16 +190,19 @@ class DecodeGraph:
 
     def _is_fused(self, kind: ChainKind) -> bool:
         """Return whether one kernel draws the rows of a kind."""
-        return kind is PLAIN and self._kernels.draws
+        return kind is not FULL and self._kernels.draws
 
     def _function(self, rows: int, columns: int, kind: ChainKind) -> Callable[[], None]:
         """Return the step of the first rows, to be recorded."""
         model, stop_token, state = self._model, self._stop_token, self.state.first(rows)
-        chain = Chain(
-            kind, rows, vocab_size=self._vocab_size, stop_token=stop_token,
-            device=self.first_hidden.device,
-        )  # fmt: skip
-        chain.lie_in(self.tables[kind])
+        light = None if kind is PLAIN else self.light[:rows]
+        chain: Chain | None = None
+        if not self._is_fused(kind):
+            chain = Chain(
+                kind, rows, vocab_size=self._vocab_size, stop_token=stop_token,
+                device=self.first_hidden.device,
+            )  # fmt: skip
+            chain.lie_in(self.tables[kind])
         guidance, plain = self.guidance[:rows], self.plain[:rows]
         results, own = self._results[:rows], self._own[:rows]
         first_hidden, first_attention = self.first_hidden[:rows], self.first_attention[:, :rows]
@@ -210,10 +220,10 @@ class DecodeGraph:
             )
             hidden = torch.where(begins[:, None], first_hidden, hidden)
             logits = model.logits(hidden, 0)
-            if self._is_fused(kind):
+            if chain is None:
                 operators.draw(
                     logits, state.numbers, guidance, state.avoid, plain, state.codes,
-                    state.lengths, state.stopped, results, stop_token,
+                    state.lengths, state.stopped, results, stop_token, light,
                 )  # fmt: skip
                 return
             partner = state.number(Host.PARTNER)

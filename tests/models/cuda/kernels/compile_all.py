@@ -39,7 +39,11 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
     own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
     own |= {"knobs": "*fp64", "results": "*fp64"}
-    yield draw_kernel, state | own, {"STOP": 1024, "SIZE": 1025, "BLOCK": 2048}
+    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32"}
+    for light in (False, True):
+        yield draw_kernel, state | own, {
+            "STOP": 1024, "SIZE": 1025, "BLOCK": 2048, "LIGHT": light,
+        }  # fmt: skip
     places = {"rotations": "*fp32", "places": "*i64"}
     yield store_kernel, places, {
         "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "OWN_SLOT": True, "ALL_HEADS": 64, "BLOCK": 32,

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -14,8 +14,13 @@ pytest.importorskip("triton")
 import models.cuda.kernels.attention
 import models.cuda.kernels.gated
 import models.cuda.kernels.norm
+import models.cuda.kernels.plain
 import models.cuda.kernels.rotation
 from models.cuda.kernels import reference
+from samplers.ar import plain
+from samplers.ar.plain import light_row, plain_row
+from samplers.ar.row_state import Host
+from samplers.knobs.params import SamplingParams
 from tests.models.cuda.kernels.cases import (
     CLOSE,
     Attending,
@@ -23,6 +28,14 @@ from tests.models.cuda.kernels.cases import (
     difference,
     normal,
     storing_differs,
+)
+from tests.models.cuda.kernels.test_plain import (
+    CODES,
+    ROWS,
+    STOP,
+    drawn,
+    on,
+    rows_of,
 )
 
 FLOAT = torch.float32
@@ -54,6 +67,52 @@ def _step(module: ModuleType, device: torch.device) -> float:
 def _chunk(module: ModuleType, device: torch.device) -> float:
     case = Attending((10, 60), new=20, block=5, kv_heads=2)
     return attention_differs(module.attend, case, FLOAT, device, paged=True)
+
+
+def _begun(module: ModuleType, device: torch.device) -> float:
+    pages = torch.randperm(ROWS * 12).view(ROWS, 12)
+    found, expected = (
+        run(
+            state.numbers, state.codes, state.lengths, state.stopped, state.seen,
+            pages.to(state.codes.device), 8,
+        )
+        for run, state in ((module.begin, on(rows_of(0), device)), (plain.begin, rows_of(0)))
+    )  # fmt: skip
+    same = [torch.equal(one.cpu(), two) for one, two in zip(found, expected, strict=True)]
+    return float(not all(same))
+
+
+LIGHT_KNOBS: list[dict[str, Any]] = [
+    {"repetition_penalty": 1.5},
+    {"repetition_penalty": 1.5, "repetition_penalty_one_time": True},
+    {"repetition_penalty": 2.0, "repetition_penalty_mode": "additive"},
+    {"repetition_penalty": 1.5, "repetition_penalty_window": 6},
+    {"presence_penalty": 1.0},
+    {"frequency_penalty": 0.7},
+    {"logit_bias": {3: 3.0}, "ban_tokens": (5, 7)},
+    {"min_frames": 20},
+]
+
+
+def _light(module: ModuleType, device: torch.device) -> float:
+    """Return how many codes differ where nothing but penalties and the like decide."""
+    params = [SamplingParams(temperature=0.0, **knobs) for knobs in LIGHT_KNOBS]
+    knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
+    light = torch.stack([light_row(one, CODES) for one in params])
+    different = 0
+    for seed in range(6):
+        logits = 1.5 + normal(ROWS, CODES, seed=seed)
+        logits[:, 12:] -= 9  # so that it is one of the codes that were drawn before
+        logits[2, :12] += 20  # where a factor and a difference are not alike
+        logits[-1, STOP] = 9
+        state = rows_of(seed, codes=12)
+        state.lengths[:], state.stopped[:] = 20, False
+        state.numbers[:, Host.LIMIT], state.numbers[:, Host.AVOID] = 99, -1
+        state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
+        found, _ = drawn(module.draw, logits, on(state, device), knobs, light)
+        expected, _ = drawn(plain.draw, logits, state, knobs, light)
+        different += int((found[:, 0] != expected[:, 0]).sum())
+    return float(different)
 
 
 class Fault(NamedTuple):
@@ -99,6 +158,24 @@ FAULTS = {
     "a rotation backwards": Fault(_stored, "wide * cos - other * sin", "wide * cos + other * sin"),
     "infinity that is stored": Fault(_stored, '< float("inf")', '<= float("inf")'),
     "values over keys": Fault(_stored, "target = values + cached", "target = keys + cached"),
+    "a row that writes to its first page": Fault(
+        _begun, "pages_stride + place // PAGE", "pages_stride"
+    ),
+    "a row that does not see itself": Fault(_begun, "sees + row, place + 1", "sees + row, place"),
+    "a bias that is left out": Fault(_light, "x += tl.load(bias + ids, inside, 0.0)", "pass"),
+    "a window one too short": Fault(_light, "in range(span)", "in range(span - 1)"),
+    "history of another row": Fault(_light, "codes + row * codes_stride,\n", "codes,\n"),
+    "occurrences that all count once": Fault(_light, "(count == 0) | (once == 0)", "count == 0"),
+    "a sign that is not asked": Fault(_light, "(x > 0) | (mode == RAW)", "mode == RAW"),
+    "a penalty that is never additive": Fault(
+        _light, "tl.where(mode == ADDITIVE, x - lowered, x * factor)", "x * factor"
+    ),
+    "presence for every occurrence": Fault(
+        _light, "(count > 0).to(tl.float32) *", "count.to(tl.float32) *"
+    ),
+    "a stop that is held a frame longer": Fault(
+        _light, "(length < tl.load(own)", "(length <= tl.load(own)"
+    ),
     "another row's place": Fault(_stored, "tl.load(places + row)", "tl.load(places)"),
 }  # fmt: skip
 
@@ -108,6 +185,8 @@ MODULES: dict[Differs, ModuleType] = {
     _stored: models.cuda.kernels.rotation,
     _step: models.cuda.kernels.attention,
     _chunk: models.cuda.kernels.attention,
+    _begun: models.cuda.kernels.plain,
+    _light: models.cuda.kernels.plain,
 }
 
 

@@ -13,8 +13,8 @@ pytest.importorskip("triton")
 
 from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
-from samplers.ar.chain import PLAIN, Chain
-from samplers.ar.plain import PlainRow, plain_row
+from samplers.ar.chain import LIGHT, PLAIN, Chain, kind_of
+from samplers.ar.plain import LightRow, LightTable, PlainRow, light_row, light_width, plain_row
 from samplers.ar.row_state import Host, RowState
 from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
@@ -36,6 +36,19 @@ KNOBS: list[dict[str, Any]] = [
     {"top_k": 1},
     {"temperature": 1e-7, "top_k": 5000},
 ]
+LIGHT_KNOBS: list[dict[str, Any]] = [
+    {"repetition_penalty": 1.4},
+    {"logit_bias": {3: 2.0, 5: -4.0, 999: 1.0}, "ban_tokens": (7, 98), "temperature": 0.7},
+    {"min_frames": 20, "temperature": 0.0},
+    {"repetition_penalty": 1.2, "repetition_penalty_decay": -0.5, "top_p": 0.9,
+     "repetition_penalty_mode": "additive", "repetition_penalty_clamp": True},
+    {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty_window": 10},
+    {"repetition_penalty": 1.3, "repetition_penalty_one_time": True, "top_k": 30,
+     "repetition_penalty_window": 128, "min_frames": 5},
+    {},
+    {"repetition_penalty": 0.8, "repetition_penalty_mode": "raw", "frequency_penalty": -0.2,
+     "repetition_penalty_window": 4, "logit_bias": {STOP: 3.0}},
+]  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN and wrapping
 
 
@@ -48,15 +61,20 @@ def sorted_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def rows_of(seed: int) -> RowState:
-    """Return rows in all conditions: new, under way, guided, at their limit, stopped, idle."""
+def rows_of(seed: int, codes: int = STOP) -> RowState:
+    """Return rows in all conditions: new, under way, guided, at their limit, stopped, idle.
+
+    Args:
+        seed: Of everything.
+        codes: How many there are among those drawn before: of few, many are repeated.
+    """
     state = RowState.empty(ROWS, frames=40, prompted=6, vocab_size=CODES, device=CPU)
     chance = torch.Generator().manual_seed(seed)
 
     def integers(high: int) -> Tensor:
         return torch.randint(high, (ROWS,), generator=chance)
 
-    state.codes.copy_(torch.randint(STOP, state.codes.shape, generator=chance))
+    state.codes.copy_(torch.randint(codes, state.codes.shape, generator=chance))
     state.lengths.copy_(integers(30))
     state.lengths[:2] = torch.tensor([0, 1])
     state.stopped.copy_(integers(4) == 0)
@@ -99,12 +117,19 @@ def logits_of(number: int, size: int = CODES) -> Tensor:
     return logits
 
 
-def drawn(run: Any, logits: Tensor, state: RowState, knobs: Tensor) -> tuple[Tensor, RowState]:
+def light_params(number: int) -> list[SamplingParams]:
+    return [SamplingParams(**LIGHT_KNOBS[(number + row) % len(LIGHT_KNOBS)]) for row in range(ROWS)]
+
+
+def drawn(
+    run: Any, logits: Tensor, state: RowState, knobs: Tensor, light: Tensor | None = None
+) -> tuple[Tensor, RowState]:
     device, results = state.codes.device, torch.zeros(ROWS, 3, dtype=torch.float64)
     results = results.to(device)
     run(
         logits.to(device), state.numbers, guidance().to(device), state.avoid, knobs.to(device),
         state.codes, state.lengths, state.stopped, results, STOP,
+        None if light is None else light.to(device),
     )  # fmt: skip
     return results.cpu(), state
 
@@ -156,6 +181,45 @@ def test_operators_draw_what_a_plain_chain_does(seed: int) -> None:
     assert_same_state(one, other)
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_light_rows_are_drawn_as_by_operators(seed: int, device: torch.device) -> None:
+    logits, params = logits_of(seed), light_params(seed)
+    knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
+    light = torch.stack([light_row(one, CODES) for one in params])
+    state = rows_of(seed, codes=12)
+    found, one = drawn(kernel.draw, logits, on(state, device), knobs, light)
+    expected, other = drawn(plain.draw, logits, state, knobs, light)
+    assert torch.equal(found[:, 0], expected[:, 0])
+    torch.testing.assert_close(found[:, 1:], expected[:, 1:], rtol=1e-5, atol=1e-5)
+    assert_same_state(one, other)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_operators_draw_what_a_light_chain_does(seed: int) -> None:
+    logits, params = logits_of(seed), light_params(seed)
+    assert LIGHT in map(kind_of, params)
+    knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
+    light = torch.stack([light_row(one, CODES) for one in params])
+    state, other = rows_of(seed, codes=12), rows_of(seed, codes=12)
+    _, one = drawn(plain.draw, logits, state, knobs, light)
+    chain = Chain(LIGHT, ROWS, vocab_size=CODES, stop_token=STOP, device=CPU)
+    chain.lie_in(torch.stack([chain.record(one, None) for one in params]))
+    partner = other.number(Host.PARTNER)
+    moved = guide(logits[:, None], logits.index_select(0, partner)[:, None], *guidance().unbind(1))
+    guided = torch.where((partner != torch.arange(ROWS))[:, None], moved[:, 0], logits)
+    other.draw(chain, other.penalised(guided), None, STOP)
+    assert_same_state(one, other)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plain_row_is_drawn_alike_beside_light_ones(seed: int, device: torch.device) -> None:
+    light = torch.stack([light_row(SamplingParams(), CODES)] * ROWS)
+    found, one = drawn(kernel.draw, logits_of(seed), on(rows_of(seed), device), table(seed), light)
+    alone, other = drawn(kernel.draw, logits_of(seed), on(rows_of(seed), device), table(seed))
+    assert torch.equal(found, alone)
+    assert_same_state(one, on(other, CPU))
+
+
 def test_the_noise_has_the_same_bits(device: torch.device) -> None:
     import triton
     import triton.language as tl
@@ -177,3 +241,9 @@ def test_the_noise_has_the_same_bits(device: torch.device) -> None:
 def test_what_is_off_changes_nothing() -> None:
     assert plain_row(SamplingParams(), 10) == PlainRow(1.0, 10, math.inf, 0.0, 1)
     assert plain_row(SamplingParams(top_k=50, temperature=0.0), 10).top_k == 10
+    record = light_row(SamplingParams(), 11)
+    assert len(record) == light_width(11)
+    numbers, nats, bias = LightTable.of(record[None], 11)
+    assert LightRow(*numbers[0].tolist()) == LightRow(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    assert not nats.any()
+    assert bias.tolist() == [[0.0] * 11]
