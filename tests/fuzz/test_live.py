@@ -170,5 +170,5 @@ def test_no_client_breaks_the_server(caplog: pytest.LogCaptureFixture, tmp_path:
         sys.stdout.write(f"\nmost of one callback of the event loop: {watchdog}\n")
         assert watchdog.most_s < MOST_S, watchdog.worst[0]
         with live(client) as session:
-            assert session.say("Hello.")["finish_reason"] in {"stop", "length"}
+            assert session.say("Hello.")["finish_reason"] in {"stop", "length", "empty"}
         until(lambda: idle(engine))
