@@ -147,7 +147,8 @@ def test_prompts_are_of_the_speaker_and_no_longer_than_the_model_takes() -> None
         ("kokoro", "af_bella", "kokoro"),
         ("kokoro", "mixed-001", "mixtures"),
         ("crowd", "crowd-501", "mixtures"),
-        ("perturbed", "mixed-001-90", "perturbed"),
+        ("perturbed", "mixed-001-90", "mixtures"),
+        ("perturbed", "af_bella-90", "perturbed"),
         ("bent", "bent-01", "bent"),
     ],
 )
