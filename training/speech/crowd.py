@@ -68,6 +68,7 @@ def main() -> None:
     """Speak the shards that are missing."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--shards", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="shard; 22: 0 to 21 are coded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
@@ -77,7 +78,7 @@ def main() -> None:
     tasks = [
         (folder, number, lines, 1)
         for number, lines in enumerate(shards)
-        if not shard_paths(folder, number)[1].exists()
+        if number >= args.first and not shard_paths(folder, number)[1].exists()
     ]
     with Pool(args.workers) as pool:
         spoken = list(tqdm(pool.imap(speak_shard, tasks), total=len(tasks), unit="shard"))
