@@ -334,10 +334,12 @@ def test_all_text_can_be_read(browser, server, scheme) -> None:
         page.click(f"#tab-{tab}")
         page.evaluate(TRANSITIONS_END)
         assert page.evaluate(CONTRASTS) == [], tab
+    studio.write("It is still speaking when this is looked at. " * 40)
     studio.press_speak()
     page.wait_for_selector(".speak.stop")
     page.evaluate(TRANSITIONS_END)
     assert page.evaluate(CONTRASTS) == [], "while it speaks"
+    assert page.is_visible(".speak.stop")
     context.close()
 
 
