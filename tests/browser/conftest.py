@@ -14,6 +14,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from app.main import create_app
 from app.settings import Settings
@@ -25,7 +28,9 @@ HOST = "gpuhost"
 TEXT = "Hello there."
 WAIT_MS = 60_000
 
-# Keeps what is scheduled to be played, and what reaches the loudspeaker.
+# Keeps what is scheduled to be played, and what reaches the loudspeaker: an AudioWorklet tells of
+# every block, however late the page's own thread is, where a ScriptProcessor loses blocks. It needs
+# a secure context; elsewhere nothing is heard.
 LISTENER = """
 window.scheduled = [];
 window.heard = [];
@@ -36,21 +41,40 @@ AudioBufferSourceNode.prototype.start = function (when = 0, ...rest) {
   return start.call(this, when, ...rest);
 };
 const connect = AudioNode.prototype.connect;
+const record = async (context) => {
+  await context.audioWorklet.addModule("/recorder.js");
+  const recorder = new AudioWorkletNode(context, "recorder");
+  recorder.port.onmessage = ({ data: { time, samples } }) => {
+    heard.push(...samples);
+    window.heardUntil = time;
+  };
+  connect.call(recorder, context.destination);
+  return recorder;
+};
 AudioNode.prototype.connect = function (to, ...rest) {
-  if (to === this.context.destination) {
-    const { context } = this;
-    if (!context.recorder) {
-      context.recorder = context.createScriptProcessor(16384, 1, 1);
-      context.recorder.onaudioprocess = ({ inputBuffer }) => {
-        heard.push(...inputBuffer.getChannelData(0));
-      };
-      connect.call(context.recorder, context.destination);
-    }
-    connect.call(this, context.recorder);
+  const { context } = this;
+  if (to === context.destination && context.audioWorklet) {
+    window.playing = context;
+    context.recorder ??= record(context);
+    context.recorder.then((recorder) => connect.call(this, recorder));
   }
   return connect.call(this, to, ...rest);
 };
 """
+
+RECORDER = """
+registerProcessor("recorder", class extends AudioWorkletProcessor {
+  process([[samples]]) {
+    const block = samples ? [...samples] : Array(128).fill(0);
+    this.port.postMessage({ time: currentTime, samples: block });
+    return true;
+  }
+});
+"""
+
+
+def recorder(request: Request) -> Response:
+    return Response(RECORDER, media_type="text/javascript")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +102,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server that speaks with the built-in voice."""
     voices = str(tmp_path_factory.mktemp("voices"))
     settings = Settings(device="cpu", voices=voices, allowed_hosts=HOST)
-    with served(create_app(settings)) as client:
+    app = create_app(settings)
+    app.router.routes.insert(0, Route("/recorder.js", recorder))
+    with served(app) as client:
         yield client
 
 

@@ -120,15 +120,16 @@ export class Player {
   }
 
   #schedule() {
-    const { sound, context: { currentTime } } = this;
+    const { sound, context } = this;
     if (sound.length > this.to) {
-      if (this.next < currentTime + LATE_S) this.#restart(currentTime);
       const samples = Float32Array.from(sound.samples.subarray(this.to), (value) => value / 32768);
-      const buffer = this.context.createBuffer(1, samples.length, sound.rate);
+      const buffer = context.createBuffer(1, samples.length, sound.rate);
       buffer.copyToChannel(samples, 0);
-      const node = new AudioBufferSourceNode(this.context, { buffer });
+      const node = new AudioBufferSourceNode(context, { buffer });
       node.connect(this.gain);
       node.onended = () => this.#ended(node);
+      // The time is read last: a long sound takes a while to copy.
+      if (this.next < context.currentTime + LATE_S) this.#restart(context.currentTime);
       node.start(this.next);
       this.nodes.add(node);
       this.parts.push({ when: this.next, from: this.to, to: sound.length });
