@@ -17,6 +17,7 @@ from typing import Self
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
+from app.engine.quota import longest_throttle_s
 from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import pauses_s
 from app.engine.serving.lifecycle import Lifecycle
@@ -79,7 +80,7 @@ class SpeechEngine:
         self._request_timeout_s, self._slots = request_timeout_s, slots
         self._outcomes = Outcomes(self.metrics)
         self._queue = TicketQueue(max_queue)
-        self._capacity = Capacity()
+        self._capacity = Capacity(throttle_s=longest_throttle_s())
         self._sound_worker = SoundWorker(
             self._outcomes,
             self._capacity,
@@ -237,9 +238,8 @@ class SpeechEngine:
 
     def first_audio_s(self, speech_s: float = USUAL_S) -> float:
         """Return the seconds to the first audio of a job of that length that is queued now."""
-        waiting = [one.playback for one in self._queue.waiting]
-        ahead_s = [one.expected_s for one in waiting if one.played]
-        return self._sound_worker.wait_s(speech_s, ahead_s)
+        wait_s, beside = self._wait(speech_s)
+        return wait_s + self._capacity.start_s(beside=beside)
 
     async def wait_ready(self) -> None:
         """Wait until jobs are accepted.
@@ -311,11 +311,19 @@ class SpeechEngine:
         pauses = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.more)
         playback = ticket.playback
         playback.expected_s = self._capacity.speech_s(phonemes) + pauses
-        waited_s = monotonic() - playback.submitted_s
-        waits_s = self.first_audio_s(playback.expected_s)
-        playback.expected_first_s = waited_s + (
-            waits_s if playback.played else self._capacity.start_s(beside=False)
-        )
+        if playback.played:
+            wait_s, playback.beside = self._wait(playback.expected_s)
+        else:
+            wait_s = 0.0
+        playback.expected_admission_s = monotonic() + wait_s
+        start_s = self._capacity.start_s(beside=playback.beside)
+        playback.expected_first_s = playback.expected_admission_s - playback.submitted_s + start_s
+
+    def _wait(self, speech_s: float) -> tuple[float, bool]:
+        """Return in how many seconds a job would be admitted, and whether beside others."""
+        waiting = [one.playback for one in self._queue.waiting]
+        ahead_s = [one.expected_s for one in waiting if one.played]
+        return self._sound_worker.wait_s(speech_s, ahead_s)
 
     def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
         """End a job that nobody reads: at once if it waits, at its next frame if it runs."""

@@ -143,6 +143,9 @@ class CostMeter(Protocol):
     def note_start(self, start_s: float) -> None:
         """Record the seconds from a job's admission to its first audio."""
 
+    def note_second(self, seconds: float) -> None:
+        """Record the seconds from a job's first audio to its second."""
+
 
 class Level0Stream(Protocol):
     """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one.

@@ -13,8 +13,8 @@ SHORT_S, LONG_S = 6.0, 60.0
 """Time constants of the two moving averages of a cost, in seconds of audio. The larger average
 counts: a machine that became slower is noticed at once, a faster one only after a while."""
 
-DEVIATIONS: Final = 2.0  # mean deviations above the mean, for the forecast of a start
-_DECAY: Final = 0.98  # of a peak at each further measurement
+CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
+"""What a peak keeps at each further measurement: of work on chunks, and once a job."""
 _NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 
 
@@ -45,35 +45,18 @@ class Cost:
 class Peak:
     """The maximum of some durations, which decays with each further one."""
 
-    def __init__(self) -> None:
-        """Begin with no measurement."""
+    def __init__(self, decay: float) -> None:
+        """Begin with no measurement.
+
+        Args:
+            decay: What it keeps at each further one.
+        """
+        self._decay = decay
         self.seconds = 0.0
 
     def note(self, seconds: float) -> None:
         """Count a duration."""
-        self.seconds = max(seconds, _DECAY * self.seconds)
-
-
-class Starts:
-    """Seconds from the admission of jobs to their first audio: a moving average."""
-
-    def __init__(self) -> None:
-        """Begin with no measurement."""
-        self._mean_s = self._deviation_s = 0.0
-
-    def note(self, start_s: float) -> None:
-        """Count a start."""
-        if not self._mean_s:
-            self._mean_s, self._deviation_s = start_s, start_s / 2
-            return
-        error_s = start_s - self._mean_s
-        self._mean_s += _NEWEST * error_s
-        self._deviation_s += _NEWEST * (abs(error_s) - self._deviation_s)
-
-    @property
-    def most_s(self) -> float:
-        """Seconds that few starts exceed; 0 before the first measurement."""
-        return self._mean_s + DEVIATIONS * self._deviation_s
+        self.seconds = max(seconds, self._decay * self.seconds)
 
 
 class Capacity:
@@ -84,12 +67,19 @@ class Capacity:
     not where a quota or other programs leave them one between them.
     """
 
-    def __init__(self) -> None:
-        """Begin with no measurement."""
+    def __init__(self, throttle_s: float = 0.0) -> None:
+        """Begin with no measurement.
+
+        Args:
+            throttle_s: Longest time for which a CPU quota stops all workers at once; it shows in
+                the measurements only once they compete, which is too late for those who listen.
+        """
+        self._throttle_s = throttle_s
         self._level_0 = Cost(SHORT_S), Cost(LONG_S)
         self._sound = Cost(SHORT_S), Cost(LONG_S)
-        self._chunk, self._admission = Peak(), Peak()
-        self._alone, self._beside = Starts(), Starts()
+        self._chunk, self._second = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
+        self._admission = Peak(CHUNK_DECAY)
+        self._alone, self._beside = Peak(JOB_DECAY), Peak(JOB_DECAY)
         self._phoneme_s = USUAL_PHONEME_S
 
     def note_level_0(self, work_s: float, sound_s: float) -> None:
@@ -112,13 +102,21 @@ class Capacity:
         self._admission.note(work_s)
 
     def note_start(self, start_s: float, *, beside: bool = False) -> None:
-        """Count the seconds from a job's admission to its first audio.
+        """Count the seconds from a job's expected admission to its first audio.
 
         Args:
             start_s: The seconds.
-            beside: Whether other streams ran when it was admitted.
+            beside: Whether other streams ran or waited when its admission was forecast.
         """
         (self._beside if beside else self._alone).note(start_s)
+
+    def note_second(self, seconds: float) -> None:
+        """Count the seconds from a job's first audio to its next.
+
+        The second chunk can take longest: its frames may be rewound until many more are drawn,
+        and those of the first chunk may not, for an early first sound.
+        """
+        self._second.note(seconds)
 
     def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
@@ -134,12 +132,19 @@ class Capacity:
 
     @property
     def blocking_s(self) -> float:
-        """Longest time for which a stream waits for work that cannot be interrupted.
+        """Longest time for which a stream that plays waits because another begins.
 
         The most urgent stream comes next, but after the chunk or the prefill that has begun: a
-        listener needs so many seconds of audio buffered not to notice.
+        listener needs so many seconds of audio buffered not to notice. Under a quota all workers
+        share the processor time, so the first audio of the other comes out of it as well.
         """
-        return self._chunk.seconds + self._admission.seconds
+        shared_s = self.second_s if self._throttle_s else 0.0
+        return self._chunk.seconds + self._admission.seconds + shared_s
+
+    @property
+    def second_s(self) -> float:
+        """Longest time from a job's first audio to its second, with one throttling by a quota."""
+        return self._second.seconds + self._throttle_s
 
     @property
     def streams(self) -> int | None:
@@ -147,7 +152,7 @@ class Capacity:
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
     def start_s(self, *, beside: bool) -> float:
-        """Return the seconds from a job's admission to its first audio that few jobs exceed.
+        """Return the longest time from a job's expected admission to its first audio.
 
         Beside other streams a job waits for the work that has begun, and then for `blocking_s` of
         audio, which is buffered before it is played. Starts of both kinds are measured apart;
@@ -156,10 +161,11 @@ class Capacity:
         Args:
             beside: Whether other streams run when it is admitted.
         """
-        if not beside:
-            return self._alone.most_s
-        guess_s = self._alone.most_s + self.blocking_s * (1.0 + 1.0 / self.speed)
-        return self._beside.most_s or guess_s
+        start_s = self._alone.seconds
+        if beside:
+            guess_s = start_s + self.blocking_s * (1.0 + 1.0 / self.speed)
+            start_s = self._beside.seconds or guess_s
+        return start_s + self._throttle_s
 
     def speech_s(self, phonemes: float) -> float:
         """Return the expected seconds of audio of so many phoneme symbols."""

@@ -23,11 +23,13 @@ class Stream:
         lead_s: Seconds of audio that are made and not played.
         left_s: Seconds of audio that are still to be made.
         plays: Whether its playback has begun; a beginning can be delayed.
+        next_s: Seconds in which its next audio comes, if that takes longer than usual.
     """
 
     lead_s: float
     left_s: float
     plays: bool = False
+    next_s: float = 0.0
 
 
 def pauses_s(utterances: Sequence[Utterance], pause_s: float, *, more: bool) -> float:
@@ -79,11 +81,13 @@ def fits(
         newcomer_s: Expected seconds of audio of the new one.
         speed: Seconds of audio made a second.
         blocking_s: Longest time for which work on one stream delays the others: each that plays
-            must have so much audio buffered.
+            must have so much audio buffered for each stream that begins, beside its ``next_s``.
     """
     if not streams:
         return True
-    if any(one.plays and one.left_s and one.lead_s < blocking_s for one in streams):
+    beginning = 1 + sum(not one.plays for one in streams)
+    needed_s = beginning * blocking_s
+    if any(one.plays and one.left_s and one.lead_s < needed_s + one.next_s for one in streams):
         return False
     return keeps_up([*streams, Stream(0.0, newcomer_s)], speed)
 

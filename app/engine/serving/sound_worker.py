@@ -22,23 +22,26 @@ class _ActiveJob:
 
     Attributes:
         ticket: The job.
-        began_s: When it was admitted, by `time.monotonic`.
-        beside: Whether other streams ran then.
+        beside: Whether other streams ran when it was admitted.
         started: Whether its playback has begun.
         items: Chunks of level 0, in order, and at the end perhaps an error.
         audio: The rest of the audio of each item that was taken, in order.
         stream: Makes the audio; None before the first item, and for a replay.
         made_s: Seconds of work on chunks that were made along with others and not asked for yet.
+        first_s: When its first audio was made, by `time.monotonic`; None before.
+        second: Whether more audio was made since.
     """
 
     def __init__(self, ticket: Ticket, *, beside: bool) -> None:
         self.ticket = ticket
-        self.began_s, self.beside = monotonic(), beside
+        self.beside = beside
         self.started = False
         self.items: deque[Level0Chunk | SpeechError] = deque()
         self.audio: deque[Iterator[AudioChunk]] = deque()
         self.stream: SoundStream | None = None
         self.made_s = 0.0
+        self.first_s: float | None = None
+        self.second = False
         self._ending = False  # whether an utterance ends with the item that was taken last
 
     @property
@@ -54,6 +57,13 @@ class _ActiveJob:
         """Sort key, the least first: abandoned, priority, when audio is due."""
         ticket = self.ticket
         return ticket.abandoned is None, ticket.priority, ticket.playback.due_s
+
+    def next_s(self, capacity: Capacity) -> float:
+        """Return in how many seconds its second audio comes; 0 once it has come."""
+        if self.second:
+            return 0.0
+        elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
+        return max(0.0, capacity.second_s - elapsed_s)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -140,37 +150,50 @@ class SoundWorker:
     def prebuffer_s(self, speech_s: float) -> float:
         """Return the seconds of audio to buffer before a playback of ``speech_s`` begins.
 
-        Beside other streams: as much as uninterruptible work on them may take. Alone: what is made
-        at a speed below 1 and played at 1 does not stall if ``1 - speed`` of it is buffered.
+        As much as its second audio may take, and beside other streams uninterruptible work on them.
+        What is made at a speed below 1 and played at 1 does not stall if ``1 - speed`` of it is
+        buffered.
         """
-        beside_s = self._capacity.blocking_s if self._streams() else 0.0
-        return max(beside_s, (1.0 - self._capacity.speed) * speech_s)
+        capacity = self._capacity
+        beside_s = capacity.blocking_s if self._streams() else 0.0
+        return max(capacity.second_s + beside_s, (1.0 - capacity.speed) * speech_s)
 
-    def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> float:
-        """Forecast the seconds until one more stream is admitted and plays its first audio.
+    def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> tuple[float, bool]:
+        """Forecast the seconds until one more stream is admitted.
 
         Args:
             speech_s: Its length.
             ahead_s: The lengths of the waiting streams that come first.
+
+        Returns:
+            The seconds, and whether other streams run or come first.
         """
         streams, capacity = self._streams(), self._capacity
         waited_s = wait_s(streams, ahead_s, speech_s, capacity.speed, capacity.blocking_s)
-        return waited_s + capacity.start_s(beside=bool(streams or ahead_s))
+        return waited_s, bool(streams or ahead_s)
 
     def _streams(self) -> list[Stream]:
         """Return the jobs that are played; the others give way to them."""
         with self._changed:
-            playbacks = [ticket.playback for ticket in self._jobs]
+            jobs = list(self._jobs.values())
         return [
-            Stream(one.lead_s, one.left_s, one.first_s is not None)
-            for one in playbacks
-            if one.left_s and one.played
+            Stream(one.lead_s, one.left_s, one.first_s is not None, job.next_s(self._capacity))
+            for job in jobs
+            if (one := job.ticket.playback).left_s and one.played
         ]
 
     def begin(self, ticket: Ticket) -> None:
-        """Add a job; a replay needs nothing else."""
+        """Add a job; a replay needs nothing else.
+
+        Those whose playback has not begun are no longer alone, and buffer more before it does.
+        """
         beside = bool(self._streams())
+        more_s = self._capacity.second_s + self._capacity.blocking_s
         with self._changed:
+            for other in self._jobs.values():
+                playback = other.ticket.playback
+                if playback.first_s is None:
+                    playback.prebuffer_s = max(playback.prebuffer_s, more_s)
             self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
             self._changed.notify_all()
 
@@ -310,10 +333,11 @@ class SoundWorker:
             audio_s = ticket.playback.audio_s - before_s
             self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
             job.made_s = 0.0
+            if audio_s and not job.second:
+                self._note_audio(job)
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
-                if ticket.playback.played or not job.beside:  # else it gave way to the others
-                    self._capacity.note_start(monotonic() - job.began_s, beside=job.beside)
+                self._note_start(job)
         if chunk is None:
             return
         if chunk.result is None:
@@ -325,6 +349,27 @@ class SoundWorker:
         self._outcomes.completed(ticket, chunk.result)
         self._remove(job)
         ticket.send(chunk)
+
+    def _note_start(self, job: _ActiveJob) -> None:
+        """Note the start of a job that had no other to give way to.
+
+        From its expected admission: a start that was forecast to come too early because the wait
+        was is as late.
+        """
+        playback = job.ticket.playback
+        if playback.first_s is not None and (playback.played or not job.beside):
+            start_s = max(0.0, playback.first_s - playback.expected_admission_s)
+            self._capacity.note_start(start_s, beside=playback.beside)
+
+    def _note_audio(self, job: _ActiveJob) -> None:
+        """Note the first and the second audio of a job."""
+        now_s = monotonic()
+        if job.first_s is None:
+            job.first_s = now_s
+            return
+        job.second = True
+        if job.ticket.playback.played:
+            self._capacity.note_second(now_s - job.first_s)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job.ticket, reason, error)

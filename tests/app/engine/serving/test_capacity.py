@@ -57,7 +57,7 @@ def test_a_start_that_is_told_is_longer_than_most() -> None:
     capacity = Capacity()
     for start_s in [0.1, 0.2] * 40:
         capacity.note_start(start_s)
-    assert 0.2 <= capacity.start_s(beside=False) <= 0.3
+    assert capacity.start_s(beside=False) == 0.2
 
 
 def test_a_start_beside_others_is_told_apart_and_as_longer_before_one_is_known() -> None:
@@ -75,6 +75,30 @@ def test_a_start_beside_others_is_told_apart_and_as_longer_before_one_is_known()
 
 def test_before_any_measurement_a_start_takes_no_time() -> None:
     assert after().start_s(beside=True) == after().start_s(beside=False) == 0.0
+
+
+def test_a_start_is_told_as_long_as_the_longest_of_late() -> None:
+    capacity = Capacity()
+    for start_s in [0.4, *[0.1] * 20]:
+        capacity.note_start(start_s)
+    assert 0.35 < capacity.start_s(beside=False) < 0.4
+    for _ in range(600):
+        capacity.note_start(0.1)
+    assert capacity.start_s(beside=False) == pytest.approx(0.1)
+
+
+def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_who_begin() -> None:
+    free, held = Capacity(), Capacity(throttle_s=0.05)
+    for capacity in (free, held):
+        capacity.note_sound(0.1, 1.0)
+        capacity.note_admission(0.02)
+        capacity.note_second(0.06)
+        capacity.note_start(0.04)
+    assert free.second_s == 0.06
+    assert free.blocking_s == pytest.approx(0.1 + 0.02)
+    assert held.second_s == pytest.approx(0.06 + 0.05)
+    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.second_s)
+    assert held.start_s(beside=False) == pytest.approx(free.start_s(beside=False) + 0.05)
 
 
 def test_the_length_of_speech_follows_what_was_spoken() -> None:

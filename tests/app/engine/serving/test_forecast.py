@@ -75,6 +75,19 @@ def test_nobody_begins_while_a_listener_has_less_before_them_than_work_may_take(
     assert fits([Stream(0.1, 0.0, plays=True)], 3.0, 5.0, blocking_s=0.2)
 
 
+def test_nobody_begins_while_a_listener_has_too_little_for_all_who_are_about_to() -> None:
+    plays, begins = Stream(0.3, 3.0, plays=True), Stream(0.0, 3.0)
+    assert fits([plays], 3.0, 9.0, blocking_s=0.2)
+    assert not fits([plays, begins], 3.0, 9.0, blocking_s=0.2)
+    assert fits([Stream(0.5, 3.0, plays=True), begins], 3.0, 9.0, blocking_s=0.2)
+
+
+def test_nobody_begins_while_a_listener_waits_for_audio_that_takes_longer_than_usual() -> None:
+    assert not fits([Stream(0.3, 3.0, plays=True, next_s=0.2)], 3.0, 9.0, blocking_s=0.2)
+    assert fits([Stream(0.3, 3.0, plays=True, next_s=0.05)], 3.0, 9.0, blocking_s=0.2)
+    assert fits([Stream(0.0, 3.0, next_s=0.2)], 3.0, 9.0, blocking_s=0.2)
+
+
 def test_the_first_may_always_begin() -> None:
     assert fits([], 60.0, 0.1)
     assert wait_s([], [], 60.0, 0.1) == 0.0

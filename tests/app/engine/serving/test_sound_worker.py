@@ -60,7 +60,7 @@ def test_as_many_streams_fit_as_can_be_served_in_real_time(sound_worker: SoundWo
         assert sound_worker.has_room_for(5.0)
         join(sound_worker)
     assert not sound_worker.has_room_for(5.0)
-    assert 0 < sound_worker.wait_s(5.0, []) <= sound_worker.wait_s(5.0, [5.0])
+    assert 0 < sound_worker.wait_s(5.0, [])[0] <= sound_worker.wait_s(5.0, [5.0])[0]
 
 
 def test_a_job_whose_audio_is_complete_takes_no_capacity(sound_worker: SoundWorker) -> None:
@@ -76,6 +76,43 @@ def test_a_speech_sent_whole_takes_no_capacity_from_streams(sound_worker: SoundW
     for _ in range(20):
         join(sound_worker, played=False)
     assert sound_worker.has_room_for(5.0)
+
+
+@pytest.fixture
+def slow_second() -> tuple[SoundWorker, Capacity]:
+    """A worker whose streams get their second audio 0.3 s after the first."""
+    capacity = Capacity()
+    capacity.note_sound(0.1, 1.0)
+    capacity.note_second(0.3)
+    worker = SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
+    return worker, capacity
+
+
+def test_a_playback_begins_with_as_much_as_its_second_audio_takes(slow_second) -> None:
+    worker, capacity = slow_second
+    assert worker.prebuffer_s(5.0) == 0.3
+    join(worker)
+    assert worker.prebuffer_s(5.0) == pytest.approx(0.3 + capacity.blocking_s)
+
+
+def test_a_playback_that_has_not_begun_buffers_more_once_another_job_does(slow_second) -> None:
+    worker, capacity = slow_second
+    waits, plays = (Playback(monotonic()) for _ in range(2))
+    plays.add(0.2)
+    for playback in (waits, plays):
+        worker.begin(cast("Any", Listener(playback)))
+    assert waits.prebuffer_s == pytest.approx(0.3 + capacity.blocking_s)
+    assert plays.prebuffer_s == 0.0
+
+
+def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_little(slow_second) -> None:
+    worker, capacity = slow_second
+    join(worker, 0.2)
+    assert not worker.has_room_for(1.0)
+    (job,) = worker._jobs.values()
+    job.second = True
+    assert capacity.blocking_s < 0.2
+    assert worker.has_room_for(1.0)
 
 
 def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:
