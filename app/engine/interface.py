@@ -7,7 +7,7 @@ of it, a chunk at a time (`SoundStream`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from models.text import Utterance
 from models.text.words import WordSpan
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
+
+_BLOCK_FRAMES: Final = 15  # of most models
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,15 @@ class Plan:
     lengths: tuple[Sequence[int], ...] = ()
     speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
 
+    @property
+    def frames_to_second(self) -> int:
+        """How many frames are drawn between the first audio and the second.
+
+        A block, and as many as may be rewound.
+        """
+        params = self.params
+        return _BLOCK_FRAMES + (params.backtrack_window if params.backtrack else 0)
+
     def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
         """Return who speaks an utterance, with the prompt."""
         name = self.utterances[utterance].voice
@@ -143,8 +154,8 @@ class CostMeter(Protocol):
     def note_start(self, start_s: float) -> None:
         """Record the seconds from a job's admission to its first audio."""
 
-    def note_second(self, seconds: float) -> None:
-        """Record the seconds from a job's first audio to its second."""
+    def note_second(self, seconds: float, frames: int) -> None:
+        """Record the seconds from a job's first audio to its second, and the frames drawn."""
 
 
 class Level0Stream(Protocol):

@@ -86,6 +86,6 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
                 if len(made_s) < 2 and playback.audio_s > before_s:
                     made_s.append(perf_counter())
     if len(made_s) == 2:
-        costs.note_second(made_s[1] - made_s[0])
+        costs.note_second(made_s[1] - made_s[0], plan.frames_to_second)
     if playback.first_s is not None:
         costs.note_start(playback.first_audio_s)

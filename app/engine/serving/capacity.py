@@ -15,6 +15,9 @@ counts: a machine that became slower is noticed at once, a faster one only after
 
 CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
 """What a peak keeps at each further measurement: of work on chunks, and once a job."""
+JOB_GROWTH: Final = 3.0
+"""At most how many times as high a peak becomes by one job: one may be stopped by a debugger."""
+USUAL_FRAMES: Final = 90  # drawn between the first and the second audio of the built-in voice
 _NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 
 
@@ -45,17 +48,20 @@ class Cost:
 class Peak:
     """The maximum of some durations, which decays with each further one."""
 
-    def __init__(self, decay: float) -> None:
+    def __init__(self, decay: float, growth: float = math.inf) -> None:
         """Begin with no measurement.
 
         Args:
             decay: What it keeps at each further one.
+            growth: At most how many times as high one of them makes it, but for the first.
         """
-        self._decay = decay
+        self._decay, self._growth = decay, growth
         self.seconds = 0.0
 
     def note(self, seconds: float) -> None:
         """Count a duration."""
+        if self.seconds:
+            seconds = min(seconds, self._growth * self.seconds)
         self.seconds = max(seconds, self._decay * self.seconds)
 
 
@@ -77,9 +83,9 @@ class Capacity:
         self._throttle_s = throttle_s
         self._level_0 = Cost(SHORT_S), Cost(LONG_S)
         self._sound = Cost(SHORT_S), Cost(LONG_S)
-        self._chunk, self._second = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
-        self._admission = Peak(CHUNK_DECAY)
-        self._alone, self._beside = Peak(JOB_DECAY), Peak(JOB_DECAY)
+        self._chunk, self._admission = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
+        self._second_frame = Peak(CHUNK_DECAY, JOB_GROWTH)
+        self._alone, self._beside = (Peak(JOB_DECAY, JOB_GROWTH) for _ in range(2))
         self._phoneme_s = USUAL_PHONEME_S
 
     def note_level_0(self, work_s: float, sound_s: float) -> None:
@@ -110,13 +116,17 @@ class Capacity:
         """
         (self._beside if beside else self._alone).note(start_s)
 
-    def note_second(self, seconds: float) -> None:
-        """Count the seconds from a job's first audio to its next.
+    def note_second(self, seconds: float, frames: int = USUAL_FRAMES) -> None:
+        """Count the seconds from a job's first audio to its second.
 
         The second chunk can take longest: its frames may be rewound until many more are drawn,
         and those of the first chunk may not, for an early first sound.
+
+        Args:
+            seconds: The seconds.
+            frames: How many frames of level 0 had to be drawn meanwhile.
         """
-        self._second.note(seconds)
+        self._second_frame.note(seconds / frames)
 
     def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
@@ -138,18 +148,23 @@ class Capacity:
         listener needs so many seconds of audio buffered not to notice. Under a quota all workers
         share the processor time, so the first audio of the other comes out of it as well.
         """
-        shared_s = self.second_s if self._throttle_s else 0.0
+        shared_s = self.second_s() if self._throttle_s else 0.0
         return self._chunk.seconds + self._admission.seconds + shared_s
-
-    @property
-    def second_s(self) -> float:
-        """Longest time from a job's first audio to its second, with one throttling by a quota."""
-        return self._second.seconds + self._throttle_s
 
     @property
     def streams(self) -> int | None:
         """How many streams can be made in real time at once; None before any measurement."""
         return None if math.isinf(self.speed) else math.floor(self.speed)
+
+    def second_s(self, frames: int = USUAL_FRAMES) -> float:
+        """Return the longest time from a job's first audio to its second.
+
+        A quota may throttle it once more than measured.
+
+        Args:
+            frames: How many frames of level 0 are drawn meanwhile.
+        """
+        return self._second_frame.seconds * frames + self._throttle_s
 
     def start_s(self, *, beside: bool) -> float:
         """Return the longest time from a job's expected admission to its first audio.

@@ -28,6 +28,7 @@ class _ActiveJob:
         audio: The rest of the audio of each item that was taken, in order.
         stream: Makes the audio; None before the first item, and for a replay.
         made_s: Seconds of work on chunks that were made along with others and not asked for yet.
+        frames: How many frames are drawn between its first and its second audio; 0 of a replay.
         first_s: When its first audio was made, by `time.monotonic`; None before.
         second: Whether more audio was made since.
     """
@@ -40,6 +41,7 @@ class _ActiveJob:
         self.audio: deque[Iterator[AudioChunk]] = deque()
         self.stream: SoundStream | None = None
         self.made_s = 0.0
+        self.frames = ticket.work.frames_to_second if isinstance(ticket.work, Plan) else 0
         self.first_s: float | None = None
         self.second = False
         self._ending = False  # whether an utterance ends with the item that was taken last
@@ -58,12 +60,17 @@ class _ActiveJob:
         ticket = self.ticket
         return ticket.abandoned is None, ticket.priority, ticket.playback.due_s
 
+    @property
+    def at_once(self) -> bool:
+        """Whether it gives way to no other: it is played, and has no less priority than usual."""
+        return self.ticket.playback.played and self.ticket.priority <= 0
+
     def next_s(self, capacity: Capacity) -> float:
         """Return in how many seconds its second audio comes; 0 once it has come."""
         if self.second:
             return 0.0
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max(0.0, capacity.second_s - elapsed_s)
+        return max(0.0, capacity.second_s(self.frames) - elapsed_s)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -147,7 +154,7 @@ class SoundWorker:
         capacity = self._capacity
         return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
 
-    def prebuffer_s(self, speech_s: float) -> float:
+    def prebuffer_s(self, plan: Plan, speech_s: float) -> float:
         """Return the seconds of audio to buffer before a playback of ``speech_s`` begins.
 
         As much as its second audio may take, and beside other streams uninterruptible work on them.
@@ -155,8 +162,10 @@ class SoundWorker:
         buffered.
         """
         capacity = self._capacity
-        beside_s = capacity.blocking_s if self._streams() else 0.0
-        return max(capacity.second_s + beside_s, (1.0 - capacity.speed) * speech_s)
+        more_s = capacity.second_s(plan.frames_to_second)
+        if self._streams():
+            more_s += capacity.blocking_s
+        return max(more_s, (1.0 - capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> tuple[float, bool]:
         """Forecast the seconds until one more stream is admitted.
@@ -187,12 +196,12 @@ class SoundWorker:
 
         Those whose playback has not begun are no longer alone, and buffer more before it does.
         """
-        beside = bool(self._streams())
-        more_s = self._capacity.second_s + self._capacity.blocking_s
+        beside, capacity = bool(self._streams()), self._capacity
         with self._changed:
             for other in self._jobs.values():
                 playback = other.ticket.playback
                 if playback.first_s is None:
+                    more_s = capacity.second_s(other.frames) + capacity.blocking_s
                     playback.prebuffer_s = max(playback.prebuffer_s, more_s)
             self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
             self._changed.notify_all()
@@ -353,11 +362,10 @@ class SoundWorker:
     def _note_start(self, job: _ActiveJob) -> None:
         """Note the start of a job that had no other to give way to.
 
-        From its expected admission: a start that was forecast to come too early because the wait
-        was is as late.
+        It counts from the admission that was forecast, so an error of that forecast is part of it.
         """
         playback = job.ticket.playback
-        if playback.first_s is not None and (playback.played or not job.beside):
+        if playback.first_s is not None and (job.at_once or not job.beside):
             start_s = max(0.0, playback.first_s - playback.expected_admission_s)
             self._capacity.note_start(start_s, beside=playback.beside)
 
@@ -368,8 +376,8 @@ class SoundWorker:
             job.first_s = now_s
             return
         job.second = True
-        if job.ticket.playback.played:
-            self._capacity.note_second(now_s - job.first_s)
+        if job.at_once:
+            self._capacity.note_second(now_s - job.first_s, job.frames)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job.ticket, reason, error)

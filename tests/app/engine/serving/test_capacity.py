@@ -87,6 +87,21 @@ def test_a_start_is_told_as_long_as_the_longest_of_late() -> None:
     assert capacity.start_s(beside=False) == pytest.approx(0.1)
 
 
+def test_one_job_that_was_stopped_does_not_make_all_wait_as_long() -> None:
+    capacity = Capacity()
+    for start_s in (0.1, 60.0):
+        capacity.note_start(start_s)
+        capacity.note_second(start_s)
+    assert capacity.start_s(beside=False) == pytest.approx(0.3)
+    assert capacity.second_s() == pytest.approx(0.3)
+
+
+def test_the_second_audio_takes_as_long_as_its_frames_are_many() -> None:
+    capacity = Capacity()
+    capacity.note_second(0.05, 100)
+    assert capacity.second_s(200) == pytest.approx(0.1)
+
+
 def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_who_begin() -> None:
     free, held = Capacity(), Capacity(throttle_s=0.05)
     for capacity in (free, held):
@@ -94,10 +109,10 @@ def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_wh
         capacity.note_admission(0.02)
         capacity.note_second(0.06)
         capacity.note_start(0.04)
-    assert free.second_s == 0.06
+    assert free.second_s() == 0.06
     assert free.blocking_s == pytest.approx(0.1 + 0.02)
-    assert held.second_s == pytest.approx(0.06 + 0.05)
-    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.second_s)
+    assert held.second_s() == pytest.approx(0.06 + 0.05)
+    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.second_s())
     assert held.start_s(beside=False) == pytest.approx(free.start_s(beside=False) + 0.05)
 
 

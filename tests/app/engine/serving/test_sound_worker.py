@@ -17,6 +17,7 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.utterance import Level0Chunk, UtteranceEnd
+from samplers.knobs.params import SamplingParams
 
 
 @dataclass(eq=False)
@@ -38,6 +39,11 @@ class Listener:
         self.sent.append(item)
 
 
+PLAN = Plan(*[cast("Any", None)] * 7)
+PLAN = replace(PLAN, params=SamplingParams(backtrack=False))
+REWINDS = replace(PLAN, params=SamplingParams(backtrack=True, backtrack_window=75))
+
+
 @pytest.fixture
 def sound_worker() -> SoundWorker:
     capacity = Capacity()
@@ -52,7 +58,7 @@ def join(
     playback = Playback(monotonic(), played=played)
     playback.expected_s = sound_s + left_s
     playback.add(sound_s)
-    sound_worker.begin(cast("Any", Listener(playback)))
+    sound_worker.begin(cast("Any", Listener(playback, work=REWINDS)))
 
 
 def test_as_many_streams_fit_as_can_be_served_in_real_time(sound_worker: SoundWorker) -> None:
@@ -80,7 +86,7 @@ def test_a_speech_sent_whole_takes_no_capacity_from_streams(sound_worker: SoundW
 
 @pytest.fixture
 def slow_second() -> tuple[SoundWorker, Capacity]:
-    """A worker whose streams get their second audio 0.3 s after the first."""
+    """A worker whose streams get their second audio 0.3 s after the first, if they rewind."""
     capacity = Capacity()
     capacity.note_sound(0.1, 1.0)
     capacity.note_second(0.3)
@@ -90,9 +96,10 @@ def slow_second() -> tuple[SoundWorker, Capacity]:
 
 def test_a_playback_begins_with_as_much_as_its_second_audio_takes(slow_second) -> None:
     worker, capacity = slow_second
-    assert worker.prebuffer_s(5.0) == 0.3
+    assert worker.prebuffer_s(REWINDS, 5.0) == pytest.approx(0.3)
+    assert worker.prebuffer_s(PLAN, 5.0) == pytest.approx(0.3 * 15 / 90)
     join(worker)
-    assert worker.prebuffer_s(5.0) == pytest.approx(0.3 + capacity.blocking_s)
+    assert worker.prebuffer_s(REWINDS, 5.0) == pytest.approx(0.3 + capacity.blocking_s)
 
 
 def test_a_playback_that_has_not_begun_buffers_more_once_another_job_does(slow_second) -> None:
@@ -100,9 +107,21 @@ def test_a_playback_that_has_not_begun_buffers_more_once_another_job_does(slow_s
     waits, plays = (Playback(monotonic()) for _ in range(2))
     plays.add(0.2)
     for playback in (waits, plays):
-        worker.begin(cast("Any", Listener(playback)))
+        worker.begin(cast("Any", Listener(playback, work=REWINDS)))
     assert waits.prebuffer_s == pytest.approx(0.3 + capacity.blocking_s)
     assert plays.prebuffer_s == 0.0
+
+
+@pytest.mark.parametrize(("priority", "counts"), [(0, True), (1, False)])
+def test_the_second_audio_of_jobs_that_give_way_does_not_count(priority, counts) -> None:
+    worker, (ticket,) = working(Together(), 1, [])
+    ticket.priority = priority
+    job = worker._jobs[ticket]
+    worker._note_audio(job)
+    assert not job.second
+    worker._note_audio(job)
+    assert job.second
+    assert (worker._capacity.second_s() > 0) is counts
 
 
 def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_little(slow_second) -> None:
@@ -193,7 +212,6 @@ class Together:
         return waiting
 
 
-PLAN = Plan(*[cast("Any", None)] * 7)
 BEGIN = Level0Chunk(0, None, torch.zeros(0, dtype=torch.int64))
 BLOCK = Level0Chunk(0, None, torch.zeros(15, dtype=torch.int64))
 
