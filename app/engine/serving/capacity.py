@@ -117,7 +117,7 @@ class Capacity:
         (self._beside if beside else self._alone).note(start_s)
 
     def note_second(self, seconds: float, frames: int = USUAL_FRAMES) -> None:
-        """Count the seconds from a job's first audio to its second.
+        """Count the seconds from a job's first audio to its second, less those spent on others.
 
         The second chunk can take longest: its frames may be rewound until many more are drawn,
         and those of the first chunk may not, for an early first sound.
@@ -148,8 +148,18 @@ class Capacity:
         listener needs so many seconds of audio buffered not to notice. Under a quota all workers
         share the processor time, so the first audio of the other comes out of it as well.
         """
+        return self.delay_s(1)
+
+    def delay_s(self, others: int, at_once: int = 1) -> float:
+        """Return the longest time for which a stream waits because so many others begin.
+
+        Args:
+            others: Their number.
+            at_once: How many chunks are made at once.
+        """
         shared_s = self.second_s() if self._throttle_s else 0.0
-        return self._chunk.seconds + self._admission.seconds + shared_s
+        chunks_s = math.ceil(others / at_once) * self._chunk.seconds
+        return chunks_s + others * (self._admission.seconds + shared_s)
 
     @property
     def streams(self) -> int | None:
@@ -157,7 +167,7 @@ class Capacity:
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
     def second_s(self, frames: int = USUAL_FRAMES) -> float:
-        """Return the longest time from a job's first audio to its second.
+        """Return the longest time from a job's first audio to its second, if it has no others.
 
         A quota may throttle it once more than measured.
 
@@ -169,6 +179,7 @@ class Capacity:
     def start_s(self, *, beside: bool) -> float:
         """Return the longest time from a job's expected admission to its first audio.
 
+        It is as long as measured, and by `blocking_s` longer: another job may begin meanwhile.
         Beside other streams a job waits for the work that has begun, and then for `blocking_s` of
         audio, which is buffered before it is played. Starts of both kinds are measured apart;
         before the first beside others, those two are added to a start alone.
@@ -180,7 +191,7 @@ class Capacity:
         if beside:
             guess_s = start_s + self.blocking_s * (1.0 + 1.0 / self.speed)
             start_s = self._beside.seconds or guess_s
-        return start_s + self._throttle_s
+        return start_s + self.blocking_s
 
     def speech_s(self, phonemes: float) -> float:
         """Return the expected seconds of audio of so many phoneme symbols."""

@@ -118,11 +118,6 @@ class Scheduler:
     def _admit(self, batch: Batch[Any]) -> None:
         """Admit every waiting job that `_next` allows."""
         while (ticket := self._queue.pop(self._next)) is not None:
-            playback = ticket.playback
-            if playback.played and isinstance(ticket.work, Plan):
-                playback.prebuffer_s = self._sound_worker.prebuffer_s(
-                    ticket.work, playback.expected_s
-                )
             self._sound_worker.begin(ticket)
             if isinstance(ticket.work, Plan):
                 started_s = perf_counter()

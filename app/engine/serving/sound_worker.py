@@ -31,6 +31,7 @@ class _ActiveJob:
         frames: How many frames are drawn between its first and its second audio; 0 of a replay.
         first_s: When its first audio was made, by `time.monotonic`; None before.
         second: Whether more audio was made since.
+        others: How many others have delayed it.
     """
 
     def __init__(self, ticket: Ticket, *, beside: bool) -> None:
@@ -43,7 +44,7 @@ class _ActiveJob:
         self.made_s = 0.0
         self.frames = ticket.work.frames_to_second if isinstance(ticket.work, Plan) else 0
         self.first_s: float | None = None
-        self.second = False
+        self.second, self.others = False, 0
         self._ending = False  # whether an utterance ends with the item that was taken last
 
     @property
@@ -146,26 +147,13 @@ class SoundWorker:
         self._jobs: dict[Ticket, _ActiveJob] = {}
         self._ended: list[_ActiveJob] = []  # abandoned; the worker has still to close them
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed, self._at_once = False, 1
         self.beat_s = monotonic()
 
     def has_room_for(self, speech_s: float) -> bool:
         """Return whether one more stream, of so many seconds, would make no stream stall."""
         capacity = self._capacity
         return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
-
-    def prebuffer_s(self, plan: Plan, speech_s: float) -> float:
-        """Return the seconds of audio to buffer before a playback of ``speech_s`` begins.
-
-        As much as its second audio may take, and beside other streams uninterruptible work on them.
-        What is made at a speed below 1 and played at 1 does not stall if ``1 - speed`` of it is
-        buffered.
-        """
-        capacity = self._capacity
-        more_s = capacity.second_s(plan.frames_to_second)
-        if self._streams():
-            more_s += capacity.blocking_s
-        return max(more_s, (1.0 - capacity.speed) * speech_s)
 
     def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> tuple[float, bool]:
         """Forecast the seconds until one more stream is admitted.
@@ -194,17 +182,36 @@ class SoundWorker:
     def begin(self, ticket: Ticket) -> None:
         """Add a job; a replay needs nothing else.
 
-        Those whose playback has not begun are no longer alone, and buffer more before it does.
+        It delays those whose playback has not begun, so they buffer more before it does.
         """
-        beside, capacity = bool(self._streams()), self._capacity
+        beside = bool(self._streams())
         with self._changed:
-            for other in self._jobs.values():
-                playback = other.ticket.playback
-                if playback.first_s is None:
-                    more_s = capacity.second_s(other.frames) + capacity.blocking_s
-                    playback.prebuffer_s = max(playback.prebuffer_s, more_s)
             self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
+            for job in self._jobs.values():
+                playback = job.ticket.playback
+                if playback.played and playback.first_s is None:
+                    playback.prebuffer_s = max(playback.prebuffer_s, self._prebuffer_s(job))
             self._changed.notify_all()
+
+    def _prebuffer_s(self, job: _ActiveJob) -> float:
+        """Return the seconds of audio to buffer before the playback of a job begins.
+
+        As much as its second audio may take, with work on others. What is made at a speed below 1
+        and played at 1 does not stall if ``1 - speed`` of it is buffered.
+        """
+        capacity, playback = self._capacity, job.ticket.playback
+        others_s = capacity.delay_s(self._others(job), self._at_once)
+        fluid_s = (1.0 - capacity.speed) * playback.expected_s
+        return max(capacity.second_s(job.frames) + others_s, fluid_s)
+
+    def _others(self, job: _ActiveJob) -> int:
+        """Return how many jobs delay the second audio of one: those that are as urgent.
+
+        Of the rest, which have more audio before them or give way, one at most: its chunk may have
+        begun.
+        """
+        urgent = [one.at_once and not one.second for one in self._jobs.values() if one is not job]
+        return sum(urgent) + (not all(urgent))
 
     def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
         """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
@@ -282,12 +289,12 @@ class SoundWorker:
 
         An error ends all jobs that took part.
         """
-        alone, most = jobs[:1], backend.chunks_at_once
-        if most == 1:
+        alone, self._at_once = jobs[:1], backend.chunks_at_once
+        if self._at_once == 1:
             return alone
         together = {
             job.stream: job
-            for job in jobs[:most]
+            for job in jobs[: self._at_once]
             if job.stream is not None and job.ticket.abandoned is None and not job.ticket.paused_s
         }
         if alone[0].stream not in together:
@@ -370,14 +377,18 @@ class SoundWorker:
             self._capacity.note_start(start_s, beside=playback.beside)
 
     def _note_audio(self, job: _ActiveJob) -> None:
-        """Note the first and the second audio of a job."""
+        """Note the first and the second audio of a job: the time between, less work on others."""
         now_s = monotonic()
+        with self._changed:
+            job.others = max(job.others, self._others(job))
         if job.first_s is None:
             job.first_s = now_s
             return
         job.second = True
         if job.at_once:
-            self._capacity.note_second(now_s - job.first_s, job.frames)
+            others_s = self._capacity.delay_s(job.others, self._at_once)
+            own_s = now_s - job.first_s - others_s
+            self._capacity.note_second(max(0.0, own_s), job.frames)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job.ticket, reason, error)

@@ -95,21 +95,43 @@ def slow_second() -> tuple[SoundWorker, Capacity]:
 
 
 def test_a_playback_begins_with_as_much_as_its_second_audio_takes(slow_second) -> None:
-    worker, capacity = slow_second
-    assert worker.prebuffer_s(REWINDS, 5.0) == pytest.approx(0.3)
-    assert worker.prebuffer_s(PLAN, 5.0) == pytest.approx(0.3 * 15 / 90)
-    join(worker)
-    assert worker.prebuffer_s(REWINDS, 5.0) == pytest.approx(0.3 + capacity.blocking_s)
+    worker, _ = slow_second
+    for plan, expected_s in ((REWINDS, 0.3), (PLAN, 0.3 * 15 / 90)):
+        playback = Playback(monotonic())
+        worker.begin(ticket := cast("Any", Listener(playback, work=plan)))
+        assert playback.prebuffer_s == pytest.approx(expected_s)
+        del worker._jobs[ticket]
 
 
 def test_a_playback_that_has_not_begun_buffers_more_once_another_job_does(slow_second) -> None:
     worker, capacity = slow_second
-    waits, plays = (Playback(monotonic()) for _ in range(2))
+    plays, waits, *more = (Playback(monotonic()) for _ in range(4))
     plays.add(0.2)
-    for playback in (waits, plays):
+    for number, playback in enumerate((plays, waits, *more)):
         worker.begin(cast("Any", Listener(playback, work=REWINDS)))
-    assert waits.prebuffer_s == pytest.approx(0.3 + capacity.blocking_s)
+        assert playback.prebuffer_s == pytest.approx(0.3 * (number > 0) + capacity.delay_s(number))
     assert plays.prebuffer_s == 0.0
+    assert waits.prebuffer_s == pytest.approx(0.3 + capacity.delay_s(3))
+
+
+def test_of_jobs_that_give_way_one_chunk_at_most_is_waited_for(slow_second) -> None:
+    worker, capacity = slow_second
+    for _ in range(5):
+        join(worker, played=False)
+    playback = Playback(monotonic())
+    worker.begin(cast("Any", Listener(playback, work=REWINDS)))
+    assert playback.prebuffer_s == pytest.approx(0.3 + capacity.delay_s(1))
+
+
+def test_the_time_to_the_second_audio_is_noted_without_that_for_others() -> None:
+    worker, tickets = working(Together(), 3, [])
+    job = worker._jobs[tickets[0]]
+    worker._capacity.note_admission(0.2)
+    worker._note_audio(job)
+    assert job.first_s is not None
+    job.first_s -= 1.0
+    worker._note_audio(job)
+    assert worker._capacity.second_s(job.frames) == pytest.approx(1.0 - 0.4, abs=0.1)
 
 
 @pytest.mark.parametrize(("priority", "counts"), [(0, True), (1, False)])
