@@ -39,8 +39,7 @@ class Listener:
         self.sent.append(item)
 
 
-PLAN = Plan(*[cast("Any", None)] * 7)
-PLAN = replace(PLAN, params=SamplingParams(backtrack=False))
+PLAN = replace(Plan(*[cast("Any", None)] * 7), params=SamplingParams(backtrack=False))
 REWINDS = replace(PLAN, params=SamplingParams(backtrack=True, backtrack_window=75))
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 
 from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
-from samplers.ar.chain import LIGHT, PLAIN, Chain, kind_of
+from samplers.ar.chain import LIGHT, PLAIN, Chain, ChainKind, kind_of
 from samplers.ar.plain import LightRow, LightTable, PlainRow, light_row, light_width, plain_row
 from samplers.ar.row_state import Host, RowState
 from samplers.knobs.params import SamplingParams
@@ -134,6 +134,19 @@ def drawn(
     return results.cpu(), state
 
 
+def drawn_by_chain(
+    kind: ChainKind, logits: Tensor, state: RowState, params: list[SamplingParams]
+) -> RowState:
+    """Draw by a chain of that kind, with guidance before it."""
+    chain = Chain(kind, ROWS, vocab_size=CODES, stop_token=STOP, device=CPU)
+    chain.lie_in(torch.stack([chain.record(one, None) for one in params]))
+    partner = state.number(Host.PARTNER)
+    moved = guide(logits[:, None], logits.index_select(0, partner)[:, None], *guidance().unbind(1))
+    guided = torch.where((partner != torch.arange(ROWS))[:, None], moved[:, 0], logits)
+    state.draw(chain, state.penalised(guided), None, STOP)
+    return state
+
+
 def assert_same_state(one: RowState, other: RowState) -> None:
     for field in fields(RowState):
         assert torch.equal(getattr(one, field.name).cpu(), getattr(other, field.name)), field.name
@@ -170,15 +183,8 @@ def test_codes_results_and_state_are_those_of_operators(seed: int, device: torch
 def test_operators_draw_what_a_plain_chain_does(seed: int) -> None:
     logits = logits_of(seed)
     _, one = drawn(plain.draw, logits, rows_of(seed), table(seed))
-    other = rows_of(seed)
-    chain = Chain(PLAIN, ROWS, vocab_size=CODES, stop_token=STOP, device=CPU)
-    knobs = [SamplingParams(**KNOBS[(seed + row) % len(KNOBS)]) for row in range(ROWS)]
-    chain.lie_in(torch.stack([chain.record(params, None) for params in knobs]))
-    partner = other.number(Host.PARTNER)
-    moved = guide(logits[:, None], logits.index_select(0, partner)[:, None], *guidance().unbind(1))
-    guided = torch.where((partner != torch.arange(ROWS))[:, None], moved[:, 0], logits)
-    other.draw(chain, other.penalised(guided), None, STOP)
-    assert_same_state(one, other)
+    params = [SamplingParams(**KNOBS[(seed + row) % len(KNOBS)]) for row in range(ROWS)]
+    assert_same_state(one, drawn_by_chain(PLAIN, logits, rows_of(seed), params))
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -200,15 +206,8 @@ def test_operators_draw_what_a_light_chain_does(seed: int) -> None:
     assert LIGHT in map(kind_of, params)
     knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
     light = torch.stack([light_row(one, CODES) for one in params])
-    state, other = rows_of(seed, codes=12), rows_of(seed, codes=12)
-    _, one = drawn(plain.draw, logits, state, knobs, light)
-    chain = Chain(LIGHT, ROWS, vocab_size=CODES, stop_token=STOP, device=CPU)
-    chain.lie_in(torch.stack([chain.record(one, None) for one in params]))
-    partner = other.number(Host.PARTNER)
-    moved = guide(logits[:, None], logits.index_select(0, partner)[:, None], *guidance().unbind(1))
-    guided = torch.where((partner != torch.arange(ROWS))[:, None], moved[:, 0], logits)
-    other.draw(chain, other.penalised(guided), None, STOP)
-    assert_same_state(one, other)
+    _, one = drawn(plain.draw, logits, rows_of(seed, codes=12), knobs, light)
+    assert_same_state(one, drawn_by_chain(LIGHT, logits, rows_of(seed, codes=12), params))
 
 
 @pytest.mark.parametrize("seed", range(4))
