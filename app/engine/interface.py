@@ -7,7 +7,7 @@ of it, a chunk at a time (`SoundStream`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -20,8 +20,6 @@ from models.text import Utterance
 from models.text.words import WordSpan
 from models.voices.voice import Voice
 from samplers.knobs.params import SamplingParams
-
-_BLOCK_FRAMES: Final = 15  # of most models
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,19 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyChunk:
+    """One of the first chunks of an utterance, and what it waits for.
+
+    Attributes:
+        frames: How many frames of level 0 are drawn between the first chunk and this one.
+        before_s: Seconds of audio of the chunks between the two.
+    """
+
+    frames: int
+    before_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A job that was checked and resolved: every choice is made that the caller left open.
 
@@ -79,6 +90,8 @@ class Plan:
         words: Of each utterance, its words with their phonemes; empty without timestamps.
         lengths: Of each utterance, how many symbols each phoneme id stands for; likewise.
         speakers: The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
+        early: The first chunks of an utterance, but for the very first, which wait for frames that
+            may still be taken back; empty where all chunks come at its end.
     """
 
     job: SpeechJob
@@ -95,15 +108,7 @@ class Plan:
     words: tuple[tuple[WordSpan, ...], ...] = ()
     lengths: tuple[Sequence[int], ...] = ()
     speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
-
-    @property
-    def frames_to_second(self) -> int:
-        """How many frames are drawn between the first audio and the second.
-
-        A block, and as many as may be rewound.
-        """
-        params = self.params
-        return _BLOCK_FRAMES + (params.backtrack_window if params.backtrack else 0)
+    early: tuple[EarlyChunk, ...] = ()
 
     def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
         """Return who speaks an utterance, with the prompt."""

@@ -119,6 +119,16 @@ def rows_needed(params: SamplingParams) -> int:
     return hypotheses_of(params) * (2 if is_guided(params) else 1)
 
 
+def rewindable(params: SamplingParams, frames: int) -> int:
+    """Return how many of the newest of so many frames backtracking may take back.
+
+    Args:
+        params: Resolved; `backtrack` itself is not looked at.
+        frames: Of the utterance, so far.
+    """
+    return min(params.backtrack_window, int(params.backtrack_share * frames))
+
+
 def knob_at_fault(params: SamplingParams) -> str:
     """Return the knob that asks for most rows, to name where they are too many."""
     if hypotheses_of(params) == 1:

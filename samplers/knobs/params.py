@@ -162,6 +162,11 @@ class DrawKnobs(KnobSet):
         "utterance as stuck.",
         group="backtrack", unit="frames", step=1, top=750, ge=1,
     )
+    backtrack_share: float = knob(
+        1.0, "At most this share of the frames so far is taken back: the beginning of an utterance "
+        "is final, and can be heard, sooner; a loop that lies deeper is taken back in part.",
+        group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+    )
     backtrack_budget: int = knob(
         8, "How often an utterance may be taken back before it is ended as stuck.",
         group="backtrack", off=0, step=1, top=32, ge=0,

@@ -23,6 +23,7 @@ from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
 from app.engine.reading.client import TextProcess
 from app.engine.serving.forecast import pauses_s as pauses_of
+from app.engine.sound.chunks import early_chunks
 from app.engine.voices import Voices
 from app.storage.voice_store import VoiceStore
 from models.checkpoints import CheckpointError, SpeechModel
@@ -31,7 +32,7 @@ from models.text.words import WordSpan
 from models.voices.recording import RecordingError, read_recording
 from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
-from samplers.knobs.features import rows_needed
+from samplers.knobs.features import hypotheses_of, rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
 from samplers.knobs.resolve import resolve
@@ -154,6 +155,9 @@ class Planner:
             lengths.append(self.front_end.lengths(one.phonemes))
             on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
+        nar = nar_plan(config, params)
+        at_the_end = nar == "whole" or hypotheses_of(params) > 1
+        early = early_chunks(params, config.block_frames, self._frame_rate_hz)
         text_s = perf_counter() - started_s
         return Plan(
             job,
@@ -165,11 +169,12 @@ class Planner:
             text_s,
             rows=rows_needed(params),
             prompt=self._prompt(voice),
-            nar=nar_plan(config, params),
+            nar=nar,
             decoder=self._decoder,
             words=tuple(words),
             lengths=tuple(lengths),
             speakers=speakers,
+            early=() if at_the_end else early,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:

@@ -85,7 +85,7 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
                 costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
                 if len(made_s) < 2 and playback.audio_s > before_s:
                     made_s.append(perf_counter())
-    if len(made_s) == 2:
-        costs.note_second(made_s[1] - made_s[0], plan.frames_to_second)
+    if plan.early and len(made_s) == 2:
+        costs.note_second(made_s[1] - made_s[0], plan.early[0].frames)
     if playback.first_s is not None:
         costs.note_start(playback.first_audio_s)

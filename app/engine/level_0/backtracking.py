@@ -1,9 +1,9 @@
 """Backtracking: a loop or a long silence is rewound, and what led there is penalised.
 
-A frame is final once `backtrack_window` newer ones exist, the first block as soon as it is
-complete. This holds for streams and for speech sent whole alike, so streaming changes no code. A
-loop that begins in final frames is therefore cut behind them, and one that lies deeper than the
-window ends the utterance.
+A frame is final once `backtrack_window` newer ones exist, or `backtrack_share` of all are newer;
+the first block as soon as it is complete. This holds for streams and for speech sent whole alike,
+so streaming changes no code. A loop that lies deeper than the window ends the utterance; where the
+window is still shorter than that, the loop is cut behind what is final.
 
 The detectors are in `samplers.ops.stuck`; the caller rewinds cache and sampler. All of it runs on
 the host, from the codes alone, so that no frame waits for a device.
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Backtrack, BacktrackCause
+from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 from samplers.ops.stuck import Hit, discourage, find_loop, find_silence
 
@@ -74,8 +75,13 @@ class Backtracker:
     @property
     def final(self) -> int:
         """How many of the first frames will not be rewound."""
-        block = self._first_block if self._reached >= self._first_block else 0
-        return max(block, self._reached - self._params.backtrack_window)
+        if self._reached < self._first_block:
+            return 0
+        return max(self._first_block, self._reached - self._window)
+
+    @property
+    def _window(self) -> int:
+        return rewindable(self._params, self._reached)
 
     def penalise(self, logits: Tensor, frame: int) -> Tensor:
         """Lower the logits of codes that failed at a frame; ban those that failed there twice.
@@ -117,8 +123,8 @@ class Backtracker:
         if found is None:
             return None
         cause, keep = found
-        if self._reached >= self._first_block:
-            keep = max(keep, self._first_block)
+        grows = self._window < self._params.backtrack_window
+        keep = max(keep, self.final if grows else min(self._first_block, self.final))
         if keep >= length:  # nothing but final frames yet
             return None
         if keep < self.final or len(self.taken) >= self._params.backtrack_budget:
@@ -162,7 +168,7 @@ class Backtracker:
         if not longest:
             return None
         # Any frame of a silence is as good a place to resume: choose one that is not final.
-        keep = min(longest, max(KEPT_SILENCE, longest + 1 - self._params.backtrack_window))
+        keep = min(longest, max(KEPT_SILENCE, longest + 1 - self._window))
         recent = torch.tensor([codes[: -longest - 2 : -1]])
         lengths = torch.tensor([len(codes)])
         hit = find_silence(recent, lengths, self._silent, longest=longest, keep=keep)

@@ -17,7 +17,6 @@ CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
 """What a peak keeps at each further measurement: of work on chunks, and once a job."""
 JOB_GROWTH: Final = 3.0
 """At most how many times as high a peak becomes by one job: one may be stopped by a debugger."""
-USUAL_FRAMES: Final = 90  # drawn between the first and the second audio of the built-in voice
 _NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 
 
@@ -84,7 +83,8 @@ class Capacity:
         self._level_0 = Cost(SHORT_S), Cost(LONG_S)
         self._sound = Cost(SHORT_S), Cost(LONG_S)
         self._chunk, self._admission = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
-        self._second_frame = Peak(CHUNK_DECAY, JOB_GROWTH)
+        self._early_frame = Peak(CHUNK_DECAY, JOB_GROWTH)
+        self._usual_frames = 0
         self._alone, self._beside = (Peak(JOB_DECAY, JOB_GROWTH) for _ in range(2))
         self._phoneme_s = USUAL_PHONEME_S
 
@@ -116,17 +116,19 @@ class Capacity:
         """
         (self._beside if beside else self._alone).note(start_s)
 
-    def note_second(self, seconds: float, frames: int = USUAL_FRAMES) -> None:
+    def note_second(self, seconds: float, frames: int) -> None:
         """Count the seconds from a job's first audio to its second, less those spent on others.
 
-        The second chunk can take longest: its frames may be rewound until many more are drawn,
+        The second chunk can take longest: its frames may be taken back until many more are drawn,
         and those of the first chunk may not, for an early first sound.
 
         Args:
             seconds: The seconds.
-            frames: How many frames of level 0 had to be drawn meanwhile.
+            frames: How many frames of level 0 had to be drawn meanwhile. Those of the first job
+                count as usual.
         """
-        self._second_frame.note(seconds / frames)
+        self._early_frame.note(seconds / frames)
+        self._usual_frames = self._usual_frames or frames
 
     def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
@@ -157,7 +159,7 @@ class Capacity:
             others: Their number.
             at_once: How many chunks are made at once.
         """
-        shared_s = self.second_s() if self._throttle_s else 0.0
+        shared_s = self.draw_s(self._usual_frames) if self._throttle_s else 0.0
         chunks_s = math.ceil(others / at_once) * self._chunk.seconds
         return chunks_s + others * (self._admission.seconds + shared_s)
 
@@ -166,15 +168,15 @@ class Capacity:
         """How many streams can be made in real time at once; None before any measurement."""
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
-    def second_s(self, frames: int = USUAL_FRAMES) -> float:
-        """Return the longest time from a job's first audio to its second, if it has no others.
+    def draw_s(self, frames: int) -> float:
+        """Return the longest time in which a job that has begun draws frames, if it has no others.
 
         A quota may throttle it once more than measured.
 
         Args:
-            frames: How many frames of level 0 are drawn meanwhile.
+            frames: How many.
         """
-        return self._second_frame.seconds * frames + self._throttle_s
+        return self._early_frame.seconds * frames + self._throttle_s
 
     def start_s(self, *, beside: bool) -> float:
         """Return the longest time from a job's expected admission to its first audio.

@@ -28,9 +28,9 @@ class _ActiveJob:
         audio: The rest of the audio of each item that was taken, in order.
         stream: Makes the audio; None before the first item, and for a replay.
         made_s: Seconds of work on chunks that were made along with others and not asked for yet.
-        frames: How many frames are drawn between its first and its second audio; 0 of a replay.
+        early: Its early chunks; none of a replay.
         first_s: When its first audio was made, by `time.monotonic`; None before.
-        second: Whether more audio was made since.
+        made: How many times audio was made, up to one more than its early chunks.
         others: How many others have delayed it.
     """
 
@@ -42,9 +42,9 @@ class _ActiveJob:
         self.audio: deque[Iterator[AudioChunk]] = deque()
         self.stream: SoundStream | None = None
         self.made_s = 0.0
-        self.frames = ticket.work.frames_to_second if isinstance(ticket.work, Plan) else 0
+        self.early = ticket.work.early if isinstance(ticket.work, Plan) else ()
         self.first_s: float | None = None
-        self.second, self.others = False, 0
+        self.made = self.others = 0
         self._ending = False  # whether an utterance ends with the item that was taken last
 
     @property
@@ -67,11 +67,10 @@ class _ActiveJob:
         return self.ticket.playback.played and self.ticket.priority <= 0
 
     def next_s(self, capacity: Capacity) -> float:
-        """Return in how many seconds its second audio comes; 0 once it has come."""
-        if self.second:
-            return 0.0
+        """Return in how many seconds its next audio comes; 0 after its early chunks."""
+        coming = self.early[max(0, self.made - 1) :][:1]
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max(0.0, capacity.second_s(self.frames) - elapsed_s)
+        return max((capacity.draw_s(one.frames) - elapsed_s for one in coming), default=0.0)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -196,13 +195,14 @@ class SoundWorker:
     def _prebuffer_s(self, job: _ActiveJob) -> float:
         """Return the seconds of audio to buffer before the playback of a job begins.
 
-        As much as its second audio may take, with work on others. What is made at a speed below 1
-        and played at 1 does not stall if ``1 - speed`` of it is buffered.
+        So much that each of its early chunks comes in time, after work on others. What is made at a
+        speed below 1 and played at 1 does not stall if ``1 - speed`` of it is buffered.
         """
         capacity, playback = self._capacity, job.ticket.playback
         others_s = capacity.delay_s(self._others(job), self._at_once)
+        early_s = max((capacity.draw_s(one.frames) - one.before_s for one in job.early), default=0.0)
         fluid_s = (1.0 - capacity.speed) * playback.expected_s
-        return max(capacity.second_s(job.frames) + others_s, fluid_s)
+        return max(early_s + others_s, fluid_s)
 
     def _others(self, job: _ActiveJob) -> int:
         """Return how many jobs delay the second audio of one: those that are as urgent.
@@ -210,7 +210,7 @@ class SoundWorker:
         Of the rest, which have more audio before them or give way, one at most: its chunk may have
         begun.
         """
-        urgent = [one.at_once and not one.second for one in self._jobs.values() if one is not job]
+        urgent = [one.at_once and one.made < 2 for one in self._jobs.values() if one is not job]
         return sum(urgent) + (not all(urgent))
 
     def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
@@ -349,7 +349,7 @@ class SoundWorker:
             audio_s = ticket.playback.audio_s - before_s
             self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
             job.made_s = 0.0
-            if audio_s and not job.second:
+            if audio_s and job.made <= len(job.early):
                 self._note_audio(job)
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
@@ -377,18 +377,18 @@ class SoundWorker:
             self._capacity.note_start(start_s, beside=playback.beside)
 
     def _note_audio(self, job: _ActiveJob) -> None:
-        """Note the first and the second audio of a job: the time between, less work on others."""
+        """Count the audio of a job, and note the time to the second, less that of work on others."""
         now_s = monotonic()
-        with self._changed:
-            job.others = max(job.others, self._others(job))
+        job.made += 1
+        if job.made <= 2:
+            with self._changed:
+                job.others = max(job.others, self._others(job))
         if job.first_s is None:
             job.first_s = now_s
-            return
-        job.second = True
-        if job.at_once:
+        elif job.made == 2 and job.at_once and job.early:
             others_s = self._capacity.delay_s(job.others, self._at_once)
-            own_s = now_s - job.first_s - others_s
-            self._capacity.note_second(max(0.0, own_s), job.frames)
+            own_s = max(0.0, now_s - job.first_s - others_s)
+            self._capacity.note_second(own_s, job.early[0].frames)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job.ticket, reason, error)

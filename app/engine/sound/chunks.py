@@ -6,11 +6,15 @@ computed in the same chunks: matrix products of other shapes round differently, 
 change a code.
 """
 
+import math
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import accumulate, chain, islice, repeat
 
 import torch
 from torch import Tensor
+
+from app.engine.interface import EarlyChunk
+from samplers.knobs.params import SamplingParams
 
 _BLOCKS = (1, 1, 2, 3)  # of the first chunks; 0.2, 0.2, 0.4 and 0.6 s of the usual 15 frames
 _LATER_BLOCKS = 4
@@ -24,6 +28,36 @@ def chunk_blocks() -> Iterator[int]:
 def chunk_lengths(block_frames: int) -> list[int]:
     """Return the frames that a chunk may have, ascending, if it is not the last."""
     return sorted({count * block_frames for count in (*_BLOCKS, _LATER_BLOCKS)})
+
+
+def early_chunks(
+    params: SamplingParams, block_frames: int, frame_rate_hz: float
+) -> tuple[EarlyChunk, ...]:
+    """Return what the short chunks of an utterance and the first long one wait for.
+
+    The frames of the first chunk are final at once, those of the others once they can no longer be
+    taken back: see `app.engine.level_0.backtracking`.
+
+    Args:
+        params: Resolved.
+        block_frames: Frames of a block of the model.
+        frame_rate_hz: Frames a second.
+    """
+    first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
+    drawn = [end + _newer(params, end) for end in ends]
+    return tuple(
+        EarlyChunk(frames - first, (end - first) / frame_rate_hz)
+        for frames, end in zip(drawn, (first, *ends), strict=False)
+    )
+
+
+def _newer(params: SamplingParams, frames: int) -> int:
+    """Return how many frames must be newer than so many, so that these are final."""
+    if not params.backtrack:
+        return 0
+    share = params.backtrack_share
+    most = math.ceil(frames * share / (1.0 - share)) if share < 1.0 else math.inf
+    return int(min(params.backtrack_window, most))
 
 
 class Chunks:
