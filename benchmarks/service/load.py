@@ -24,7 +24,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.http_client import (
+    BYTES_A_SAMPLE,
+    ReceivedSpeech,
+    gaps,
+    open_client,
+    receive,
+)
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
@@ -51,6 +57,8 @@ class Figures:
         underrun_s: Total length of the gaps.
         rtf_p50: Median of seconds to the last byte over seconds of audio.
         rtf_p95: 95th percentile of it.
+        late: Of each request with a gap: when it was sent after the first that ended, when its
+            first byte came, and its gaps (see `gaps`); in seconds.
     """
 
     load: str
@@ -64,6 +72,7 @@ class Figures:
     underrun_s: float
     rtf_p50: float
     rtf_p95: float
+    late: list[dict[str, Any]]
 
     @property
     def smooth(self) -> bool:
@@ -74,7 +83,7 @@ class Figures:
 def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
     """Summarise the responses of a load."""
     good = [one for one in received if one.ok]
-    gaps = [one.underrun_s for one in good]
+    underruns_s = [one.underrun_s for one in good]
     firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
     first_ms = [1000 * first for first in firsts if first is not None]
     p50, p95, p99 = percentiles(first_ms, 50, 95, 99)
@@ -87,10 +96,19 @@ def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float
         first_p50_ms=p50,
         first_p95_ms=p95,
         first_p99_ms=p99,
-        gaps=sum(gap > GAP_S for gap in gaps),
-        underrun_s=sum(gaps),
+        gaps=sum(gap_s > GAP_S for gap_s in underruns_s),
+        underrun_s=sum(underruns_s),
         rtf_p50=factors[0],
         rtf_p95=factors[1],
+        late=[
+            {
+                "sent_s": one.sent_s - received[0].sent_s,
+                "first_s": one.arrivals[0][0],
+                "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
+            }
+            for one in good
+            if one.underrun_s > GAP_S
+        ],
     )
 
 

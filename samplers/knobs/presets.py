@@ -61,8 +61,8 @@ PRESETS: Presets = {
         "cfg_rescale": 0.0,
         "backtrack": True,
         "backtrack_max_silence": 50,
-        # No loop of 1,080 sentences lay deeper, so the second chunk is final 31 steps after the
-        # first instead of 90, at no cost.
+        # No rewind in 1,080 sentences was deeper; the second chunk is final 30 frames after the
+        # first instead of 90.
         "backtrack_share": 0.35,
     },
     # What `transformers` does with `do_sample=True`: generation defaults, penalty once per code

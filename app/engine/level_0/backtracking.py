@@ -75,12 +75,18 @@ class Backtracker:
     @property
     def final(self) -> int:
         """How many of the first frames will not be rewound."""
-        if self._reached < self._first_block:
-            return 0
-        return max(self._first_block, self._reached - self._window)
+        return max(self._block, self._reached - self._window)
+
+    @property
+    def _block(self) -> int:
+        """Frames of the first block once it is complete; 0 before."""
+        return self._first_block if self._reached >= self._first_block else 0
 
     @property
     def _window(self) -> int:
+        """How many of the newest frames may be rewound; before the first block all of a window."""
+        if not self._block:
+            return self._params.backtrack_window
         return rewindable(self._params, self._reached)
 
     def penalise(self, logits: Tensor, frame: int) -> Tensor:
@@ -124,7 +130,7 @@ class Backtracker:
             return None
         cause, keep = found
         grows = self._window < self._params.backtrack_window
-        keep = max(keep, self.final if grows else min(self._first_block, self.final))
+        keep = max(keep, self.final if grows else self._block)
         if keep >= length:  # nothing but final frames yet
             return None
         if keep < self.final or len(self.taken) >= self._params.backtrack_budget:

@@ -200,7 +200,8 @@ class SoundWorker:
         """
         capacity, playback = self._capacity, job.ticket.playback
         others_s = capacity.delay_s(self._others(job), self._at_once)
-        early_s = max((capacity.draw_s(one.frames) - one.before_s for one in job.early), default=0.0)
+        lacking = (capacity.draw_s(one.frames) - one.before_s for one in job.early)
+        early_s = max(lacking, default=0.0)
         fluid_s = (1.0 - capacity.speed) * playback.expected_s
         return max(early_s + others_s, fluid_s)
 
@@ -377,7 +378,7 @@ class SoundWorker:
             self._capacity.note_start(start_s, beside=playback.beside)
 
     def _note_audio(self, job: _ActiveJob) -> None:
-        """Count the audio of a job, and note the time to the second, less that of work on others."""
+        """Count the audio of a job, and note the time to the second, less work on others."""
         now_s = monotonic()
         job.made += 1
         if job.made <= 2:

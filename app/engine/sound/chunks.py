@@ -52,12 +52,17 @@ def early_chunks(
 
 
 def _newer(params: SamplingParams, frames: int) -> int:
-    """Return how many frames must be newer than so many, so that these are final."""
+    """Return how many frames must be newer than so many, so that these are final.
+
+    The least n for which ``n - floor(share * n)`` is at least ``frames`` has this many more; of a
+    share whose product is rounded, perhaps one.
+    """
     if not params.backtrack:
         return 0
-    share = params.backtrack_share
-    most = math.ceil(frames * share / (1.0 - share)) if share < 1.0 else math.inf
-    return int(min(params.backtrack_window, most))
+    if params.backtrack_share == 1.0:
+        return params.backtrack_window
+    drawn = math.floor((frames - 1) / (1.0 - params.backtrack_share)) + 1
+    return min(params.backtrack_window, drawn - frames)
 
 
 class Chunks:

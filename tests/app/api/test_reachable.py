@@ -142,6 +142,8 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     # Code 0 is silence to the toy's codec.
     "backtrack_max_silence": (5, {"logit_bias": {"0": 99.0}, "backtrack": True}),
     "backtrack_window": (1, SWAYING),
+    # Found after the first block.
+    "backtrack_share": (0.05, STUCK | {"backtrack_min_frames": 20}),
     "backtrack_budget": (0, SWAYING),
     "backtrack_factor": (1e-9, STUCK | {"temperature": 0.0, "backtrack_budget": 1}),
     "backtrack_strength": (100.0, SWAYING),

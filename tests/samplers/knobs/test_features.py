@@ -2,7 +2,7 @@
 
 import pytest
 
-from samplers.knobs.features import FEATURES, is_guided, is_on
+from samplers.knobs.features import FEATURES, is_guided, is_on, rewindable
 from samplers.knobs.order import STEPS
 from samplers.knobs.params import SamplingParams, hints, off_value
 
@@ -50,3 +50,9 @@ def test_each_stage_is_guided_by_a_knob_of_its_own() -> None:
     assert is_guided(SamplingParams(nar_cfg_strength=1.1), "nar")
     assert is_guided(SamplingParams(), "masked")
     assert not is_guided(SamplingParams(nar_len_cfg_strength=1.0), "masked")
+
+
+@pytest.mark.parametrize(("frames", "most"), [(0, 0), (20, 7), (150, 52), (300, 75)])
+def test_no_more_is_rewound_than_the_share_and_the_window(frames: int, most: int) -> None:
+    assert rewindable(SamplingParams(backtrack_share=0.35), frames) == most
+    assert rewindable(SamplingParams(), frames) == min(frames, 75)

@@ -128,6 +128,19 @@ def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
     backtracking = {"backtrack": True, "backtrack_window": 75, "backtrack_max_silence": 0}
     params = ENDLESS.model_copy(update=backtracking | {"backtrack_min_frames": 1000})
     assert heard_at(synthesizer, params)[:3] == [15, 105, 135]
+    soon = params.model_copy(update={"backtrack_share": 0.35})
+    assert heard_at(synthesizer, soon)[:3] == [15, 45, 91]
+
+
+def test_a_plan_tells_the_frames_that_its_early_chunks_wait_for(synthesizer):
+    backtracking = {"backtrack": True, "backtrack_max_silence": 0, "backtrack_min_frames": 1000}
+    for update in ({}, backtracking, backtracking | {"backtrack_share": 0.35}):
+        params = ENDLESS.model_copy(update=update)
+        first, *later = heard_at(synthesizer, params)
+        early = synthesizer.plan(job("One.", params=params)).early
+        waited = [frames - first for frames in later if frames < later[-1]]  # and the end's
+        assert [one.frames for one in early][: len(waited)] == waited
+    assert not synthesizer.plan(job("One.", params=SamplingParams(best_of=2))).early
 
 
 def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):

@@ -137,6 +137,24 @@ def test_a_loop_deeper_than_the_window_ends_the_utterance_behind_what_is_final()
     assert deeper.backtracks == (Backtrack("loop", 140, 50, A),)
 
 
+@pytest.mark.parametrize(
+    ("start", "found_at", "kept"), [(3, 33, 22), (40, 70, 46), (64, 94, 65), (200, 230, 201)]
+)
+def test_a_loop_deeper_than_the_share_is_cut_behind_what_is_final(start, found_at, kept) -> None:
+    decoded = decode(loop_from(start, 1), 600, backtrack_share=0.35)
+    assert decoded.backtracks == (Backtrack("loop", found_at, kept, A),)
+    assert kept >= max(BLOCK, found_at - int(0.35 * found_at))
+    assert decoded.codes[start:kept, 0].tolist() == [A] * (kept - start)
+    assert decoded.codes[kept, 0] == B
+    assert decoded.finish_reason == "stop"
+
+
+def test_once_the_window_has_grown_a_loop_deeper_than_it_ends_the_utterance() -> None:
+    for start, reason in ((20, "stop"), (200, "stuck")):
+        decoded = decode(loop_from(start, 30), 600, backtrack_share=0.35)
+        assert (decoded.finish_reason, bool(decoded.backtracks)) == (reason, reason == "stop")
+
+
 def test_what_fails_twice_in_its_place_is_forbidden_there_and_the_budget_ends_it() -> None:
     decoded = decode(lambda _: {A: 20.0, B: 10.0}, backtrack_budget=5)
     twice = [(30, 15), (30, 15), (46, 17), (46, 17), (48, 19)]
@@ -201,14 +219,16 @@ def test_a_sequence_completed_in_spite_of_its_penalty_is_rewound_to_its_first_co
     assert stands.codes[:3, 0].tolist() == [100, 101, 102]
 
 
+@pytest.mark.parametrize("share", [0.2, 0.35, 1.0])
 @pytest.mark.parametrize(
     "script",
     [loop_from(3, 1), loop_from(20, 30), loop_from(40, 3), lambda _: {A: 20.0, B: 10.0}],
     ids=["in the first block", "stuck", "later", "again and again"],
 )
-def test_no_final_frame_is_rewound(script) -> None:
+def test_no_final_frame_is_rewound(script, share) -> None:
     model = cast("Valle", Scripted(script))
-    inputs = UtteranceInput([1, 2], SamplingParams(**STUBBORN), 1, 0, 400)
+    params = SamplingParams(**STUBBORN, backtrack_share=share)
+    inputs = UtteranceInput([1, 2], params, 1, 0, 400)
     level_0 = LevelZero(model, inputs, lambda _: True, PrefixCache(model))
     given = list(level_0)
     drawn = level_0.drawn

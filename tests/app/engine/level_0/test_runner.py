@@ -232,9 +232,13 @@ def test_the_model_is_asked_how_it_attends_only_for_those_who_want_it(
     assert np.isnan(plain.trace["attention_strength"]).all()
 
 
-def test_all_frames_are_final_at_once_unless_they_may_be_rewound(model: Valle) -> None:
+@pytest.mark.parametrize("share", [0.35, 1.0])
+def test_all_frames_are_final_at_once_unless_they_may_be_rewound(
+    model: Valle, share: float
+) -> None:
     block, window = model.config.block_frames, 20
     knobs = {"ban_tokens": (512,), "backtrack": True, "backtrack_window": window}
+    knobs["backtrack_share"] = share
     watched = replace(inputs(0, 80), params=SamplingParams(**knobs), max_frames=80)
     batch = batch_of(model)
     free, held = batch.admit(inputs(0, 80)), batch.admit(watched)
@@ -243,7 +247,8 @@ def test_all_frames_are_final_at_once_unless_they_may_be_rewound(model: Valle) -
         assert free.final == len(free)
         if held.finish_reason is None and not held.backtracks:
             count = len(held)
-            assert held.final == max(block if count >= block else 0, count - window)
+            held_back = min(window, int(share * count)) if count >= block else window
+            assert held.final == max(block if count >= block else 0, count - held_back)
     assert held.final == len(held)
 
 

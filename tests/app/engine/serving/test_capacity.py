@@ -92,15 +92,17 @@ def test_one_job_that_was_stopped_does_not_make_all_wait_as_long() -> None:
     capacity = Capacity()
     for start_s in (0.1, 60.0):
         capacity.note_start(start_s)
-        capacity.note_second(start_s)
+        capacity.note_second(start_s, 30)
     assert capacity.start_s(beside=False) == pytest.approx(0.3)
-    assert capacity.second_s() == pytest.approx(0.3)
+    assert capacity.draw_s(30) == pytest.approx(0.3)
 
 
-def test_the_second_audio_takes_as_long_as_its_frames_are_many() -> None:
+def test_a_job_that_begins_draws_frames_as_fast_as_the_slowest_of_late() -> None:
     capacity = Capacity()
-    capacity.note_second(0.05, 100)
-    assert capacity.second_s(200) == pytest.approx(0.1)
+    assert capacity.draw_s(30) == 0.0
+    for seconds in (0.03, 0.05, 0.04):
+        capacity.note_second(seconds, 100)
+    assert capacity.draw_s(200) == pytest.approx(0.1, rel=0.05)
 
 
 def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_who_begin() -> None:
@@ -108,12 +110,13 @@ def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_wh
     for capacity in (free, held):
         capacity.note_sound(0.1, 1.0)
         capacity.note_admission(0.02)
-        capacity.note_second(0.06)
+        capacity.note_second(0.06, 30)
+        capacity.note_second(0.12, 60)
         capacity.note_start(0.04)
-    assert free.second_s() == 0.06
+    assert free.draw_s(30) == 0.06
     assert free.blocking_s == pytest.approx(0.1 + 0.02)
-    assert held.second_s() == pytest.approx(0.06 + 0.05)
-    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.second_s())
+    assert held.draw_s(30) == pytest.approx(0.06 + 0.05)
+    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.draw_s(30))
 
 
 def test_chunks_that_are_made_at_once_delay_a_stream_once() -> None:

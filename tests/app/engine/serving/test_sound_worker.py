@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.engine.interface import Plan
+from app.engine.interface import EarlyChunk, Plan
 from app.engine.job import AudioChunk
 from app.engine.playback import Playback
 from app.engine.serving.capacity import SHARE, Capacity
@@ -17,7 +17,6 @@ from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.utterance import Level0Chunk, UtteranceEnd
-from samplers.knobs.params import SamplingParams
 
 
 @dataclass(eq=False)
@@ -39,8 +38,9 @@ class Listener:
         self.sent.append(item)
 
 
-PLAN = replace(Plan(*[cast("Any", None)] * 7), params=SamplingParams(backtrack=False))
-REWINDS = replace(PLAN, params=SamplingParams(backtrack=True, backtrack_window=75))
+PLAN = replace(Plan(*[cast("Any", None)] * 7), early=(EarlyChunk(15, 0.0), EarlyChunk(45, 0.2)))
+REWINDS = replace(PLAN, early=(EarlyChunk(90, 0.0), EarlyChunk(120, 0.2)))
+LAGS = replace(PLAN, early=(EarlyChunk(30, 0.0), EarlyChunk(150, 0.2)))
 
 
 @pytest.fixture
@@ -88,14 +88,16 @@ def slow_second() -> tuple[SoundWorker, Capacity]:
     """A worker whose streams get their second audio 0.3 s after the first, if they rewind."""
     capacity = Capacity()
     capacity.note_sound(0.1, 1.0)
-    capacity.note_second(0.3)
+    capacity.note_second(0.3, 90)
     worker = SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
     return worker, capacity
 
 
-def test_a_playback_begins_with_as_much_as_its_second_audio_takes(slow_second) -> None:
-    worker, _ = slow_second
-    for plan, expected_s in ((REWINDS, 0.3), (PLAN, 0.3 * 15 / 90)):
+def test_a_playback_begins_with_as_much_as_its_latest_early_chunk_needs(slow_second) -> None:
+    worker, capacity = slow_second
+    late_s = capacity.draw_s(150) - 0.2
+    assert late_s > capacity.draw_s(30)
+    for plan, expected_s in ((REWINDS, 0.3), (PLAN, 0.3 * 15 / 90), (LAGS, late_s)):
         playback = Playback(monotonic())
         worker.begin(ticket := cast("Any", Listener(playback, work=plan)))
         assert playback.prebuffer_s == pytest.approx(expected_s)
@@ -130,7 +132,7 @@ def test_the_time_to_the_second_audio_is_noted_without_that_for_others() -> None
     assert job.first_s is not None
     job.first_s -= 1.0
     worker._note_audio(job)
-    assert worker._capacity.second_s(job.frames) == pytest.approx(1.0 - 0.4, abs=0.1)
+    assert worker._capacity.draw_s(job.early[0].frames) == pytest.approx(1.0 - 0.4, abs=0.1)
 
 
 @pytest.mark.parametrize(("priority", "counts"), [(0, True), (1, False)])
@@ -139,10 +141,8 @@ def test_the_second_audio_of_jobs_that_give_way_does_not_count(priority, counts)
     ticket.priority = priority
     job = worker._jobs[ticket]
     worker._note_audio(job)
-    assert not job.second
     worker._note_audio(job)
-    assert job.second
-    assert (worker._capacity.second_s() > 0) is counts
+    assert (worker._capacity.draw_s(1) > 0) is counts
 
 
 def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_little(slow_second) -> None:
@@ -150,9 +150,23 @@ def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_little(slow
     join(worker, 0.2)
     assert not worker.has_room_for(1.0)
     (job,) = worker._jobs.values()
-    job.second = True
+    job.made = 1 + len(job.early)
     assert capacity.blocking_s < 0.2
     assert worker.has_room_for(1.0)
+
+
+def test_the_next_audio_of_a_job_is_the_early_chunk_that_comes_next(slow_second) -> None:
+    worker, capacity = slow_second
+    join(worker, 0.2)
+    (job,) = worker._jobs.values()
+    assert job.next_s(capacity) == capacity.draw_s(90)
+    for frames in (90, 120):
+        worker._note_audio(job)
+        assert job.first_s is not None
+        elapsed_s = monotonic() - job.first_s
+        assert job.next_s(capacity) == pytest.approx(capacity.draw_s(frames) - elapsed_s, abs=0.05)
+    worker._note_audio(job)
+    assert job.next_s(capacity) == 0.0
 
 
 def test_an_abandoned_job_ends_at_once_whatever_the_worker_does() -> None:

@@ -1,8 +1,13 @@
+from itertools import accumulate, count, pairwise
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.sound.chunks import Chunks
+from app.engine.level_0.backtracking import Backtracker
+from app.engine.sound.chunks import Chunks, early_chunks
+from samplers.knobs.params import SamplingParams
 
 
 def lengths(frames: int, block_frames: int) -> list[int]:
@@ -32,3 +37,37 @@ def test_where_the_cuts_are_does_not_depend_on_how_the_frames_come(pushes: list[
     found.append(chunks.rest())
     assert [len(chunk) for chunk in found] == lengths(len(frames), 15)
     assert torch.equal(torch.cat(found), frames)
+
+
+def frames_until_final(params: SamplingParams, block_frames: int) -> list[int]:
+    """Draw frames, none of which repeats another, until the first five chunks are final."""
+    ends = list(accumulate(lengths(20 * block_frames, block_frames)[:5]))
+    backtracker = Backtracker(params, torch.zeros(9, dtype=torch.bool), first_block=block_frames)
+    finals = (backtracker.final for n in count(1) if backtracker.check(range(n)) is None)
+    found: list[int] = []
+    for drawn, final in enumerate(finals, start=1):
+        while final >= ends[len(found)]:
+            found.append(drawn)
+            if len(found) == len(ends):
+                return found
+    raise AssertionError("unreachable")
+
+
+@given(st.floats(0.01, 1.0), st.integers(1, 200), st.sampled_from([3, 15]))
+def test_early_chunks_wait_for_as_many_frames_as_backtracking_holds_back(
+    share: float, window: int, block_frames: int
+) -> None:
+    params = SamplingParams(backtrack=True, backtrack_share=share, backtrack_window=window)
+    first, *drawn = frames_until_final(params, block_frames)
+    early = early_chunks(params, block_frames, 75.0)
+    assert [one.frames for one in early] == pytest.approx([n - first for n in drawn], abs=1)
+
+
+def test_early_chunks_of_the_built_in_voice_wait_for_few_frames() -> None:
+    plain = early_chunks(SamplingParams(), 15, 75.0)
+    assert [one.frames for one in plain] == [15, 45, 90, 150]
+    assert [one.before_s for one in plain] == pytest.approx([0.0, 0.2, 0.6, 1.2])
+    for share, frames in ((1.0, [90, 120, 165, 225]), (0.35, [30, 76, 146, 225])):
+        early = early_chunks(SamplingParams(backtrack=True, backtrack_share=share), 15, 75.0)
+        assert [one.frames for one in early] == frames
+        assert all(before.frames < after.frames for before, after in pairwise(early))
