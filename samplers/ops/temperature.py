@@ -35,11 +35,11 @@ def dynamic_sigmoid(
         center: ``(B, 1)`` probability of the best code halfway.
 
     Returns:
-        ``(B, 1)``, at least 0.01.
+        ``(B, 1)``, at least 0.01; of a row without a code above -inf as if no code was likely.
 
     Source: koboldcpp PR 464 by kalomaze, which vall-e has too.
     """
-    best = logits.softmax(-1).amax(-1, keepdim=True)
+    best = logits.softmax(-1).amax(-1, keepdim=True).nan_to_num_(nan=0.0)
     return (high - (high - low) * torch.sigmoid(slope * (best - center))).clamp_(min=0.01)
 
 

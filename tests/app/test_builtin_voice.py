@@ -26,6 +26,7 @@ def test_the_builtin_voice_speaks_a_sentence_and_stops_by_itself() -> None:
     assert float(np.abs(samples).max()) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_builtin_voices_are_as_loud_as_their_cards_say() -> None:
     synthesizer = Synthesizer.load(WEIGHTS, "cpu", threads=1, max_text_chars=200)

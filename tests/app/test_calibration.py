@@ -62,6 +62,7 @@ def test_it_needs_no_sound_process(
     assert "entropy_bits" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_thresholds_are_percentiles_of_what_the_sampler_sees(
     written: Path, synthesizer: Synthesizer
 ) -> None:

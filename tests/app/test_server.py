@@ -26,6 +26,7 @@ TEXT = "wait for me"  # a frame a character
 BYTES = len(TEXT) * round(CHUNK_S * 24_000) * 2
 
 
+@pytest.mark.slow
 def test_a_signal_lets_running_responses_end_and_nothing_begin(tmp_path: Path) -> None:
     settings = {"log_level": "debug", "api_keys": KEY}
     with process(tmp_path, **settings) as served, ThreadPoolExecutor(1) as streaming:

@@ -175,6 +175,7 @@ def post_late(client: httpx.Client, body: bytes) -> httpx.Response:
     return client.post("/tts", content=late(), headers=headers)
 
 
+@pytest.mark.slow
 @needs_haproxy
 def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path) -> None:
     with replicas(tmp_path) as (client, first, second):
@@ -197,6 +198,7 @@ def test_a_replica_that_drains_ends_its_stream_and_gets_no_other(tmp_path: Path)
         assert busy.until_gone() == 0
 
 
+@pytest.mark.slow
 @needs_haproxy
 def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: Path) -> None:
     with replicas(tmp_path) as (client, first, second), ThreadPoolExecutor() as threads:
@@ -215,6 +217,7 @@ def test_what_a_killed_replica_had_not_answered_is_spoken_by_another(tmp_path: P
         assert len(answer.result().content) == len(WAITING) * 4800
 
 
+@pytest.mark.slow
 @needs_haproxy
 def test_a_replica_that_drains_and_has_least_to_do_refuses_nobody(tmp_path: Path) -> None:
     """Until it is seen to drain it is asked first, and another one after it."""

@@ -93,6 +93,7 @@ def test_openai_client_gives_a_wav(
     assert _is_speech(tmp_path / "hello.wav")
 
 
+@pytest.mark.slow
 def test_command_line_gives_a_wav(environment: dict[str, str], tmp_path: Path) -> None:
     program, *words = shlex.split(_block("sh", "valle-serve speak"))
     assert program == ".venv/bin/valle-serve"

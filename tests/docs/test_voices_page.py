@@ -70,12 +70,14 @@ def test_what_curl_is_told_to_do_works(address: str, here: Path) -> None:
     assert told.endswith('{"object":"audio.voice","id":"anna","deleted":true}')
 
 
+@pytest.mark.slow
 def test_the_openai_package_does_it(address: str, here: Path) -> None:
     (program,) = _blocks("python")
     _run([sys.executable, "-c", program.replace(ADDRESS, address)], here)
     assert (here / "hello.mp3").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_commands_work(here: Path) -> None:
     (commands,) = (block for block in _blocks("sh") if "valle-serve" in block)
     program = f"{sys.executable} -m app voices"

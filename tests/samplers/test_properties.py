@@ -75,6 +75,16 @@ def test_any_params_any_logits_any_history_give_a_legal_code(data: st.DataObject
     a_legal_code_at_every_step(data)
 
 
+@without_shrinking
+@given(st.data())
+def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> None:
+    sampler = _sampler(data, [data.draw(sampling_params())])
+    _step(data, sampler, len(sampler))
+    nothing = torch.full((len(sampler), VOCAB), -torch.inf)
+    heads = attention([[1.0] * 4] * len(sampler)) if sampler.wants_attention else None
+    assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler)
+
+
 @pytest.mark.slow
 @settings(without_shrinking, max_examples=1000)
 @given(st.data())

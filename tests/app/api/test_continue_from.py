@@ -53,6 +53,7 @@ KNOBS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("name", KNOBS)
 def test_the_same_knobs_and_seed_give_the_same_codes_and_bytes_to_the_end(builtin, name) -> None:

@@ -147,6 +147,7 @@ def test_a_limit_of_the_length_is_of_what_is_heard(builtin, rate) -> None:
         assert frames > 0.6 * 75
 
 
+@pytest.mark.slow
 def test_a_long_fast_speech_is_drawn_to_its_end(builtin) -> None:
     """What is ready and not yet played is counted in seconds of sound."""
     text = "[rate:4] " + "The birch canoe slid on the smooth planks. " * 8

@@ -130,6 +130,7 @@ def test_the_openai_package_uploads_a_voice(client) -> None:
     assert len(speech.content) > 1000
 
 
+@pytest.mark.slow
 def test_a_voice_survives_a_restart_and_another_model(client, folder, tmp_path, toy) -> None:
     upload(client).raise_for_status()
     before = codes(client, "anna")

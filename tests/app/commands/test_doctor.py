@@ -116,6 +116,7 @@ def test_a_published_model_that_was_changed_is_found_out(
     assert f"{here} differs from the published file" in told["model"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_runs_no_programs_is_named_as_what_stops_espeak(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o noexec tmpfs {tmp_path}"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:

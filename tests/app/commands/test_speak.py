@@ -59,6 +59,7 @@ def test_it_writes_a_wav_and_says_what_repeats_it(
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "which"),
     [
@@ -80,6 +81,7 @@ def test_a_model_that_stops_at_once_is_told_of(
     assert piped or rest[0].endswith("finish reason empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", get_args(AudioFormat))
 def test_a_speech_without_sound_is_written_in_every_format(tmp_path: Path, form: str) -> None:
     out = tmp_path / f"a.{form}"
@@ -89,6 +91,7 @@ def test_a_speech_without_sound_is_written_in_every_format(tmp_path: Path, form:
     assert out.is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loudness_lufs", [None, -20.0])
 def test_a_text_of_many_sentences_is_what_the_server_makes_of_it(
     tmp_path: Path, book: Path, toy_server: httpx.Client, loudness_lufs: float | None
@@ -107,6 +110,7 @@ def test_a_text_of_many_sentences_is_what_the_server_makes_of_it(
     assert ours == told.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["mp3", "opus", "aac", "flac", "wav"])
 def test_the_name_of_the_file_chooses_the_format(tmp_path: Path, form: str) -> None:
     spoken(tmp_path / "a.pcm", "Hello. You.", *SHORT)
@@ -120,6 +124,7 @@ def test_the_name_of_the_file_chooses_the_format(tmp_path: Path, form: str) -> N
     assert -1e-4 < seconds - samples / 24_000 < (0.1 if form in {"mp3", "aac"} else 1e-4)
 
 
+@pytest.mark.slow
 def test_words_come_from_an_argument_a_file_or_stdin(
     tmp_path: Path, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +179,7 @@ def _written(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mtime_ns for file in folder.glob("*.npz")}
 
 
+@pytest.mark.slow
 def test_what_is_interrupted_goes_on_with_the_same_bytes_in_any_format(
     tmp_path: Path, book: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +201,7 @@ def test_what_is_interrupted_goes_on_with_the_same_bytes_in_any_format(
     assert not list(tmp_path.glob("*.parts"))
 
 
+@pytest.mark.slow
 def test_the_seed_that_was_drawn_is_kept(tmp_path: Path, book: Path) -> None:
     unseeded = ["-f", str(book), *MANNER[:2]]
     out, again = tmp_path / "a.wav", tmp_path / "b.wav"
@@ -247,6 +254,7 @@ def test_a_pipe_gets_one_container_and_nothing_else(
     assert (streamed[:4], streamed[44:]) == (b"RIFF", whole)
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_ends_it_without_a_word() -> None:
     command = [sys.executable, "-m", "app", "speak", "Hello there. " * 40, "-o", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

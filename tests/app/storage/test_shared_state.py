@@ -82,6 +82,7 @@ async def test_a_process_starts_without_redis_and_uses_it_once_it_is_there(redis
     await state.stop()
 
 
+@pytest.mark.slow
 def test_a_service_whose_state_and_voices_are_its_own_loads_no_redis_and_no_fsspec():
     unwanted = {"redis", "ray", "fsspec", "app.storage.shared_state"}
     code = f"import sys, app.main; assert not {unwanted} & set(sys.modules)"

@@ -67,6 +67,7 @@ def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, tmp_path: Path) -
     assert hub.ranges == ["", "bytes=100000-"]
 
 
+@pytest.mark.slow
 def test_a_killed_download_leaves_no_model_and_can_go_on(hub: Hub, tmp_path: Path) -> None:
     hub.cut_after = [200_000, 0, 0, 0, 0, 0, 0]
     code = (

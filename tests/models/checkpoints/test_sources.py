@@ -88,6 +88,7 @@ def sound(chunks: Iterable[AudioChunk]) -> Samples:
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["ar+nar", "ar+nar-len", "hf"])
 def test_a_published_file_speaks_with_a_built_in_voice(
     form: Form, tmp_path: Path, cache: Path
@@ -124,6 +125,7 @@ def test_the_checkpoints_own_tokenizer_and_languages_are_used(tmp_path: Path, ca
         speech(synthesizer, "[[q]]")
 
 
+@pytest.mark.slow
 def test_vocos_makes_another_sound_of_the_same_codes(tmp_path: Path, vocos_cache: Path) -> None:
     file = make_public(tmp_path, "ar+nar")
     own, other = load(file, vocos_cache), load(file, vocos_cache, "vocos")

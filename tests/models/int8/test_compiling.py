@@ -54,6 +54,7 @@ def bits(folder: Path, processor: str = "") -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_code_just_compiled_and_code_that_was_kept_compute_the_same_bits(tmp_path: Path) -> None:
     compiled, kept = bits(tmp_path), bits(tmp_path)
     assert compiled == kept

@@ -86,6 +86,7 @@ def test_no_mixture_costs_more(unit: str) -> None:
     assert cpu_s(lambda: pieces((unit * CHARS)[:CHARS])) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["a.", "a-", " ", "\t", "a@", "'", "http://a", "x .", "<a", "...x"]
 )
@@ -95,6 +96,7 @@ def test_writing_out_costs_what_a_text_is_long(unit: str) -> None:
     assert cpu_s(lambda: normalise("http://" + "." * 40_000 + "x")) < 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_sign_is_read_a_bounded_number_of_times(
     text: str, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from samplers.knobs.params import SamplingParams
+from samplers.ops.temperature import dynamic_entropy, dynamic_sigmoid
 from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
 
 
@@ -67,3 +68,10 @@ def test_a_temperature_of_one_changes_no_bit_beside_rows_that_have_another() -> 
     logits = torch.randn(2, 33)
     params = [SamplingParams(), SamplingParams(temperature=0.7)]
     assert torch.equal(run(["temperature"], params, logits)[0], logits[0])
+
+
+def test_a_row_without_a_possible_code_has_a_temperature() -> None:
+    logits = torch.full((1, 5), -torch.inf)
+    low, high, slope, center = (torch.full((1, 1), value) for value in (0.2, 1.5, 10.0, 0.5))
+    assert 1.4 < float(dynamic_sigmoid(logits, low, high, slope, center)) < 1.5
+    assert float(dynamic_entropy(logits, low, high, slope)) == 1.0

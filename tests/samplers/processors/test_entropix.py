@@ -305,6 +305,7 @@ def test_the_table_of_differences_names_every_knob() -> None:
     assert set(DIFFERENCES) == set(EntropixKnobs.model_fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knob", DIFFERENCES)
 def test_every_knob_makes_a_difference(knob: str) -> None:
     value, others = DIFFERENCES[knob]

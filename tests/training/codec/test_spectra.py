@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from training.codec.discriminator import Discriminator, deceiving_losses, judging_loss
@@ -35,6 +36,7 @@ def test_silence_has_a_gradient() -> None:
     assert silence.grad.isfinite().all()
 
 
+@pytest.mark.slow
 def test_the_discriminator_learns_to_tell_two_kinds_of_noise_apart() -> None:
     torch.manual_seed(0)
     spectra, judge = Spectra(24_000, CPU), Discriminator()

@@ -287,6 +287,7 @@ def keep_on(step: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "said", ["{}", '{"type": "response.cancel"}', "no JSON", b"bytes", '{"type": "x"}']
 )

@@ -71,6 +71,7 @@ def test_an_operator_sets_the_limit(toy: Path, tmp_path: Path) -> None:
             assert error["param"] == "input"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["wav", "mp3"])
 def test_sound_is_rendered_in_small_steps(form: str) -> None:
     app, render_pool = app_with_counts()

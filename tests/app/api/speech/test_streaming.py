@@ -201,6 +201,7 @@ def test_clients_that_drop_at_random_leave_nothing_behind():
     until(lambda: threading.active_count() <= threads)  # those of the pool end in their own time
 
 
+@pytest.mark.slow
 def test_a_stream_is_led_by_what_is_on_the_voices_card_on_either_wire(tmp_path):
     folder = make(tmp_path / "toy")
     knobs = {"max_duration_s": 1.2, "seed": 3, "loudness_lufs": -38}

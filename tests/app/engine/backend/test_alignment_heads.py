@@ -16,6 +16,7 @@ from models.config import AlignmentHead
 from samplers.knobs.params import SamplingParams
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_built_in_voice_s_head_is_found() -> None:
     synthesizer = Synthesizer.load(BUILTIN_MODEL, "cpu", threads=1, max_text_chars=200)

@@ -59,6 +59,7 @@ def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:
     yield from ((codes, False) for codes in product((0, 1), repeat=frames))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guidance", [{}, GUIDED])
 @pytest.mark.parametrize("power", [0.0, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("heat", [1.0, 3.0])

@@ -142,6 +142,7 @@ def plain(model: Valle) -> ArRunner:
     return ArRunner(model, PrefixCache(model), slots=SLOTS, max_length=ROOM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(KNOBS)))
 def test_each_kind_of_row_is_drawn_as_by_the_other_loop(model: Valle, number: int) -> None:
     inputs = [utterance(model, number)]
@@ -176,6 +177,7 @@ def test_200_requests_that_join_pause_leave_and_go_back_are_drawn_alike(model: V
     assert {reason for _, reason, *_ in found} >= {"stop", "length"}
 
 
+@pytest.mark.slow
 def test_without_kernels_of_our_own_the_codes_are_the_same(
     model: Valle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,6 +413,7 @@ def _unsent_pages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DecodeGraph, "launch", wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

@@ -121,6 +121,7 @@ def test_a_paused_utterance_draws_nothing_and_resumes_as_if_it_had_not_been(mode
         assert_as_alone(model, utterance)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -38,6 +38,7 @@ def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int
     torch.testing.assert_close(torch.from_numpy(found), codec.decode(codes), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths, push = set[int](), EncodecStream.push
 

@@ -114,6 +114,7 @@ def test_a_window_that_holds_the_utterance_is_the_whole(speech, knobs, size) -> 
     assert torch.equal(codes, whole(speech, wanted, level_0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "knobs", [GREEDY, DRAWN, DRAWN | GUIDED], ids=["greedy", "drawn", "guided"]
 )

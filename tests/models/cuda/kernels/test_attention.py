@@ -54,6 +54,7 @@ def test_a_step_attends_to_all_that_its_slot_holds_and_reads_nothing_else(
     assert attention_differs(attend, CASES[name], dtype, device, paged=False) < CLOSE[dtype]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [*((name, FLOAT) for name in CHUNKS), ("blocks", NARROW), ("by shares", NARROW)],

@@ -215,6 +215,7 @@ def test_a_kernel_without_one_is_close(differs: Differs, device: torch.device) -
     assert differs(MODULES[differs], device) < CLOSE[FLOAT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_mistake_in_a_kernel_is_seen(name: str, tmp_path: Path, device: torch.device) -> None:
     fault = FAULTS[name]

@@ -187,6 +187,7 @@ def test_operators_draw_what_a_plain_chain_does(seed: int) -> None:
     assert_same_state(one, drawn_by_chain(PLAIN, logits, rows_of(seed), params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_light_rows_are_drawn_as_by_operators(seed: int, device: torch.device) -> None:
     logits, params = logits_of(seed), light_params(seed)

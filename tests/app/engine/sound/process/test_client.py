@@ -92,6 +92,7 @@ def test_a_process_that_is_killed_between_two_speeches_is_not_missed(remote):
     np.testing.assert_array_equal(speak(remote)[-1].samples, before[-1].samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_a_speech_goes_on_where_its_process_was_killed(remote, after):
     before, again = speak(remote), []
@@ -138,6 +139,7 @@ def test_a_replay_goes_on_where_its_process_was_killed(remote):
     )
 
 
+@pytest.mark.slow
 def test_what_ends_the_process_twice_is_not_tried_for_ever(remote):
     plan = remote.plan(SpeechJob("id", "One.", SamplingParams(seed=1, ban_tokens=(512,))))
     speech = remote.speak(plan, queue_s=0.0, on_progress=lambda _: True)
@@ -159,6 +161,7 @@ def test_a_model_that_the_process_cannot_load_is_told(tmp_path):
     process.close()
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close_it_ends_all_the_same(toy):
     program = """
 import sys

@@ -83,6 +83,7 @@ def decoder(speech: SpeechModel, tape: Tape) -> LocalSoundDecoder:
     return decoder_of(speech, tape.record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KNOBS)))
 def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(
     speech: SpeechModel, decoder: LocalSoundDecoder, kind: int

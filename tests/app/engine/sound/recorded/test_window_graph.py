@@ -89,6 +89,7 @@ def graph_of(decoder: LocalSoundDecoder) -> WindowGraph:
     return decoder.graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES[1:], ids=["windows", "whole", "small windows"])
 @pytest.mark.parametrize("kind", range(len(KNOBS)))
 def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(
@@ -99,6 +100,7 @@ def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(
     assert_as_alone(speech, session, KNOBS[kind])
 
 
+@pytest.mark.slow
 def test_utterances_that_come_and_leave_are_drawn_as_each_alone(
     speech: SpeechModel, decoder: LocalSoundDecoder
 ) -> None:
