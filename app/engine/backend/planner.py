@@ -156,8 +156,9 @@ class Planner:
             on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
         nar = nar_plan(config, params)
-        at_the_end = nar == "whole" or hypotheses_of(params) > 1
         early = early_chunks(params, config.block_frames, self._frame_rate_hz)
+        if nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
+            early = ()  # all frames are final at once
         text_s = perf_counter() - started_s
         return Plan(
             job,
@@ -174,7 +175,7 @@ class Planner:
             words=tuple(words),
             lengths=tuple(lengths),
             speakers=speakers,
-            early=() if at_the_end else early,
+            early=early,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:

@@ -30,7 +30,7 @@ class _ActiveJob:
         made_s: Seconds of work on chunks that were made along with others and not asked for yet.
         early: Its early chunks; none of a replay.
         first_s: When its first audio was made, by `time.monotonic`; None before.
-        made: How many times audio was made, up to one more than its early chunks.
+        made: How many times audio was made.
         others: How many others have delayed it.
     """
 
@@ -68,9 +68,11 @@ class _ActiveJob:
 
     def next_s(self, capacity: Capacity) -> float:
         """Return in how many seconds its next audio comes; 0 after its early chunks."""
-        coming = self.early[max(0, self.made - 1) :][:1]
+        coming = max(0, self.made - 1)
+        if coming >= len(self.early):
+            return 0.0
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max((capacity.draw_s(one.frames) - elapsed_s for one in coming), default=0.0)
+        return max(0.0, capacity.draw_s(self.early[coming].frames) - elapsed_s)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -350,7 +352,7 @@ class SoundWorker:
             audio_s = ticket.playback.audio_s - before_s
             self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
             job.made_s = 0.0
-            if audio_s and job.made <= len(job.early):
+            if audio_s:
                 self._note_audio(job)
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
