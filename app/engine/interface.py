@@ -64,7 +64,7 @@ class EarlyChunk:
 
     Attributes:
         frames: How many frames of level 0 are drawn between the first chunk and this one.
-        before_s: Seconds of audio of the chunks between the two.
+        before_s: Seconds of audio of the chunks before it, the first one's included.
     """
 
     frames: int
@@ -158,9 +158,6 @@ class CostMeter(Protocol):
 
     def note_start(self, start_s: float) -> None:
         """Record the seconds from a job's admission to its first audio."""
-
-    def note_second(self, seconds: float, frames: int) -> None:
-        """Record the seconds from a job's first audio to its second, and the frames drawn."""
 
 
 class Level0Stream(Protocol):

@@ -69,7 +69,6 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
         closing(backend.sound_stream(plan, playback)) as sound,
     ):
         started_s = perf_counter()
-        made_s: list[float] = []  # when the first and the second audio came
         chunks: deque[Level0Chunk] = deque()
         job = batch.begin(plan, chunks.append)
         costs.note_admission(perf_counter() - started_s)
@@ -83,9 +82,5 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
                 for _ in sound.push(chunks.popleft()):
                     pass
                 costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
-                if len(made_s) < 2 and playback.audio_s > before_s:
-                    made_s.append(perf_counter())
-    if plan.early and len(made_s) == 2:
-        costs.note_second(made_s[1] - made_s[0], plan.early[0].frames)
     if playback.first_s is not None:
         costs.note_start(playback.first_audio_s)

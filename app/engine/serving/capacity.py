@@ -13,6 +13,9 @@ SHORT_S, LONG_S = 6.0, 60.0
 """Time constants of the two moving averages of a cost, in seconds of audio. The larger average
 counts: a machine that became slower is noticed at once, a faster one only after a while."""
 
+SHORT_STEPS, LONG_STEPS = 100.0, 5000.0
+"""The same of the time of a step of level 0, in steps."""
+
 CHUNK_DECAY, JOB_DECAY = 0.98, 0.995
 """What a peak keeps at each further measurement: of work on chunks, and once a job."""
 JOB_GROWTH: Final = 3.0
@@ -21,27 +24,27 @@ _NEWEST: Final = 0.1  # weight of the newest measurement in averages over jobs
 
 
 class Cost:
-    """Seconds of work a second of audio, as an exponential moving average."""
+    """Seconds of work a second of audio, or a step, as an exponential moving average."""
 
-    def __init__(self, time_constant_s: float) -> None:
+    def __init__(self, time_constant: float) -> None:
         """Begin with no measurement.
 
         Args:
-            time_constant_s: Of the average, in seconds of audio.
+            time_constant: Of the average, in seconds of audio or in steps.
         """
-        self._time_constant_s = time_constant_s
-        self._work_s = self._sound_s = 0.0
+        self._time_constant = time_constant
+        self._work_s = self._made = 0.0
 
-    def note(self, work_s: float, sound_s: float) -> None:
-        """Count work and the audio that it made, in seconds; either may be 0."""
-        kept = math.exp(-sound_s / self._time_constant_s)
+    def note(self, work_s: float, made: float = 1.0) -> None:
+        """Count seconds of work, and the seconds of audio or the steps made; either may be 0."""
+        kept = math.exp(-made / self._time_constant)
         self._work_s = kept * self._work_s + work_s
-        self._sound_s = kept * self._sound_s + sound_s
+        self._made = kept * self._made + made
 
     @property
-    def per_second(self) -> float:
-        """Seconds of work a second of audio; 0 before the first measurement."""
-        return self._work_s / self._sound_s if self._sound_s else 0.0
+    def each(self) -> float:
+        """Seconds of work a second of audio, or a step; 0 before the first measurement."""
+        return self._work_s / self._made if self._made else 0.0
 
 
 class Peak:
@@ -83,8 +86,7 @@ class Capacity:
         self._level_0 = Cost(SHORT_S), Cost(LONG_S)
         self._sound = Cost(SHORT_S), Cost(LONG_S)
         self._chunk, self._admission = Peak(CHUNK_DECAY), Peak(CHUNK_DECAY)
-        self._early_frame = Peak(CHUNK_DECAY, JOB_GROWTH)
-        self._usual_frames = 0
+        self._step = Cost(SHORT_STEPS), Cost(LONG_STEPS)
         self._alone, self._beside = (Peak(JOB_DECAY, JOB_GROWTH) for _ in range(2))
         self._phoneme_s = USUAL_PHONEME_S
 
@@ -92,6 +94,8 @@ class Capacity:
         """Count a step of level 0 that drew ``sound_s`` seconds of speech, over all its rows."""
         for cost in self._level_0:
             cost.note(work_s, sound_s)
+        for cost in self._step:
+            cost.note(work_s)
 
     def note_blocking(self, work_s: float) -> None:
         """Count work on several chunks at once, which cannot be interrupted."""
@@ -116,20 +120,6 @@ class Capacity:
         """
         (self._beside if beside else self._alone).note(start_s)
 
-    def note_second(self, seconds: float, frames: int) -> None:
-        """Count the seconds from a job's first audio to its second, less those spent on others.
-
-        The second chunk can take longest: its frames may be taken back until many more are drawn,
-        and those of the first chunk may not, for an early first sound.
-
-        Args:
-            seconds: The seconds.
-            frames: How many frames of level 0 had to be drawn meanwhile. Those of the first job
-                count as usual.
-        """
-        self._early_frame.note(seconds / frames)
-        self._usual_frames = self._usual_frames or frames
-
     def note_spoken(self, phonemes: float, speech_s: float) -> None:
         """Count a job of so many phoneme symbols and seconds of audio, for `speech_s`."""
         if phonemes:
@@ -139,7 +129,7 @@ class Capacity:
     def speed(self) -> float:
         """Seconds of audio a second that admission counts on; infinite before any measurement."""
         costs = self._level_0, self._sound
-        together = sum(max(cost.per_second for cost in worker) for worker in costs)
+        together = sum(max(cost.each for cost in worker) for worker in costs)
         return SHARE / together if together else math.inf
 
     @property
@@ -159,7 +149,7 @@ class Capacity:
             others: Their number.
             at_once: How many chunks are made at once.
         """
-        shared_s = self.draw_s(self._usual_frames) if self._throttle_s else 0.0
+        shared_s = self._alone.seconds if self._throttle_s else 0.0
         chunks_s = math.ceil(others / at_once) * self._chunk.seconds
         return chunks_s + others * (self._admission.seconds + shared_s)
 
@@ -168,15 +158,17 @@ class Capacity:
         """How many streams can be made in real time at once; None before any measurement."""
         return None if math.isinf(self.speed) else math.floor(self.speed)
 
-    def draw_s(self, frames: int) -> float:
-        """Return the longest time in which a job that has begun draws frames, if it has no others.
+    def chunk_s(self, frames: int) -> float:
+        """Return the time in which frames of level 0 are drawn and the chunk that they end is made.
 
-        A quota may throttle it once more than measured.
+        If no other is made meanwhile. Steps take longer with each further stream, and a quota may
+        stop them once more than measured.
 
         Args:
-            frames: How many.
+            frames: How many are drawn; a step draws one of each job.
         """
-        return self._early_frame.seconds * frames + self._throttle_s
+        step_s = max(cost.each for cost in self._step) / SHARE
+        return frames * step_s + self._chunk.seconds + self._throttle_s
 
     def start_s(self, *, beside: bool) -> float:
         """Return the longest time from a job's expected admission to its first audio.

@@ -31,7 +31,6 @@ class _ActiveJob:
         early: Its early chunks; none of a replay.
         first_s: When its first audio was made, by `time.monotonic`; None before.
         made: How many times audio was made.
-        others: How many others have delayed it.
     """
 
     def __init__(self, ticket: Ticket, *, beside: bool) -> None:
@@ -44,7 +43,7 @@ class _ActiveJob:
         self.made_s = 0.0
         self.early = ticket.work.early if isinstance(ticket.work, Plan) else ()
         self.first_s: float | None = None
-        self.made = self.others = 0
+        self.made = 0
         self._ending = False  # whether an utterance ends with the item that was taken last
 
     @property
@@ -72,7 +71,7 @@ class _ActiveJob:
         if coming >= len(self.early):
             return 0.0
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max(0.0, capacity.draw_s(self.early[coming].frames) - elapsed_s)
+        return max(0.0, capacity.chunk_s(self.early[coming].frames) - elapsed_s)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
         """Return the next chunk of audio of the current item; None at its end.
@@ -181,40 +180,38 @@ class SoundWorker:
         ]
 
     def begin(self, ticket: Ticket) -> None:
-        """Add a job; a replay needs nothing else.
-
-        It delays those whose playback has not begun, so they buffer more before it does.
-        """
+        """Add a job; a replay needs nothing else."""
         beside = bool(self._streams())
         with self._changed:
             self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
-            for job in self._jobs.values():
-                playback = job.ticket.playback
-                if playback.played and playback.first_s is None:
-                    playback.prebuffer_s = max(playback.prebuffer_s, self._prebuffer_s(job))
             self._changed.notify_all()
 
     def _prebuffer_s(self, job: _ActiveJob) -> float:
-        """Return the seconds of audio to buffer before the playback of a job begins.
+        """Return the seconds of audio with which the playback of a job can begin.
 
-        So much that each of its early chunks comes in time, after work on others. What is made at a
-        speed below 1 and played at 1 does not stall if ``1 - speed`` of it is buffered.
+        With the chunk that it makes next, if each of its early chunks after that comes in time,
+        after those of others that are due before. What is made at a speed below 1 and played at 1
+        does not stall if ``1 - speed`` of it is buffered.
         """
-        capacity, playback = self._capacity, job.ticket.playback
-        others_s = capacity.delay_s(self._others(job), self._at_once)
-        lacking = (capacity.draw_s(one.frames) - one.before_s for one in job.early)
-        early_s = max(lacking, default=0.0)
-        fluid_s = (1.0 - capacity.speed) * playback.expected_s
-        return max(early_s + others_s, fluid_s)
+        capacity = self._capacity
+        needed_s = (1.0 - capacity.speed) * job.ticket.playback.expected_s
+        drawn = sum(one.frames for one in job.early[: job.made][-1:])
+        later = job.early[job.made :]
+        for one in later:
+            others_s = capacity.delay_s(self._before(job, one.before_s), self._at_once)
+            played_s = one.before_s - later[0].before_s
+            needed_s = max(needed_s, capacity.chunk_s(one.frames - drawn) + others_s - played_s)
+        return needed_s
 
-    def _others(self, job: _ActiveJob) -> int:
-        """Return how many jobs delay the second audio of one: those that are as urgent.
+    def _before(self, job: _ActiveJob, lead_s: float) -> int:
+        """Return how many jobs make a chunk before one that has so many seconds of audio.
 
-        Of the rest, which have more audio before them or give way, one at most: its chunk may have
-        begun.
+        Of those that have more or give way one at most: its chunk may have begun.
         """
-        urgent = [one.at_once and one.made < 2 for one in self._jobs.values() if one is not job]
-        return sum(urgent) + (not all(urgent))
+        with self._changed:
+            others = [one for one in self._jobs.values() if one is not job]
+        first = [one.at_once and one.ticket.playback.lead_s < lead_s for one in others]
+        return sum(first) + (not all(first))
 
     def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
         """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
@@ -335,6 +332,8 @@ class SoundWorker:
             error = ReaderStalled(f"the reader took no audio for {self._stall_timeout_s:g} s")
             self._end(job, "cancelled", error)
             return
+        if ticket.playback.played and ticket.playback.first_s is None:
+            ticket.playback.prebuffer_s = self._prebuffer_s(job)
         started_s, before_s = perf_counter(), ticket.playback.audio_s
         try:
             chunk = job.next_chunk(backend)
@@ -353,7 +352,8 @@ class SoundWorker:
             self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
             job.made_s = 0.0
             if audio_s:
-                self._note_audio(job)
+                job.first_s = job.first_s or monotonic()
+                job.made += 1
             if not job.started and ticket.playback.first_s is not None:
                 job.started = True
                 self._note_start(job)
@@ -378,20 +378,6 @@ class SoundWorker:
         if playback.first_s is not None and (job.at_once or not job.beside):
             start_s = max(0.0, playback.first_s - playback.expected_admission_s)
             self._capacity.note_start(start_s, beside=playback.beside)
-
-    def _note_audio(self, job: _ActiveJob) -> None:
-        """Count the audio of a job, and note the time to the second, less work on others."""
-        now_s = monotonic()
-        job.made += 1
-        if job.made <= 2:
-            with self._changed:
-                job.others = max(job.others, self._others(job))
-        if job.first_s is None:
-            job.first_s = now_s
-        elif job.made == 2 and job.at_once and job.early:
-            others_s = self._capacity.delay_s(job.others, self._at_once)
-            own_s = max(0.0, now_s - job.first_s - others_s)
-            self._capacity.note_second(own_s, job.early[0].frames)
 
     def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
         self._outcomes.ended(job.ticket, reason, error)

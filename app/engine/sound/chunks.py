@@ -46,8 +46,8 @@ def early_chunks(
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
     drawn = [end + _newer(params, end) for end in ends]
     return tuple(
-        EarlyChunk(frames - first, (end - first) / frame_rate_hz)
-        for frames, end in zip(drawn, (first, *ends), strict=False)
+        EarlyChunk(frames - first, before / frame_rate_hz)
+        for frames, before in zip(drawn, (first, *ends), strict=False)
     )
 
 

@@ -92,31 +92,44 @@ def test_one_job_that_was_stopped_does_not_make_all_wait_as_long() -> None:
     capacity = Capacity()
     for start_s in (0.1, 60.0):
         capacity.note_start(start_s)
-        capacity.note_second(start_s, 30)
     assert capacity.start_s(beside=False) == pytest.approx(0.3)
-    assert capacity.draw_s(30) == pytest.approx(0.3)
 
 
-def test_a_job_that_begins_draws_frames_as_fast_as_the_slowest_of_late() -> None:
-    capacity = Capacity()
-    assert capacity.draw_s(30) == 0.0
-    for seconds in (0.03, 0.05, 0.04):
-        capacity.note_second(seconds, 100)
-    assert capacity.draw_s(200) == pytest.approx(0.1, rel=0.05)
+def stepping(step_s: float, steps: int = 300, capacity: Capacity | None = None) -> Capacity:
+    capacity = capacity or Capacity()
+    for _ in range(steps):
+        capacity.note_level_0(step_s, 0.01)
+    return capacity
+
+
+def test_a_chunk_takes_its_steps_and_its_own_work() -> None:
+    assert Capacity().chunk_s(30) == 0.0
+    capacity = stepping(0.001)
+    assert capacity.chunk_s(30) == pytest.approx(0.03 / SHARE)
+    capacity.note_sound(0.05, 1.0)
+    assert capacity.chunk_s(30) == pytest.approx(0.03 / SHARE + 0.05)
+    assert capacity.chunk_s(60) == pytest.approx(0.06 / SHARE + 0.05)
+
+
+def test_steps_that_became_slower_are_noticed_within_some_hundreds_and_quicker_ones_later() -> None:
+    capacity = stepping(0.003, steps=300, capacity=stepping(0.001))
+    assert capacity.chunk_s(1) == pytest.approx(0.003 / SHARE, rel=0.1)
+    stepping(0.001, steps=300, capacity=capacity)
+    assert capacity.chunk_s(1) > 0.0015 / SHARE
+    stepping(0.001, steps=30_000, capacity=capacity)
+    assert capacity.chunk_s(1) == pytest.approx(0.001 / SHARE, rel=0.1)
 
 
 def test_under_a_quota_a_stream_waits_longer_for_its_next_audio_and_for_those_who_begin() -> None:
     free, held = Capacity(), Capacity(throttle_s=0.05)
     for capacity in (free, held):
+        stepping(0.002, capacity=capacity)
         capacity.note_sound(0.1, 1.0)
         capacity.note_admission(0.02)
-        capacity.note_second(0.06, 30)
-        capacity.note_second(0.12, 60)
         capacity.note_start(0.04)
-    assert free.draw_s(30) == 0.06
+    assert held.chunk_s(30) == pytest.approx(free.chunk_s(30) + 0.05)
     assert free.blocking_s == pytest.approx(0.1 + 0.02)
-    assert held.draw_s(30) == pytest.approx(0.06 + 0.05)
-    assert held.blocking_s == pytest.approx(0.1 + 0.02 + held.draw_s(30))
+    assert held.blocking_s == pytest.approx(0.1 + 0.02 + 0.04)
 
 
 def test_chunks_that_are_made_at_once_delay_a_stream_once() -> None:

@@ -38,9 +38,9 @@ class Listener:
         self.sent.append(item)
 
 
-PLAN = replace(Plan(*[cast("Any", None)] * 7), early=(EarlyChunk(15, 0.0), EarlyChunk(45, 0.2)))
-REWINDS = replace(PLAN, early=(EarlyChunk(90, 0.0), EarlyChunk(120, 0.2)))
-LAGS = replace(PLAN, early=(EarlyChunk(30, 0.0), EarlyChunk(150, 0.2)))
+PLAN = replace(Plan(*[cast("Any", None)] * 7), early=(EarlyChunk(15, 0.2), EarlyChunk(45, 0.4)))
+REWINDS = replace(PLAN, early=(EarlyChunk(90, 0.2), EarlyChunk(120, 0.4)))
+LAGS = replace(PLAN, early=(EarlyChunk(30, 0.2), EarlyChunk(150, 0.4)))
 
 
 @pytest.fixture
@@ -83,66 +83,78 @@ def test_a_speech_sent_whole_takes_no_capacity_from_streams(sound_worker: SoundW
     assert sound_worker.has_room_for(5.0)
 
 
+STEP_S, CHUNK_S = 0.003, 0.02
+
+
 @pytest.fixture
 def slow_second() -> tuple[SoundWorker, Capacity]:
     """A worker whose streams get their second audio 0.3 s after the first, if they rewind."""
     capacity = Capacity()
-    capacity.note_sound(0.1, 1.0)
-    capacity.note_second(0.3, 90)
+    capacity.note_level_0(STEP_S * SHARE, 0.1)
+    capacity.note_sound(CHUNK_S, 1.0)
+    capacity.note_admission(0.01)
     worker = SoundWorker(cast("Any", None), capacity, on_end=lambda _: None, stall_timeout_s=1.0)
     return worker, capacity
 
 
-def test_a_playback_begins_with_as_much_as_its_latest_early_chunk_needs(slow_second) -> None:
-    worker, capacity = slow_second
-    late_s = capacity.draw_s(150) - 0.2
-    assert late_s > capacity.draw_s(30)
-    for plan, expected_s in ((REWINDS, 0.3), (PLAN, 0.3 * 15 / 90), (LAGS, late_s)):
-        playback = Playback(monotonic())
-        worker.begin(ticket := cast("Any", Listener(playback, work=plan)))
-        assert playback.prebuffer_s == pytest.approx(expected_s)
-        del worker._jobs[ticket]
+def begun(worker: SoundWorker, plan: Plan, made: int = 0) -> float:
+    """Begin a job, and return the seconds of audio with which its playback can begin."""
+    worker.begin(ticket := cast("Any", Listener(Playback(monotonic()), work=plan)))
+    worker._jobs[ticket].made = made
+    return worker._prebuffer_s(worker._jobs[ticket])
 
 
-def test_a_playback_that_has_not_begun_buffers_more_once_another_job_does(slow_second) -> None:
+@pytest.mark.parametrize(
+    ("plan", "made", "steps", "played_s"),
+    [
+        (PLAN, 0, 15, 0.0),
+        (REWINDS, 0, 90, 0.0),
+        (LAGS, 0, 150, 0.2),  # the third chunk, while the second is played
+        (LAGS, 1, 120, 0.0),
+    ],
+)
+def test_a_playback_begins_with_as_much_as_its_latest_early_chunk_needs(
+    slow_second, plan: Plan, made: int, steps: int, played_s: float
+) -> None:
+    worker, _ = slow_second
+    needed_s = steps * STEP_S + CHUNK_S - played_s
+    assert begun(worker, plan, made) == pytest.approx(needed_s)
+
+
+@pytest.mark.parametrize("plan", [replace(PLAN, early=()), REWINDS])
+def test_what_comes_at_once_or_was_made_needs_nothing_buffered(slow_second, plan: Plan) -> None:
+    worker, _ = slow_second
+    assert begun(worker, plan, made=len(plan.early)) == 0.0
+
+
+def test_a_playback_waits_for_the_chunks_of_those_that_are_due_before(slow_second) -> None:
     worker, capacity = slow_second
-    plays, waits, *more = (Playback(monotonic()) for _ in range(4))
-    plays.add(0.2)
-    for number, playback in enumerate((plays, waits, *more)):
-        worker.begin(cast("Any", Listener(playback, work=REWINDS)))
-        assert playback.prebuffer_s == pytest.approx(0.3 * (number > 0) + capacity.delay_s(number))
-    assert plays.prebuffer_s == 0.0
-    assert waits.prebuffer_s == pytest.approx(0.3 + capacity.delay_s(3))
+    alone_s = begun(worker, REWINDS)
+    worker._jobs.clear()
+    for lead_s in (0.0, 0.15, 5.0):  # the last may have one chunk that has begun
+        join(worker, lead_s)
+    assert begun(worker, REWINDS) == pytest.approx(alone_s + capacity.delay_s(3))
 
 
 def test_of_jobs_that_give_way_one_chunk_at_most_is_waited_for(slow_second) -> None:
     worker, capacity = slow_second
+    alone_s = begun(worker, REWINDS)
+    worker._jobs.clear()
     for _ in range(5):
         join(worker, played=False)
-    playback = Playback(monotonic())
-    worker.begin(cast("Any", Listener(playback, work=REWINDS)))
-    assert playback.prebuffer_s == pytest.approx(0.3 + capacity.delay_s(1))
+    assert begun(worker, REWINDS) == pytest.approx(alone_s + capacity.delay_s(1))
 
 
-def test_the_time_to_the_second_audio_is_noted_without_that_for_others() -> None:
-    worker, tickets = working(Together(), 3, [])
-    job = worker._jobs[tickets[0]]
-    worker._capacity.note_admission(0.2)
-    worker._note_audio(job)
-    assert job.first_s is not None
-    job.first_s -= 1.0
-    worker._note_audio(job)
-    assert worker._capacity.draw_s(job.early[0].frames) == pytest.approx(1.0 - 0.4, abs=0.1)
-
-
-@pytest.mark.parametrize(("priority", "counts"), [(0, True), (1, False)])
-def test_the_second_audio_of_jobs_that_give_way_does_not_count(priority, counts) -> None:
+def test_the_audio_of_a_job_is_counted_and_held_until_its_playback_can_begin() -> None:
     worker, (ticket,) = working(Together(), 1, [])
-    ticket.priority = priority
+    ticket.playback = Playback(monotonic())
+    ticket.work = REWINDS
+    worker._jobs[ticket].early = REWINDS.early
+    worker._capacity.note_level_0(STEP_S, 0.1)
+    worker.put(ticket, BLOCK)
+    run_dry(worker, Together())
     job = worker._jobs[ticket]
-    worker._note_audio(job)
-    worker._note_audio(job)
-    assert (worker._capacity.draw_s(1) > 0) is counts
+    assert job.ticket.playback.prebuffer_s > 90 * STEP_S
 
 
 def test_nobody_begins_before_the_second_audio_of_a_listener_who_has_little(slow_second) -> None:
@@ -159,13 +171,15 @@ def test_the_next_audio_of_a_job_is_the_early_chunk_that_comes_next(slow_second)
     worker, capacity = slow_second
     join(worker, 0.2)
     (job,) = worker._jobs.values()
-    assert job.next_s(capacity) == capacity.draw_s(90)
-    for frames in (90, 120):
-        worker._note_audio(job)
-        assert job.first_s is not None
+    assert job.next_s(capacity) == capacity.chunk_s(90)
+    job.first_s = monotonic() - 0.1
+    for job.made, frames in ((1, 90), (2, 120)):
         elapsed_s = monotonic() - job.first_s
-        assert job.next_s(capacity) == pytest.approx(capacity.draw_s(frames) - elapsed_s, abs=0.05)
-    worker._note_audio(job)
+        left_s = capacity.chunk_s(frames) - elapsed_s
+        assert job.next_s(capacity) == pytest.approx(left_s, abs=0.05)
+    job.made = 3
+    assert job.next_s(capacity) == 0.0
+    job.made, job.first_s = 1, monotonic() - 60.0
     assert job.next_s(capacity) == 0.0
 
 

@@ -66,7 +66,7 @@ def test_early_chunks_wait_for_as_many_frames_as_backtracking_holds_back(
 def test_early_chunks_of_the_built_in_voice_wait_for_few_frames() -> None:
     plain = early_chunks(SamplingParams(), 15, 75.0)
     assert [one.frames for one in plain] == [15, 45, 90, 150]
-    assert [one.before_s for one in plain] == pytest.approx([0.0, 0.2, 0.6, 1.2])
+    assert [one.before_s for one in plain] == pytest.approx([0.2, 0.4, 0.8, 1.4])
     for share, frames in ((1.0, [90, 120, 165, 225]), (0.35, [30, 76, 146, 225])):
         early = early_chunks(SamplingParams(backtrack=True, backtrack_share=share), 15, 75.0)
         assert [one.frames for one in early] == frames
