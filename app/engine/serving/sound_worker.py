@@ -195,8 +195,8 @@ class SoundWorker:
         """
         capacity = self._capacity
         needed_s = (1.0 - capacity.speed) * job.ticket.playback.expected_s
-        drawn = sum(one.frames for one in job.early[: job.made][-1:])
         later = job.early[job.made :]
+        drawn = job.early[job.made - 1].frames if job.made and later else 0
         for one in later:
             others_s = capacity.delay_s(self._before(job, one.before_s), self._at_once)
             played_s = one.before_s - later[0].before_s

@@ -6,7 +6,7 @@ computed in the same chunks: matrix products of other shapes round differently, 
 change a code.
 """
 
-import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, chain, islice, repeat
 
@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from app.engine.interface import EarlyChunk
+from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 
 _BLOCKS = (1, 1, 2, 3)  # of the first chunks; 0.2, 0.2, 0.4 and 0.6 s of the usual 15 frames
 _LATER_BLOCKS = 4
+_MANY = 2**31  # more frames than there are; a window may be larger than a range can be long
 
 
 def chunk_blocks() -> Iterator[int]:
@@ -44,25 +46,19 @@ def early_chunks(
         frame_rate_hz: Frames a second.
     """
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
-    drawn = [end + _newer(params, end) for end in ends]
+    drawn = [_drawn_until_final(params, end) for end in ends]
     return tuple(
         EarlyChunk(frames - first, before / frame_rate_hz)
         for frames, before in zip(drawn, (first, *ends), strict=False)
     )
 
 
-def _newer(params: SamplingParams, frames: int) -> int:
-    """Return how many frames must be newer than so many, so that these are final.
-
-    The least n for which ``n - floor(share * n)`` is at least ``frames`` has this many more; of a
-    share whose product is rounded, perhaps one.
-    """
+def _drawn_until_final(params: SamplingParams, frames: int) -> int:
+    """Return how many frames are drawn when so many of them can no longer be taken back."""
     if not params.backtrack:
-        return 0
-    if params.backtrack_share == 1.0:
-        return params.backtrack_window
-    drawn = math.floor((frames - 1) / (1.0 - params.backtrack_share)) + 1
-    return min(params.backtrack_window, drawn - frames)
+        return frames
+    most = range(frames + min(params.backtrack_window, _MANY))
+    return bisect_left(most, frames, lo=frames, key=lambda n: n - rewindable(params, n))
 
 
 class Chunks:

@@ -60,7 +60,12 @@ def test_early_chunks_wait_for_as_many_frames_as_backtracking_holds_back(
     params = SamplingParams(backtrack=True, backtrack_share=share, backtrack_window=window)
     first, *drawn = frames_until_final(params, block_frames)
     early = early_chunks(params, block_frames, 75.0)
-    assert [one.frames for one in early] == pytest.approx([n - first for n in drawn], abs=1)
+    assert [one.frames for one in early] == [n - first for n in drawn]
+
+
+def test_early_chunks_behind_a_window_beyond_any_range_are_told() -> None:
+    params = SamplingParams(backtrack=True, backtrack_window=10**30)
+    assert all(one.frames > 10**9 for one in early_chunks(params, 15, 75.0))
 
 
 def test_early_chunks_of_the_built_in_voice_wait_for_few_frames() -> None:
