@@ -1,4 +1,4 @@
-"""The command line; each command is a module of `app.commands`, imported when it is run.
+"""The command line; each command is a module of `app.commands` or `tools`, imported when it is run.
 
 Every flag is generated from a declaration elsewhere: those of `serve` from the settings, those of
 `speak` from the request with its knobs. torch is imported lazily, so that `--help` is fast.
@@ -34,23 +34,23 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "speak": Command(
         "app.commands.speak", "Speak", "Speak a text to a file, a pipe or the speakers."
     ),
-    "batch": Command("app.commands.batch", "Batch", "Speak the requests of a file."),
+    "batch": Command("app.commands.batch", "BatchCommand", "Speak the requests of a file."),
     "bench": Command(
         "app.commands.bench", "Bench", "Measure the speed of this machine or of a server."
     ),
-    "calibrate": Command(
-        "app.commands.calibrate",
-        "Calibrate",
-        "Measure the model's entropy and write a matching entropix preset.",
+    "study": Command(
+        "app.commands.study", "Study", "Measure what knobs do, over values, sentences and seeds."
     ),
-    "models": Command(
-        "app.commands.models", "Models", "Inspect, download and convert checkpoints."
-    ),
+    "models": Command("app.commands.models", "Models", "Download checkpoints."),
     "voices": Command(
         "app.commands.voices", "VoicesCommand", "Add, list and delete uploaded voices."
     ),
+    "presets": Command("app.commands.presets", "PresetsCommand", "List the presets."),
     "keys": Command("app.commands.keys", "Keys", "Generate API keys."),
     "doctor": Command("app.commands.doctor", "Doctor", "Check this machine and say how to fix it."),
+    "tools": Command(
+        "tools.commands", "Tools", "Inspect and convert models of others; calibrate presets."
+    ),
     "warm": Command("app.commands.warm", "Warm", "Compile and cache the CPU kernels."),
 }
 
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: None takes those of the process.
 
     Returns:
-        The exit status: 0 on success, 1 on failure, 2 for invalid arguments, 130 after Ctrl-C, 141
-            if the reader of stdout has closed it.
+        The exit status: 0 on success, 1 on failure, 2 for invalid arguments, 130 after Ctrl-C, 143
+            after SIGTERM, 141 if the reader of stdout has closed it.
     """
     try:
         try:
@@ -80,8 +80,9 @@ def _run(arguments: list[str]) -> int:
     from pydantic import BaseModel, Field, ValidationError, create_model
     from pydantic_settings import CliApp, CliSubCommand, SettingsError
 
-    from app.commands.errors import MISUSED, CommandError
-    from app.commands.speech.help import speak_help
+    from app.commands.errors import MISUSED, TERMINATED, CommandError, Terminated
+    from app.commands.help import asked_help, did_you_mean
+    from app.storage.dictionary_files import DictionaryError
     from app.storage.preset_files import PresetError
 
     if not arguments or arguments[0] not in COMMANDS:
@@ -105,10 +106,7 @@ def _run(arguments: list[str]) -> int:
     field = (subcommand[command], Field(description=description))
     program = create_model("ValleServe", __base__=Program, **{arguments[0]: field})  # type: ignore[call-overload]
     try:
-        if (
-            arguments[0] == "speak"
-            and (text := speak_help(arguments[1:], command.__doc__ or "")) is not None
-        ):
+        if (text := asked_help(arguments[0], command, arguments[1:])) is not None:
             print(text)
             return 0
         CliApp.run(program, cli_args=arguments, cli_exit_on_error=False)
@@ -118,8 +116,11 @@ def _run(arguments: list[str]) -> int:
         if str(error):
             _print_errors(str(error))
         return error.status
-    except (SettingsError, PresetError) as error:
-        _print_errors(str(error).removeprefix("error parsing CLI: ").strip())
+    except (SettingsError, PresetError, DictionaryError) as error:
+        message = str(error).removeprefix("error parsing CLI: ").strip()
+        _print_errors(did_you_mean(message, command))
+    except Terminated:
+        return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
     else:

@@ -9,7 +9,6 @@ service that is merely full.
 
 import asyncio
 import logging
-from collections import deque
 from http import HTTPStatus
 from typing import Any
 
@@ -19,19 +18,18 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from app.api.errors import error_response
-from app.api.gate.admission import network_of
+from app.api.errors import error_response, speech_error_response
+from app.api.gate.connections import OpenConnections, address_of
 from app.api.gate.middleware import PROBES
-from app.engine.serving.shares import share
 from app.websockets import limit_read_size
 
 log = logging.getLogger(__name__)
 
-_RETRY_S = 5
 _PROBE_CONNECTIONS = 32
 """Limit of connections that may only probe; beyond it the oldest is closed."""
 
 _PROBE_TIMEOUT_S = 2.0
+_STALL_GRACE_S = 1.0
 
 
 class BoundedConnection(H11Protocol):
@@ -42,15 +40,17 @@ class BoundedConnection(H11Protocol):
 
     Attributes:
         header_timeout_s: Seconds a client may take to send a request head.
-        max_connections: Limit, including WebSockets.
-        probe_only: Connections beyond the limit, oldest first; shared by all connections of a
-            server.
+        stall_timeout_s: Seconds that bytes may wait for a client to read them, whatever they are
+            and even if the connection is being closed. `app.api.gate.delivery` ends an answer
+            earlier, and tells why.
+        open: The connections of the process, of every protocol.
     """
 
     header_timeout_s: float
-    max_connections: int
-    probe_only: "deque[BoundedConnection]"
+    stall_timeout_s: float
+    open: OpenConnections
     _timeout: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override]  # as in uvicorn
         self, transport: asyncio.Transport
@@ -58,7 +58,9 @@ class BoundedConnection(H11Protocol):
         """Start the timeout for the first request; restrict a connection beyond the limit."""
         super().connection_made(transport)
         limit_read_size(transport)
-        if self._is_too_many():
+        transport.set_write_buffer_limits(0)  # an answer is sent when the system has all of it
+        self.open.http = self.connections
+        if self.open.exceeded_by(address_of(self)):
             self._restrict_to_probes()
         self._update_timeout()
 
@@ -70,29 +72,37 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timeout and forget the connection."""
         self._cancel_timeout()
-        if self in self.probe_only:
-            self.probe_only.remove(self)
+        self._cancel_stall()
+        if self in self.open.probe_only:
+            self.open.probe_only.remove(self)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that bytes wait for the client; drop a client that does not take them in time."""
+        super().pause_writing()
+        after_s = self.stall_timeout_s + _STALL_GRACE_S
+        self._stall = self.loop.call_later(after_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Note that the client has taken all bytes."""
+        super().resume_writing()
+        self._cancel_stall()
+
+    def _cancel_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Upgrade to a WebSocket, unless the connection is beyond the limit."""
-        if self in self.probe_only:
+        if self in self.open.probe_only:
             self._refuse(self._too_many())
             return
+        self.transport.set_write_buffer_limits()
         super().handle_websocket_upgrade(event)
 
-    def _is_too_many(self) -> bool:
-        """Return whether the connection exceeds the limit, or its address's share of it.
-
-        Probe-only connections do not count. uvicorn's set also holds WebSockets, of another class.
-        """
-        others = [one for one in self.connections if one not in self.probe_only]
-        open_ = [getattr(one, "client", None) for one in others]
-        own = sum(_address(client) == _address(self.client) for client in open_)
-        return len(open_) > self.max_connections or own > share(self.max_connections)
-
     def _restrict_to_probes(self) -> None:
-        waiting, application = self.probe_only, self.app
+        waiting, application = self.open.probe_only, self.app
         self.header_timeout_s = min(self.header_timeout_s, _PROBE_TIMEOUT_S)
 
         async def probes_only(scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,20 +125,12 @@ class BoundedConnection(H11Protocol):
 
     def _too_many(self) -> Response:
         """Return the error response for a connection beyond the limit."""
-        many = len(self.connections) - len(self.probe_only)
-        log.warning("refused %s: %d connections are open", self.client, many)
-        message = (
-            f"{many} connections are open, which is the limit for all or for your address;"
-            f" retry in {_RETRY_S} s"
-        )
-        headers = {"Retry-After": str(_RETRY_S)}
-        return error_response(503, message, code="too_many_connections", headers=headers)
+        error = self.open.too_many()
+        log.warning("refused %s: %s", self.client, error.message)
+        return speech_error_response(error)
 
     def _update_timeout(self) -> None:
-        """Start the timeout if the next request head is not complete, else cancel it.
-
-        The unread rest of a body that was answered early counts as the start of the next request.
-        """
+        """Start the timeout if the next request head is not complete, else cancel it."""
         answered = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
         if self.conn.their_state is not h11.IDLE and not answered:
             self._cancel_timeout()
@@ -143,7 +145,7 @@ class BoundedConnection(H11Protocol):
     def _time_out(self) -> None:
         if self.transport.is_closing():
             return
-        if self in self.probe_only:
+        if self in self.open.probe_only:
             self._refuse_if_idle()
             return
         sent, _ = self.conn.trailing_data
@@ -166,21 +168,19 @@ class BoundedConnection(H11Protocol):
         self.transport.close()
 
 
-def connection_class(header_timeout_s: float, max_connections: int) -> type[BoundedConnection]:
+def connection_class(
+    header_timeout_s: float, stall_timeout_s: float, connections: OpenConnections
+) -> type[BoundedConnection]:
     """Return a subclass of `BoundedConnection` for a server; the class attributes hold its limits.
 
     Args:
         header_timeout_s: Seconds a client may take to send a request head.
-        max_connections: Limit, including WebSockets.
+        stall_timeout_s: Seconds a client may leave bytes unread.
+        connections: Those of all protocols.
     """
     bounds = {
         "header_timeout_s": header_timeout_s,
-        "max_connections": max_connections,
-        "probe_only": deque[BoundedConnection](),
+        "stall_timeout_s": stall_timeout_s,
+        "open": connections,
     }
     return type("BoundedConnection", (BoundedConnection,), bounds)
-
-
-def _address(client: tuple[str, int] | None) -> str:
-    """Return the address, or IPv6 network, whose share a connection counts towards."""
-    return network_of(client[0]) if client else ""

@@ -7,6 +7,7 @@ escaped, so that no caller can start a line or move a terminal's cursor.
 import logging
 import sys
 from contextvars import ContextVar
+from time import monotonic
 from types import TracebackType
 from typing import Literal, TextIO
 
@@ -20,6 +21,8 @@ REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")
 LogFormat = Literal["text", "json"]
 
 _LOG_HEADERS = ("websockets", "httpx", "httpx2", "httpcore")
+
+_ACCEPT_ERROR = "socket.accept() out of system resource"
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -41,6 +44,7 @@ def handler(form: LogFormat, stream: TextIO) -> logging.Handler:
     """Return a handler that writes records to a stream in a format."""
     stream_handler = logging.StreamHandler(stream)
     stream_handler.addFilter(_add_request_id)
+    stream_handler.addFilter(_AcceptErrors())
     stream_handler.setFormatter(json_lines() if form == "json" else TextLines())
     return stream_handler
 
@@ -86,6 +90,29 @@ def printable(text: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
+
+
+class _AcceptErrors(logging.Filter):
+    """Passes one error of `accept` a second, in a line: asyncio logs them while there are no files.
+
+    Their tracebacks would open the files that they quote.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        if record.name != "asyncio" or not str(record.msg).startswith(_ACCEPT_ERROR):
+            return True
+        now_s = monotonic()
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + 1.0
+        record.msg, record.args = "no connection can be accepted: too many files are open", ()
+        record.exc_info = record.exc_text = None
+        return True
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:

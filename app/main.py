@@ -6,6 +6,7 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ from app.api import errors
 from app.api.document import Service, operation_id
 from app.api.gate.access_log import AccessLogMiddleware, RequestIdMiddleware
 from app.api.gate.admission import Admission
+from app.api.gate.connections import OpenConnections
+from app.api.gate.delivery import DeliveryMiddleware
 from app.api.gate.keys import Keyring
 from app.api.gate.limits import BodyLimitMiddleware
 from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware
 from app.api.gate.origins import CrossOriginMiddleware, Hosts, Origins
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
-from app.api.live.route import live_router
+from app.api.live.route import live_router, unknown_router
 from app.api.metrics import metrics_router
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import RecentSpeeches
@@ -31,14 +34,20 @@ from app.api.routes import list_router
 from app.api.shapes.captioned import captioned_router
 from app.api.shapes.elevenlabs import elevenlabs_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
+from app.api.shapes.elevenlabs_voices import elevenlabs_voices_router
+from app.api.shapes.wyoming import WyomingServer
 from app.api.speech.codes import codes_router
+from app.api.speech.collected import WHOLE_SPEECHES
 from app.api.speech.route import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.child import Child
 from app.engine.engine import SpeechEngine
+from app.engine.serving.options import EngineOptions
 from app.engine.serving.shares import Places
+from app.engine.worker import NOT_STARTED, ModelWorkers
 from app.settings import Settings
+from app.storage.dictionary_files import read_dictionaries
 from app.storage.preset_files import read_presets
 from app.storage.remote_voices import open_voice_store
 from app.storage.voice_store import VoiceStore
@@ -47,53 +56,48 @@ from models.config import AlignmentHead
 from samplers.knobs.presets import Presets
 
 if TYPE_CHECKING:
-    from app.api.shapes.wyoming import WyomingServer
     from app.storage.shared_state import SharedState
 
 
-def load_synthesizer(
-    settings: Settings,
-    presets: Presets,
-    *,
-    sound_process: bool = False,
-    sound_start: Child | None = None,
-    text_process: bool = False,
-    text_start: Child | None = None,
-) -> Synthesizer:
-    """Load the model that the settings name.
+_HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
+
+
+def model_options(
+    settings: Settings, presets: Presets | None = None, *, processes: bool = False
+) -> ModelOptions:
+    """Return the options of the model that the settings name.
 
     Args:
         settings: Which model, and how it runs.
-        presets: Those that a request may name.
-        sound_process: Whether a process of its own generates the sound, where the device allows
-            it; `Synthesizer.prepare_sound` is then to be called before the first job.
-        sound_start: That process, if it was started already.
-        text_process: Whether a process of its own reads the texts.
-        text_start: That process, if it was started already.
-
-    Raises:
-        CheckpointError: The model is missing, damaged or does not match its description.
+        presets: Those that a request may name; None reads those of the settings.
+        processes: Whether texts are read and sound is made in processes of their own, as far as
+            settings and device allow it; `Synthesizer.prepare_sound` is then to be called before
+            the first job.
     """
-    return Synthesizer.load(
-        settings.model,
-        settings.device,
+    return ModelOptions(
+        model=settings.model,
+        device=settings.device,
         weights=settings.weights,
         decoder=settings.decoder,
         threads=settings.threads,
-        max_text_chars=settings.max_text_chars,
-        max_audio_s=settings.max_audio_s,
-        presets=presets,
-        uploads=voice_store(settings),
-        voice_names=settings.names,
-        alignment=alignment_head(settings),
         fused_kernels=settings.fused_kernels,
+        alignment=alignment_head(settings),
         cache=settings.cache,
         offline=settings.offline,
-        sound_process=sound_process,
-        sound_start=sound_start,
-        text_process=text_process,
-        text_start=text_start,
+        max_text_chars=settings.max_text_chars,
+        max_audio_s=settings.max_audio_s,
+        presets=read_presets(settings.presets or None) if presets is None else presets,
+        uploads=voice_store(settings),
+        voice_names=settings.names,
+        dictionaries=read_dictionaries(settings.pronunciations),
+        sound_process=processes and settings.voice_process,
+        text_process=processes and settings.text_process,
     )
+
+
+def load_synthesizer(settings: Settings, presets: Presets | None = None) -> Synthesizer:
+    """Load the model that the settings name, with no process of its own; see `model_options`."""
+    return Synthesizer.load(model_options(settings, presets))
 
 
 def alignment_head(settings: Settings) -> AlignmentHead | None:
@@ -104,45 +108,30 @@ def alignment_head(settings: Settings) -> AlignmentHead | None:
     return AlignmentHead(layer=layer, head=head, lead_frames=lead)
 
 
+@cache
 def voice_store(settings: Settings) -> VoiceStore:
-    """Return the store of uploaded voices.
-
-    Raises:
-        ValueError: The setting is a URL of no known protocol.
-        ImportError: The package for its protocol is not installed.
-    """
+    """Return the store of uploaded voices, one for all who ask."""
     return open_voice_store(settings.voices, settings.max_voices)
 
 
-def create_engine(
-    settings: Settings, sound_start: Child | None = None, text_start: Child | None = None
-) -> SpeechEngine:
+def create_engine(settings: Settings, started: ModelWorkers = NOT_STARTED) -> SpeechEngine:
     """Return an engine that loads the settings' model when it is started.
 
     Args:
         settings: Which model, and how it runs.
-        sound_start: As for `load_synthesizer`.
-        text_start: As for `load_synthesizer`.
-
-    Raises:
-        PresetError: A preset file is not valid.
+        started: Its processes, as far as they were started before.
     """
-    presets = read_presets(settings.presets or None)
+    options = model_options(settings, processes=True)
     return SpeechEngine(
-        lambda: load_synthesizer(
-            settings,
-            presets,
-            sound_process=settings.voice_process,
-            sound_start=sound_start,
-            text_process=settings.text_process,
-            text_start=text_start,
+        lambda: Synthesizer.load(options, started),
+        EngineOptions(
+            settings.max_queue,
+            settings.request_timeout_s,
+            settings.stall_timeout_s,
+            settings.slots,
+            settings.unload_after_s,
+            settings.check_golden,
         ),
-        max_queue=settings.max_queue,
-        request_timeout_s=settings.request_timeout_s,
-        stall_timeout_s=settings.stall_timeout_s,
-        slots=settings.slots,
-        unload_after_s=settings.unload_after_s,
-        check_golden=settings.check_golden,
     )
 
 
@@ -152,12 +141,6 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     Args:
         settings: None reads the environment.
         engine: None creates one from the settings.
-
-    Raises:
-        PresetError: A preset file is not valid.
-        KeyringError: The API keys cannot be read, or keys are required and there are none.
-        ValueError: The URL of the shared state is not valid.
-        ImportError: The state is in Redis, and the package `redis` is not installed.
     """
     settings = settings or Settings()
     engine = engine or create_engine(settings)
@@ -166,7 +149,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # The model loads in the background; until then /ready answers 503.
         engine.start()
-        wyoming = wyoming_server(app) if settings.wyoming_port else None
+        wyoming = WyomingServer(app) if settings.wyoming_port else None
         if wyoming is not None:
             await wyoming.start()
         if shared is not None:
@@ -181,6 +164,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
             if shared is not None:
                 await shared.stop()
             app.state.render_pool.close()
+            app.state.connections.abort()
 
     app = Service(
         title="valle-serve",
@@ -194,8 +178,10 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     )
     app.state.engine = engine
     app.state.settings = settings
+    app.state.connections = OpenConnections(settings.max_connections)
     app.state.live_sessions = Places(settings.max_sessions)
     app.state.uploads = Places(MAX_UPLOADS)
+    app.state.whole_samples = Places(round(WHOLE_SPEECHES * settings.max_audio_s * _HELD_RATE_HZ))
     app.state.render_pool = RenderPool()
     app.state.voice_store = voice_store(settings)
     app.state.reports = ReportWriter()
@@ -211,6 +197,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
         speech_router,
         codes_router,
         elevenlabs_router,
+        elevenlabs_voices_router,
         captioned_router,
         list_router,
         voices_router,
@@ -220,16 +207,12 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.include_router(studio_router)
     if settings.metrics != "off":
         app.include_router(metrics_router)
+    app.include_router(unknown_router)
     return app
 
 
 def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
-    """Add limits, recent speeches and request ids; return the Redis that they share, if any.
-
-    Raises:
-        ValueError: Its URL is not valid.
-        ImportError: The package `redis` is not installed.
-    """
+    """Add limits, recent speeches and request ids; return the Redis that they share, if any."""
     state, url = app.state, settings.state_url
     limits = settings.rate_per_minute, settings.max_concurrent_per_key
     if url is None:
@@ -258,19 +241,6 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
     return shared
 
 
-def wyoming_server(app: FastAPI) -> "WyomingServer":
-    """Return the server of the Wyoming protocol.
-
-    Raises:
-        RuntimeError: Its package is not installed.
-    """
-    try:
-        from app.api.shapes.wyoming import WyomingServer
-    except ModuleNotFoundError as error:
-        raise RuntimeError("TTS_WYOMING_PORT needs pip install valle-serve[wyoming]") from error
-    return WyomingServer(app)
-
-
 def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     """Add the middlewares that every request passes; the last one added runs first."""
     state = app.state
@@ -279,6 +249,7 @@ def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
     metrics.working.set_function(lambda: admission.working)
     metrics.sessions.set_function(lambda: state.live_sessions.taken)
     origins = Origins(settings.origins)
+    app.add_middleware(DeliveryMiddleware, stall_timeout_s=settings.stall_timeout_s)
     app.add_middleware(
         BodyLimitMiddleware,
         max_body_bytes=settings.max_body_bytes,

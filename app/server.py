@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from socket import socket
+from time import monotonic
 from types import FrameType
 
 import uvicorn
@@ -33,24 +34,22 @@ _MOST_HEAD_BYTES = 2 * MAX_HEAD_BYTES
 
 _CLOSE_TIMEOUT_S = 2  # for idle connections, after the drain
 _TICKS_PER_CHECK = 50
+_BACKLOG = 128
 _EXIT_STUCK = 1
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def serve(app: FastAPI, settings: Settings) -> bool:
+def serve(app: FastAPI, settings: Settings, began_s: float | None = None) -> bool:
     """Serve an application until a signal or an unrecoverable failure of the engine.
 
     Args:
         app: As `create_app` returns it.
         settings: Address, limits and drain timeout.
+        began_s: Monotonic time of the start; None: now.
 
     Returns:
         False if the engine failed, in which case the log says why.
-
-    Raises:
-        KeyboardInterrupt: Stopped by Ctrl-C.
     """
-    if settings.host not in _LOOPBACK and not settings.asks_for_keys:
+    if not settings.is_local and not settings.asks_for_keys:
         log.warning(
             "no API key is required of anyone who can reach %s: set TTS_API_KEYS_FILE",
             settings.host,
@@ -63,6 +62,8 @@ def serve(app: FastAPI, settings: Settings) -> bool:
         lambda: admission.close(settings.drain_timeout_s),
         why_stuck=lambda: _why_stuck(engine),
         port_file=settings.port_file,
+        when_ready=lambda: engine.status.state == "ready",
+        began_s=monotonic() if began_s is None else began_s,
     )
     engine.when_failed(server.stop_failed)
     logging.getLogger("uvicorn.error").addFilter(_shorten_cancelled)
@@ -80,6 +81,9 @@ def _why_stuck(engine: SpeechEngine) -> str | None:
 
 def _shorten_cancelled(record: logging.LogRecord) -> bool:
     """Replace the traceback of a request that was cancelled after the drain timeout by one line."""
+    # uvicorn says that it runs long before the model is loaded; we say so then.
+    if str(record.msg).startswith("Uvicorn running on"):
+        return False
     if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
         record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
         record.msg, record.args = "a request was cancelled: the drain timeout has passed", ()
@@ -97,16 +101,25 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_level="info" if settings.log_level == "debug" else settings.log_level,
         access_log=False,
         server_header=False,
-        http=connection_class(settings.header_timeout_s, settings.max_connections),
+        http=connection_class(
+            settings.header_timeout_s, settings.stall_timeout_s, app.state.connections
+        ),
         ws=BoundedWebSocket,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         ws_max_size=settings.max_body_bytes,
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+        # asyncio tries so often at once to accept when there are no file descriptors.
+        backlog=_BACKLOG,
     )
 
 
 class DrainingServer(uvicorn.Server):
     """A uvicorn server that waits for running work before it shuts down.
+
+    Args:
+        why_stuck: Returns why the process must be restarted; None while it need not be.
+        when_ready: Whether the address is to be logged, as requests are accepted.
+        began_s: Monotonic time of the start.
 
     Attributes:
         failed: Whether it stopped because the engine failed.
@@ -118,16 +131,11 @@ class DrainingServer(uvicorn.Server):
         drain: Callable[[], Awaitable[None]],
         why_stuck: Callable[[], str | None] = lambda: None,
         port_file: str = "",
+        when_ready: Callable[[], bool] = lambda: False,
+        began_s: float = 0.0,
     ) -> None:
-        """Initialise the server.
-
-        Args:
-            config: Application and address.
-            drain: Returns once the server may shut down.
-            why_stuck: Returns why the process must be restarted; None while it need not be.
-            port_file: File to write the port to; empty: none.
-        """
         super().__init__(config)
+        self._when_ready, self._began_s, self._announced = when_ready, began_s, False
         self._drain, self._why_stuck, self._port_file = drain, why_stuck, port_file
         self.failed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -145,6 +153,12 @@ class DrainingServer(uvicorn.Server):
             except OSError as error:
                 log.warning("cannot write the port file %s: %s", self._port_file, error.strerror)
 
+    def _url(self) -> str:
+        """Return an address at which this machine reaches the server."""
+        port = self.servers[0].sockets[0].getsockname()[1]
+        host = "127.0.0.1" if self.config.host in {"0.0.0.0", "::"} else self.config.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
     def stop_failed(self) -> None:
         """Shut down because the engine has failed. Thread-safe."""
         self.failed = True
@@ -160,6 +174,10 @@ class DrainingServer(uvicorn.Server):
         if counter % _TICKS_PER_CHECK == 0 and (why := self._why_stuck()) is not None:
             log.critical("%s: exiting so that the process can be restarted", why)
             os._exit(_EXIT_STUCK)
+        if not self._announced and self._when_ready():
+            self._announced = True
+            took_s = monotonic() - self._began_s
+            log.info("ready in %.1f s: open %s (studio), /docs (API)", took_s, self._url())
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ Loads without torch. How speech sounds is not a setting but a knob of each reque
 import os
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, Self
 
@@ -18,6 +19,20 @@ BUILTIN_MODEL = Path(__file__).resolve().parents[1] / "weights"
 
 MODEL_NAME = "model"
 """In `TTS_ALIASES`, the loaded model."""
+
+KOKORO_NAMES = {
+    "kokoro": MODEL_NAME,
+    "af_bella": "bella",
+    "af_heart": "heart",
+    "af_sarah": "sarah",
+    "am_fenrir": "fenrir",
+    "am_michael": "michael",
+    "am_puck": "puck",
+    "bf_emma": "emma",
+    "bf_isabella": "isabella",
+    "bm_george": "george",
+}
+"""Names that Kokoro's clients send; those of voices that the model does not have mean nothing."""
 
 _PREFIX = "TTS_"
 _CLOSE = 0.75  # difflib ratio of the names without their common prefix
@@ -63,6 +78,12 @@ class Settings(BaseSettings):
     presets: str = Field(
         "",
         description="JSON file, or folder of such files, with further presets; empty: none.",
+    )
+    pronunciations: str = Field(
+        "",
+        description="JSON file of words and what is spoken for each, for every request; or a folder"
+        " of such files, default.json for every request, others for those that name them;"
+        " empty: none.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device of the model; auto is a GPU if there is one."
@@ -129,7 +150,8 @@ class Settings(BaseSettings):
     text_process: bool = Field(
         True,
         description="Read texts in a separate process, so that a long text does not slow speech"
-        " down. Takes some 60 MB more.",
+        " down, and what ends the native code that reads it ends that process only. Takes some"
+        " 60 MB more; may be off where TTS_HOST is this machine's own.",
     )
     unload_after_s: float = Field(
         0.0,
@@ -143,13 +165,13 @@ class Settings(BaseSettings):
         ge=0,
         le=65535,
         description="Port of the Wyoming protocol, for Home Assistant; it has no keys, so none may"
-        " be configured. Needs pip install valle-serve[wyoming]; 0: off.",
+        " be configured; 0: off.",
     )
     alignment: str = Field(
         "",
         pattern=r"^(\d{1,3}\.\d{1,3}(\+\d{1,2})?)?$",
-        description="Attention head that follows the text, as valle-serve calibrate names it: 3.2+3"
-        " is layer 3, head 2, 3 frames ahead of the sound; empty: the model's own.",
+        description="Attention head that follows the text, as valle-serve tools calibrate names it:"
+        " 3.2+3 is layer 3, head 2, 3 frames ahead of the sound; empty: the model's own.",
     )
     instructions: Literal["ignore", "refuse"] = Field(
         "ignore",
@@ -158,8 +180,9 @@ class Settings(BaseSettings):
     )
     aliases: str = Field(
         "",
-        description="Further names of voices and of the model: af_heart=heart, or several with"
-        " commas; kokoro=model is a name of the loaded model. The case of names is ignored.",
+        description="Further names of voices and of the model: anna=heart, or several with commas;"
+        " xtts=model is a name of the loaded model. Kokoro's and OpenAI's names are known. The case"
+        " of names is ignored.",
     )
     slots: int = Field(
         20,
@@ -278,13 +301,21 @@ class Settings(BaseSettings):
         return None if where == "memory" else where
 
     @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the service."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
     def asks_for_keys(self) -> bool:
         """Whether API keys are configured; the key file must then hold at least one."""
         return bool(self.api_keys.get_secret_value() or self.api_keys_file)
 
     @property
     def names(self) -> dict[str, str]:
-        """What `aliases` declares: a name -> a voice or `MODEL_NAME`, in lower case.
+        """Further names -> a voice or `MODEL_NAME`, in lower case: Kokoro's and the operator's.
 
         Raises:
             ValueError: It is malformed.
@@ -296,15 +327,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"TTS_ALIASES: {pair!r} is not NAME=VOICE or NAME={MODEL_NAME}")
             if names.setdefault(name, target) != target:
                 raise ValueError(f"TTS_ALIASES: {name!r} is given twice")
-        return names
+        return KOKORO_NAMES | names
 
     @model_validator(mode="after")
     def _wyoming_is_open(self) -> Self:
-        """Refuse a port without keys beside keys.
-
-        Raises:
-            ValueError: Both are configured.
-        """
+        """Refuse a port without keys beside keys."""
         if self.wyoming_port and self.asks_for_keys:
             raise ValueError(
                 "TTS_WYOMING_PORT: the Wyoming protocol has no keys, and this server asks for them"
@@ -312,23 +339,26 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _aliases_are_pairs(self) -> Self:
-        """Refuse malformed aliases.
+    def _texts_are_read_apart(self) -> Self:
+        """Refuse to read the texts of other machines in this process."""
+        # espeak-ng is native code: a text that ends its process must not end the service.
+        if not self.text_process and not self.is_local:
+            raise ValueError(
+                f"TTS_TEXT_PROCESS: without a process for texts the service serves this machine"
+                f" only, and TTS_HOST is {self.host}"
+            )
+        return self
 
-        Raises:
-            ValueError: One is no pair, or a name is given twice.
-        """
+    @model_validator(mode="after")
+    def _aliases_are_pairs(self) -> Self:
+        """Refuse malformed aliases."""
         _ = self.names
         return self
 
     @field_validator("state")
     @classmethod
     def _state_is_known(cls, state: SecretStr) -> SecretStr:
-        """Refuse what is no place for the state.
-
-        Raises:
-            ValueError: It is neither memory nor a URL of Redis.
-        """
+        """Refuse what is no place for the state."""
         where = state.get_secret_value()
         if where != "memory" and not where.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must be memory, or begin with redis://, rediss:// or unix://")
@@ -336,11 +366,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _environment_is_known(self) -> Self:
-        """Refuse misspelt variables, which pydantic-settings would ignore.
-
-        Raises:
-            ValueError: The environment has one.
-        """
+        """Refuse misspelt variables, which pydantic-settings would ignore."""
         unknown = unknown_variables(os.environ)
         if unknown:
             raise ValueError("; ".join(unknown))

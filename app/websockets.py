@@ -6,7 +6,7 @@ reading: a client that sends pings and reads nothing would fill memory with pong
 
 import asyncio
 
-from uvicorn._types import ASGIReceiveEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 READ_BYTES = 8192
@@ -36,6 +36,12 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a message; a handshake that was refused is complete, which uvicorn forgets."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
 
     def pause_writing(self) -> None:
         """Stop reading while the client does not read."""

@@ -42,4 +42,7 @@ async def main(first: str, second: str, address: str = "ws://127.0.0.1:8000") ->
 if __name__ == "__main__":
     if len(sys.argv) not in {3, 4}:
         sys.exit(__doc__)
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except OSError as error:
+        sys.exit(f"no server answers ({error.strerror or error}): start one with scripts/serve")

@@ -42,6 +42,9 @@ async def main(out: str, address: str = "ws://127.0.0.1:8000") -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in {2, 3}:
+    if len(sys.argv) not in {2, 3} or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    asyncio.run(main(*sys.argv[1:]))
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except OSError as error:
+        sys.exit(f"no server answers ({error.strerror or error}): start one with scripts/serve")

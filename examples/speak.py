@@ -6,7 +6,7 @@ python examples/speak.py "Hello there." hello.wav [http://127.0.0.1:8000]
 import json
 import sys
 from pathlib import Path
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 
@@ -22,6 +22,8 @@ def main(text: str, out: str, address: str = "http://127.0.0.1:8000") -> None:
             report = json.load(answer)
     except HTTPError as refused:
         sys.exit(json.load(refused)["error"]["message"])
+    except URLError as error:
+        sys.exit(f"no server answers at {address} ({error.reason}): start one with scripts/serve")
     print(f"{report['audio_s']:.2f} s, seed {report['request']['params']['seed']}")
 
 

@@ -7,7 +7,7 @@ python examples/stream.py "Hello there." /dev/stdout | aplay -f S16_LE -r 24000 
 import json
 import sys
 from pathlib import Path
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 
@@ -19,6 +19,8 @@ def main(text: str, out: str, address: str = "http://127.0.0.1:8000") -> None:
         answer = urlopen(wanted, timeout=60)
     except HTTPError as refused:
         sys.exit(json.load(refused)["error"]["message"])
+    except URLError as error:
+        sys.exit(f"no server answers at {address} ({error.reason}): start one with scripts/serve")
     with answer, Path(out).open("wb") as file:
         print(f"first sound after {answer.headers['x-ttfa-ms']} ms", file=sys.stderr)
         while chunk := answer.read1():  # raises if the speech breaks on the way

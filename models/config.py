@@ -35,7 +35,7 @@ class ModelConfig(_Config):
 
     name: str = Field("unnamed", min_length=1, description="What requests call the model.")
     width: int = Field(gt=0, description="D, the width of the residual stream.")
-    layers: int = Field(gt=0)
+    layers: int = Field(gt=0, le=1024)
     heads: int = Field(gt=0, description="Query heads; head_dim is width / heads.")
     kv_heads: int = Field(gt=0, description="Key and value heads; divides heads.")
     ffn: int = Field(gt=0, description="Hidden width of the gated feed-forward.")
@@ -43,8 +43,10 @@ class ModelConfig(_Config):
     rope_theta: float = Field(10_000.0, gt=0, allow_inf_nan=False)
     norm_eps: float = Field(1e-6, gt=0, allow_inf_nan=False)
 
-    levels: int = Field(8, gt=0, description="K, the RVQ levels; 0 is autoregressive.")
-    codes: int = Field(1024, gt=0, description="V, codes a level; the stop token is this number.")
+    levels: int = Field(8, gt=0, le=64, description="K, the RVQ levels; 0 is autoregressive.")
+    codes: int = Field(
+        1024, gt=0, le=32_767, description="V, codes a level; the stop token is this number."
+    )
     phonemes: tuple[str, ...] = Field(description="Symbols, in the order of their ids from 3 on.")
     max_phonemes: int = Field(
         250, gt=0, description="Longest utterance it was trained on; longer sentences are split."

@@ -52,13 +52,6 @@ class PrefixCache:
         max_bytes: int = DEFAULT_MAX_BYTES,
         new_cache: Callable[[int, int], SlotCache] | None = None,
     ) -> None:
-        """Create an empty cache.
-
-        Args:
-            model: Computes the prefixes.
-            max_bytes: Memory above which unpinned entries are evicted.
-            new_cache: Makes its caches; None: the model.
-        """
         self._model, self._max_bytes = model, max_bytes
         self.new_cache = new_cache or model.new_cache
         self._entries: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
@@ -103,9 +96,6 @@ class PrefixCache:
 
         Returns:
             The rest of the prefix, which is still to be computed; may have length 0.
-
-        Raises:
-            ValueError: The slot is not empty or too short.
         """
         if prefix.shared:
             part = prefix[: prefix.shared]

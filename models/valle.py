@@ -84,9 +84,6 @@ class Valle(nn.Module):
             level: The level to be predicted.
             language: Index into ``config.languages``.
             prompt: ``[Tp, K]`` int64 codes of the voice, or None.
-
-        Raises:
-            ValueError: There is a prompt but the model was trained without.
         """
         device = self.separator.device
         segments: dict[str, Tensor] = {
@@ -112,7 +109,7 @@ class Valle(nn.Module):
         if self.config.unified_positions:
             all_positions = torch.arange(total, device=device)
         start = total if self.config.unified_positions else 0
-        shared = before_text if self._hides_text(level) else 0
+        shared = before_text if self.hides_text(level) else 0
         return Prefix(
             torch.cat(parts), all_positions, torch.cat(blocks), start, shared, before_text
         )
@@ -277,7 +274,7 @@ class Valle(nn.Module):
             if isinstance(module, nn.Linear):
                 module.weight.data = module.weight.data.t().contiguous().t()
 
-    def _hides_text(self, level: int) -> bool:
+    def hides_text(self, level: int) -> bool:
         """Whether no position before the text attends to the text or anything after it."""
         if level == 0 or self.config.nar_mask == "causal":
             return True

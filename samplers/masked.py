@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from samplers.knobs.params import SamplingParams
-from samplers.nar import truncate
+from samplers.nar import log_min_p, truncate
 from samplers.ops import filters
 from samplers.ops import temperature as temperatures
 from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
@@ -80,7 +80,7 @@ def sample_masked(
         Codes ``(T,)`` int64 without a mask, and scores ``(T,)`` float32 for `least_certain`.
     """
     own = filters.sanitise(logits)
-    scores = truncate(own, params.nar_len_top_k, params.nar_len_top_p, params.nar_len_min_p)
+    scores = _truncated(own, params)
     temperature = params.nar_len_temperature * (1 - progress_of(params.nar_len_steps)[place])
     drawn = greedy(scores)
     if temperature > 0:
@@ -101,3 +101,12 @@ def sample_masked(
     if params.nar_len_masked_only:
         certainty = certainty.masked_fill(~masked, 1.0)
     return codes, certainty
+
+
+def _truncated(scores: Tensor, params: SamplingParams) -> Tensor:
+    top_k, top_p = params.nar_len_top_k, params.nar_len_top_p
+    top = top_k if top_k > 0 else scores.shape[-1], top_p if top_p < 1 else math.inf
+    k, p = (torch.full((len(scores), 1), one, device=scores.device) for one in top)
+    least = torch.full_like(p, log_min_p(params.nar_len_min_p))
+    sorts = top_k > 0 or top_p < 1
+    return truncate(scores, (k, p) if sorts else None, least if params.nar_len_min_p > 0 else None)

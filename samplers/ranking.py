@@ -32,7 +32,6 @@ def rank(
 
     Args:
         logprobs: Of its codes from ``start`` on, and of the stop if it drew one.
-        codes: All its codes.
         silent: The codes of silence.
         params: Resolved.
         start: The first frame that counts.

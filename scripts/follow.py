@@ -58,11 +58,6 @@ class Debugger(pdb.Pdb):
     """pdb in the thread that reached a stop; when it continues, the other stops stay set."""
 
     def __init__(self, resume: Callable[[], None]) -> None:
-        """Initialise pdb.
-
-        Args:
-            resume: Called in the thread when it continues.
-        """
         super().__init__(nosigint=True)
         self._resume = resume
 
@@ -76,7 +71,6 @@ class Follower:
     """Traces all threads, and opens the debugger at the first call of each stop."""
 
     def __init__(self) -> None:
-        """Resolve the stops to code objects."""
         self._left = {
             _code(file, name): Stop(number, file, name)
             for number, (file, name) in enumerate(STOPS, 1)

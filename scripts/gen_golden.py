@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
 
@@ -17,14 +18,19 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"preset": "default"},
     {"preset": "greedy"},
-    {"preset": "stable"},
+    {"preset": "stable", "repetition_penalty": 1.05, "repetition_penalty_window": 1},
     {"preset": "expressive"},
     {"preset": "hf"},
     {"preset": "llama_cpp"},
     {"preset": "vall_e"},
-    {"temperature": 0.9, "top_k": 40, "repetition_penalty": 1.2},
-    {"mirostat_mode": 2},
-    {"mirostat_mode": 1},
+    {
+        "temperature": 0.9,
+        "top_k": 40,
+        "repetition_penalty": 1.2,
+        "repetition_penalty_mode": "signed",
+    },
+    {"mirostat_mode": 2, "mirostat_tau": 3.0},
+    {"mirostat_mode": 1, "mirostat_tau": 3.0},
     {"typical_p": 0.9, "frequency_penalty": 0.2},
     {"eta_cutoff": 0.002, "epsilon_cutoff": 0.001, "top_n_sigma": 2.0},
     {"dry_multiplier": 0.8, "xtc_probability": 0.5, "xtc_threshold": 0.1},
@@ -39,7 +45,9 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
 
 def main() -> None:
     """Run the command line."""
-    model = Synthesizer.load(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=4096)
+    model = Synthesizer.load(
+        ModelOptions(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=4096)
+    )
     voices = [voice.name for voice in model.voices]
     requests = []
     for number, knobs in enumerate(KNOBS):
@@ -48,7 +56,7 @@ def main() -> None:
             voice=voices[number // len(SENTENCES) % len(voices)],
             params={"seed": number, **knobs},
         )
-        digest = codes_sha256(model, request)
+        digest = codes_sha256(model.spoken, request)
         requests.append(request.model_copy(update={"codes_sha256": digest}))
         print(request.voice, request.text, request.params, digest[:12])
     adapter = TypeAdapter(list[GoldenRequest])

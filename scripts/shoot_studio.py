@@ -46,7 +46,8 @@ def shoot(browser: Browser, address: str) -> None:
 def opened(browser: Browser, address: str, size: dict[str, int], scheme: Any) -> Studio:
     """Return a page with one take."""
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
-    studio = Studio(context.new_page(), address)
+    first_visit = scheme == "light" or size is PHONE  # the other pictures show all knobs
+    studio = Studio(context.new_page(), address, first_visit=first_visit)
     studio.open(BODY)
     number = studio.speak()
     quiet(studio.page)

@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.toy.make_toy import make
+
 # A loaded machine is no failure: no example has a deadline, in any test.
 settings.register_profile("valle-serve", deadline=None)
 settings.load_profile("valle-serve")
@@ -49,6 +51,12 @@ def _clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TTS_") and name not in KEPT:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the toy model."""
+    return make(tmp_path_factory.mktemp("models") / "toy")
 
 
 @pytest.fixture(scope="session")

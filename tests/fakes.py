@@ -5,14 +5,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from app.engine.capacity import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (
-    CostMeter,
     GoldenResult,
     ModelInfo,
     Plan,
@@ -31,6 +32,7 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
+from app.engine.serving.options import EngineOptions
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
 from models.text import Utterance
@@ -127,7 +129,7 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def measure(self, costs: CostMeter) -> None:
+    def measure(self, costs: Capacity) -> None:
         pass
 
     def check_golden(self) -> GoldenResult | None:
@@ -243,22 +245,8 @@ class FakeSoundStream:
         )
 
 
-def fake_engine(
-    backend: FakeBackend | None = None,
-    *,
-    max_queue: int = 4,
-    request_timeout_s: float = 60.0,
-    stall_timeout_s: float = 30.0,
-    slots: int = 1,
-    unload_after_s: float = 0.0,
-) -> SpeechEngine:
+def fake_engine(backend: FakeBackend | None = None, **limits: Any) -> SpeechEngine:
     """An engine around a fake, which speaks one job at a time unless it has more slots."""
     loaded = backend or FakeBackend()
-    return SpeechEngine(
-        lambda: loaded,
-        max_queue=max_queue,
-        request_timeout_s=request_timeout_s,
-        stall_timeout_s=stall_timeout_s,
-        slots=slots,
-        unload_after_s=unload_after_s,
-    )
+    options = {"max_queue": 4, "request_timeout_s": 60.0, "slots": 1} | limits
+    return SpeechEngine(lambda: loaded, EngineOptions(**options))

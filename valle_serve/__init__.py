@@ -22,12 +22,7 @@ def main() -> int:
 
 
 def create_app() -> Any:
-    """Return the ASGI application, for ``uvicorn --factory valle_serve:create_app`` and others.
-
-    Raises:
-        PresetError: The files of presets are not valid.
-        KeyringError: The keys cannot be read.
-    """
+    """Return the ASGI application, for ``uvicorn --factory valle_serve:create_app`` and others."""
     _look_in_lib()
     from app.main import create_app as create
 

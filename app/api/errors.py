@@ -37,6 +37,12 @@ class TooManyRequests(Unavailable):
     code: ClassVar[str] = "rate_limit_exceeded"
 
 
+class TooManySessions(Unavailable):
+    """All sessions, or all of the client's, are open."""
+
+    code: ClassVar[str] = "too_many_sessions"
+
+
 class StateUnavailable(Unavailable):
     """What all processes share cannot be asked, and the operator lets nothing pass without."""
 
@@ -73,6 +79,16 @@ _CODES = {
 }
 CLIENT_CLOSED = 499
 """Status in the access log when the client has left; nginx's convention. It is never sent."""
+
+_MEANT = {"text": "input", "speaker": "voice", "format": "response_format"}
+"""Fields of other servers, and what they are called here."""
+
+_PATTERNS = {
+    "[a-z0-9][a-z0-9_-]": "may have up to 64 lower-case letters, digits, - and _, and begins with a"
+    " letter or digit",
+    "x7f": "may have no control characters",
+}
+"""Parts of the patterns of fields, and what these allow."""
 
 _SHOWN_CHARS = 100
 _CLOSE = 0.75  # difflib ratio of a typing error; less is another word
@@ -204,19 +220,17 @@ def _field(problem: Mapping[str, Any]) -> str:
 
 
 def _sentence(problem: Mapping[str, Any], guesses: Iterator[int]) -> str:
-    """Return the message for one field.
-
-    Args:
-        problem: As pydantic reports it.
-        guesses: Counts the unknown fields for which a name was suggested.
-    """
+    """Return the message for one field."""
     field, message = _field(problem), str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         near = []
         if len(field) <= _SHOWN_CHARS and next(guesses) < _GUESSED:
             alike = [name for name in SpeechRequest.model_fields if name[0] == field[:1]]
             near = get_close_matches(field, alike, n=1, cutoff=_CLOSE)
+        near = [_MEANT[field]] if field in _MEANT else near
         message = f"there is no such field{f', did you mean {near[0]}?' if near else ''}"
+    elif problem["type"] == "string_pattern_mismatch":
+        message = next((words for part, words in _PATTERNS.items() if part in message), message)
     return f"{field}: {message}" if field else message
 
 

@@ -47,6 +47,10 @@ class Health(BaseModel):
         description="Which kernels are the service's own on a GPU, and why others are not, as tried"
         " at the start; empty on a CPU."
     )
+    unrecorded: list[str] | None = Field(
+        description="Why some functions could not be recorded on a GPU, one entry each: steps or"
+        " chunks of their sizes are slower. More than two fail the start."
+    )
     shared_state: str = Field(
         description="Where limits and recent responses are kept: memory; redis; or redis away,"
         " limits open (or closed)."
@@ -59,6 +63,7 @@ class Ready(BaseModel):
 
     status: Literal["ready"] = "ready"
     model: str
+    word_times: bool = Field(description="Whether the model can tell when words are heard.")
 
 
 health_router = APIRouter(tags=["health"])
@@ -88,6 +93,7 @@ async def get_health(request: Request, engine: EngineDep) -> Health:
         deterministic=status.deterministic,
         batching=info.batching if info else None,
         kernels=info.kernels if info else None,
+        unrecorded=list(info.unrecorded) if info else None,
         streams=status.streams,
         first_audio_s=round(engine.first_audio_s(), 3) if info else None,
         golden=_golden_summary(status.golden),
@@ -107,4 +113,4 @@ async def get_ready(request: Request, engine: EngineDep) -> Ready:
     """Return 200 if requests are accepted, else 503 with the reason."""
     request.app.state.admission.check_open()
     engine.check_ready()
-    return Ready(model=engine.info.name)
+    return Ready(model=engine.info.name, word_times=engine.info.aligns)

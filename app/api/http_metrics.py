@@ -25,7 +25,6 @@ class HttpMetrics:
     """
 
     def __init__(self) -> None:
-        """Create the metrics in a registry of their own."""
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "tts_http_requests",

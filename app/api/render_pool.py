@@ -15,14 +15,13 @@ T = TypeVar("T")
 
 
 class RenderPool:
-    """Runs short functions in threads. Use it from the event loop only."""
+    """Runs short functions in threads. Use it from the event loop only.
+
+    Args:
+        threads: Number of steps that run at once; None is one per core, at most 4.
+    """
 
     def __init__(self, threads: int | None = None) -> None:
-        """Start the pool.
-
-        Args:
-            threads: Number of steps that run at once; None is one per core, at most 4.
-        """
         count = threads or min(4, os.cpu_count() or 1)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="speech-sound")
         self._free = count

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, HTTPException, Request
@@ -13,20 +13,45 @@ from pydantic_core import from_json, to_json
 from app.api.errors import problems_of
 from app.api.gate.limits import check_json_size, media_type
 from app.api.schemas import ModelItem, SpeechOptions
-from app.audio.formats import AudioFormat
+from app.audio.formats import OPUS_RATES, AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, UnknownModel
 from app.engine.job import SpeechJob
 from app.settings import MODEL_NAME, Settings
 
+_LOCATOR: Final = "pronunciation_dictionary_id"
+
 B = TypeVar("B", bound=BaseModel)
 
 log = logging.getLogger(__name__)
 
 
-def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]) -> Any:
-    """Return JSON without the fields that are null and have a default.
+IGNORED_FIELDS: Final = frozenset({
+    "allow_voice_tags",
+    "download_format",
+    "lang_code",
+    "metadata",
+    "non_streaming_mode",
+    "normalization_options",
+    "return_download_link",
+    "safety_identifier",
+    "ssml",
+    "user",
+    "volume_multiplier",
+})
+"""Fields that clients of other servers send and that do nothing here: `X-Ignored` names them.
+
+Anybody may add one that changes neither the words, nor who speaks, nor for how long.
+"""
+
+_TO_CLEAN: Final = re.compile(rf"null|{'|'.join(sorted(IGNORED_FIELDS))}")
+
+
+def cleaned(
+    raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[BaseModel]
+) -> tuple[bytes | str, list[str]]:
+    """Return JSON without the fields that are null and have a default, nor `IGNORED_FIELDS`.
 
     This is not a validator of the model: a "before" validator would turn JSON into Python objects,
     and pydantic's strict mode takes a JSON list for a tuple but not a Python list.
@@ -34,25 +59,33 @@ def without_nulls(raw: bytes | str, kinds: Mapping[str, type[BaseModel]] | type[
     Args:
         raw: The body; returned unchanged if it is not JSON.
         kinds: The model it will be validated as, or models by the value of `type`.
+
+    Returns:
+        The JSON, and the names of the ignored fields.
     """
-    if "null" not in raw if isinstance(raw, str) else b"null" not in raw:
-        return raw
+    text = raw if isinstance(raw, str) else raw.decode(errors="replace")
+    if not _TO_CLEAN.search(text):
+        return raw, []
     try:
         sent = from_json(raw)
     except ValueError:
-        return raw
+        return raw, []
     if not isinstance(sent, dict):
-        return raw
+        return raw, []
     kind = kinds.get(str(sent.get("type"))) if isinstance(kinds, Mapping) else kinds
     if kind is None:
-        return raw
+        return raw, []
     fields = kind.model_fields
+    unused = IGNORED_FIELDS - fields.keys() if issubclass(kind, SpeechOptions) else frozenset()
+    ignored = sorted(unused & sent.keys())
     kept = {
         name: value
         for name, value in sent.items()
-        if value is not None or name not in fields or fields[name].is_required()
+        if name not in unused
+        and (value is not None or name not in fields or fields[name].is_required())
     }
-    return raw if len(kept) == len(sent) else to_json(kept, inf_nan_mode="constants")
+    unchanged = len(kept) == len(sent)
+    return raw if unchanged else to_json(kept, inf_nan_mode="constants"), ignored
 
 
 def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
@@ -64,7 +97,6 @@ def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
         Raises:
             HTTPException: The media type is not JSON, or `app.api.gate.limits` refuses the
                 body.
-            InvalidRequest: It has too many fields or values.
             RequestValidationError: A field is invalid.
         """
         if media_type(request.headers) != "application/json":
@@ -72,8 +104,8 @@ def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
         try:
             body = await request.body()
             check_json_size(body)
-            cleaned = without_nulls(body, kind)
-            return kind.model_validate_json(cleaned, strict=True)
+            content, request.state.ignored = cleaned(body, kind)
+            return kind.model_validate_json(content, strict=True)
         except ValidationError as error:
             raise RequestValidationError(problems_of(error)) from error
 
@@ -118,11 +150,7 @@ def check_model(wanted: str | None, loaded: str, names: Collection[str] = ()) ->
 
 
 def model_item(name: str, loaded: str, names: Collection[str] = ()) -> ModelItem:
-    """Return the description of a model under one of its names.
-
-    Raises:
-        UnknownModel: It is not the loaded model.
-    """
+    """Return the description of a model under one of its names."""
     check_model(name, loaded, names)
     return ModelItem(id=name, alias_of=None if name.lower() == loaded.lower() else loaded)
 
@@ -152,17 +180,38 @@ def ignored_fields(wanted: SpeechOptions, settings: Settings, job_id: str) -> li
     return ["instructions"]
 
 
+def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of the pronunciation dictionaries that ElevenLabs' locators mean.
+
+    Raises:
+        InvalidRequest: One has no id.
+    """
+    names = [one.get(_LOCATOR) if isinstance(one, Mapping) else None for one in locators]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidRequest(
+            f"each locator needs a {_LOCATOR}, which is the name of a dictionary of this server",
+            param="pronunciation_dictionary_locators",
+        )
+    return tuple(map(str, names))
+
+
 def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
-    """Return the speed and loudness that a job's request asks for, in the given container.
+    """Return the speed, loudness and sample rate that a job's request asks for, in a container.
 
     Args:
         job: Its `params` are the request's body.
         form: The container.
+
+    Raises:
+        InvalidRequest: The container does not have that sample rate.
     """
     asked = job.params
     if not isinstance(asked, SpeechOptions):
         return OutputOptions(form)
-    return OutputOptions(form, asked.speed, asked.loudness_lufs)
+    if form == "opus" and asked.sample_rate not in {None, *OPUS_RATES}:
+        rates = ", ".join(map(str, OPUS_RATES))
+        raise InvalidRequest(f"opus is made at {rates} Hz", param="sample_rate")
+    return OutputOptions(form, asked.speed, asked.loudness_lufs, asked.sample_rate)
 
 
 def get_engine(request: Request) -> SpeechEngine:

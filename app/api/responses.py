@@ -1,6 +1,6 @@
 """Responses of the routes for the OpenAPI document, and the headers that describe a speech."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
@@ -8,7 +8,10 @@ from starlette.responses import Response
 from app.api.schemas import ErrorBody, Usage
 from app.audio.formats import MEDIA_TYPES
 from app.engine.interface import Plan
-from app.engine.job import SpeechResult
+from app.engine.job import SpeechJob, SpeechResult
+from models.text.warnings import warnings_of
+from samplers.knobs.needs import doubts, idle_knobs
+from samplers.knobs.params import SamplingParams
 
 EVENT_STREAM = "text/event-stream"
 
@@ -90,7 +93,6 @@ def result_headers(
 
     Args:
         result: The engine's result.
-        sample_rate_hz: Sample rate.
         audio_s: Seconds of audio sent.
         first_audio_s: Seconds from the request to the first audio.
     """
@@ -127,8 +129,31 @@ def result_headers(
 
 def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
     """Return a response whose header names the request's fields that did nothing, if any."""
-    if fields:
-        answer.headers["X-Ignored"] = ", ".join(fields)
+    named = [*filter(None, [answer.headers.get("X-Ignored")]), *fields]
+    if named:
+        answer.headers["X-Ignored"] = ", ".join(named)
+    return answer
+
+
+def naming_doubts(
+    answer: AnyResponse, job: SpeechJob, language: str, params: SamplingParams
+) -> AnyResponse:
+    """Return a response whose headers name the knobs that did nothing, and tell of the rest.
+
+    Args:
+        job: What was asked for.
+        language: Of the text.
+        params: Resolved.
+    """
+    naming_ignored(answer, idle_knobs(params, job.params.model_fields_set))
+    return naming_warnings(answer, [*warnings_of(job.text, language), *doubts(params)])
+
+
+def naming_warnings(answer: AnyResponse, warnings: Sequence[str]) -> AnyResponse:
+    """Return a response whose header tells what its author may not expect, if there is anything."""
+    if warnings:
+        told = "; ".join(warnings)
+        answer.headers["X-Warning"] = told.encode("ascii", "replace").decode()
     return answer
 
 

@@ -1,9 +1,9 @@
-"""Routes that list voices, models and presets. They never block."""
+"""Routes that list models and presets. They never block."""
 
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 
 from app.api.requests import EngineDep, SettingsDep, model_item, model_items, model_names
 from app.api.responses import NOT_READY, error_responses
@@ -14,8 +14,6 @@ from app.api.schemas import (
     ModelList,
     PresetItem,
     PresetList,
-    VoiceItem,
-    VoiceList,
 )
 from app.engine.engine import SpeechEngine
 from app.settings import Settings
@@ -25,38 +23,6 @@ from samplers.knobs.presets import AUTO
 ModelName = Annotated[str, Path(alias="id", description="A model's id.")]
 
 list_router = APIRouter(tags=["speech"])
-
-
-@list_router.get("/v1/audio/voices", responses=NOT_READY)
-async def list_voices(request: Request, engine: EngineDep) -> VoiceList:
-    """List the voices: built-in, uploaded for everybody or with this key, and OpenAI's names."""
-    owner: str = getattr(request.state, "owner", "")
-    named = await asyncio.to_thread(engine.voices.named, owner)
-    damaged = await asyncio.to_thread(engine.voices.damaged, owner)
-    items = [
-        VoiceItem(
-            id=name,
-            name=(voice.title or voice.name) if name == voice.name else name,
-            language=voice.language,
-            description=voice.description,
-            alias_of=None if name == voice.name else voice.name,
-            damaged=False,
-        )
-        for name, voice in named.items()
-    ]
-    return VoiceList(voices=[*items, *map(_damaged, damaged)])
-
-
-def _damaged(name: str) -> VoiceItem:
-    """Return the description of an upload that cannot be read."""
-    return VoiceItem(
-        id=name,
-        name=name,
-        language="",
-        description="Damaged; delete it and upload it again.",
-        alias_of=None,
-        damaged=True,
-    )
 
 
 @list_router.get("/v1/models", responses=NOT_READY)

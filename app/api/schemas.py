@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from app.audio.formats import STREAMED, AudioFormat, ResponseFormat
+from app.audio.formats import STREAMED, AudioFormat, ResponseFormat, SampleRate
 from app.engine.job import (
     SpeechJob,
     SpeechResult,
@@ -27,6 +27,9 @@ from app.engine.job import (
 )
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
+
+MOST_ENTRIES: Final = 1000
+"""Entries of a request's pronunciation dictionary."""
 
 
 def _voice_name(voice: object) -> object:
@@ -51,6 +54,11 @@ VoiceName = Annotated[
     }),
 ]
 """A voice's name, or OpenAI's object `{"id": NAME}`."""
+
+
+Word = Annotated[str, Field(min_length=1, max_length=100)]
+Spoken = Annotated[str, Field(min_length=1, max_length=200)]
+DictionaryName = Annotated[str, Field(max_length=64)]
 
 
 class ContinueFrom(BaseModel):
@@ -91,7 +99,9 @@ class SpeechOptions(SamplingParams):
         ge=0.25,
         le=4,
         description="Playback speed, at constant pitch.",
-        json_schema_extra=ui("playback", off=1.0, step=0.05),
+        json_schema_extra=ui(
+            "playback", off=1.0, step=0.05, label="Speed", values=(0.75, 0.9, 1.0, 1.1, 1.25)
+        ),
     )
     loudness_lufs: float | None = Field(
         None,
@@ -99,7 +109,12 @@ class SpeechOptions(SamplingParams):
         le=-10,
         description="Target loudness by ITU-R BS.1770: -16 is usual for podcasts, -23 for"
         " broadcasts. Null leaves it unchanged.",
-        json_schema_extra=ui("playback", unit="LUFS", step=0.5),
+        json_schema_extra=ui("playback", unit="LUFS", step=0.5, values=(-23.0, -19.0, -16.0)),
+    )
+    sample_rate: SampleRate | None = Field(
+        None,
+        description="Samples a second. Default that of the model, 24,000; of `ulaw` and `alaw`"
+        " 8,000. `opus` has 8,000, 16,000, 24,000 and 48,000.",
     )
     instructions: str | None = Field(
         None,
@@ -128,6 +143,17 @@ class SpeechOptions(SamplingParams):
         description="Keep a recent take of the same text up to a frame, and draw the rest with this"
         " request's knobs and seed.",
     )
+    pronunciations: dict[Word, Spoken] | None = Field(
+        None,
+        max_length=MOST_ENTRIES,
+        description='What is spoken for words, as {"SQL": "sequel", "data": "[[deta]]"}; an entry'
+        " in lower case is for every case.",
+    )
+    dictionaries: tuple[DictionaryName, ...] = Field(
+        (),
+        max_length=8,
+        description="Pronunciation dictionaries of the operator to use beside the default one.",
+    )
     trace: bool = Field(
         False,
         description="Record the sampler's decision at every token of level 0, for "
@@ -140,7 +166,6 @@ class SpeechOptions(SamplingParams):
         """Return the engine's job for a text; its knobs are this very object.
 
         Args:
-            text: The text.
             job_id: Unique among all jobs.
             owner: Owner of the API key; empty without keys.
             asker: The client whose share of the service the job counts towards.
@@ -160,6 +185,8 @@ class SpeechOptions(SamplingParams):
             speed=self.speed,
             timestamps=self.timestamps,
             played=played,
+            pronunciations=self.pronunciations or {},
+            dictionaries=self.dictionaries,
         )
 
 
@@ -172,9 +199,9 @@ class SpeechRequest(SpeechOptions):
     response_format: ResponseFormat = Field(
         "mp3",
         description="Audio format; opus is in Ogg, aac in ADTS, pcm is 16 bit,"
-        " little-endian, mono, at the 24 kHz of `X-Sample-Rate`, without a header. `codes` sends no"
-        " audio but the codes it is made of: JSON, or safetensors by `Accept`; streamed, events"
-        " with the next frames.",
+        " little-endian, mono, at the rate of `X-Sample-Rate`, without a header; ulaw and alaw are"
+        " the same in 8 bit, as telephones have it. `codes` sends no audio but the codes it is made"
+        " of: JSON, or safetensors by `Accept`; streamed, events with the next frames.",
     )
     stream: bool | None = Field(
         None,
@@ -263,7 +290,8 @@ class WordTimes(BaseModel):
 
     utterance: int = Field(description="Number of its utterance, from 0.")
     index: int = Field(description="Its number in the utterance, from 0.")
-    word: str = Field(description="As it was spoken: normalised.")
+    word: str = Field(description="As it was written, with its punctuation.")
+    spoken: str = Field(description="The words that are spoken for it: normalised.")
     start_s: float
     end_s: float | None = Field(description="Null while it is not known; it is then told later.")
     missing: bool = Field(
@@ -299,6 +327,7 @@ class WordTimes(BaseModel):
             utterance=timing.utterance,
             index=timing.index,
             word=timing.word,
+            spoken=timing.spoken,
             start_s=round(timing.start_s / speed, 4),
             end_s=sent(timing.end_s),
             missing=timing.missing,
@@ -334,7 +363,6 @@ class UtteranceText(BaseModel):
         """Return the values of these fields.
 
         Args:
-            spoken: The utterance.
             speed: Of the playback.
         """
         return {
@@ -368,6 +396,10 @@ class PhonemesRequest(BaseModel):
     language: str | None = Field(
         None, max_length=35, description="Language of the text; default that of the voice."
     )
+    pronunciations: dict[Word, Spoken] | None = Field(
+        None, max_length=MOST_ENTRIES, description="As for speech."
+    )
+    dictionaries: tuple[DictionaryName, ...] = Field((), max_length=8, description="As for speech.")
 
 
 class ReadUtterance(BaseModel):
@@ -389,6 +421,10 @@ class ReadText(BaseModel):
 
     language: str
     phonemes: int = Field(description="Number of phonemes in all, which `usage` counts.")
+    warnings: list[str] = Field(
+        description="What is read otherwise than may be meant: another language, sounds in"
+        " brackets."
+    )
     utterances: list[ReadUtterance]
 
 
@@ -409,13 +445,24 @@ class ErrorBody(BaseModel):
     error: ErrorDetail
 
 
-class VoiceItem(BaseModel):
-    """A voice that `voice` may name."""
+class VoiceSummary(BaseModel):
+    """Who a voice is."""
 
     id: str = Field(description="What `voice` takes.")
     name: str = Field(description="Display name.")
     language: str
+    gender: str = Field(description="female, male or neutral; empty if unknown.")
+    accent: str = Field(description="As in American or British; empty if unknown.")
     description: str
+    kind: Literal["builtin", "shared", "own"] = Field(
+        description="Whether it belongs to the model, to everybody, or to this key."
+    )
+
+
+class VoiceItem(VoiceSummary):
+    """A voice that `voice` may name."""
+
+    is_default: bool = Field(description="Whether a request without a voice gets it.")
     alias_of: str | None = Field(description="The voice that this is an alias of.")
     damaged: bool = Field(description="Whether this upload cannot be read; it can only be deleted.")
 

@@ -1,6 +1,7 @@
 """The form of a voice upload, validated strictly."""
 
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,8 @@ from app.api.errors import problems_of
 from app.api.gate.limits import media_type
 from app.engine.errors import InvalidRequest
 from models.voices.voice import NAME_PATTERN
+
+B = TypeVar("B", bound=BaseModel)
 
 FILE_FIELDS: Final = ("file", "audio_sample")
 """Names of the audio field: ours and OpenAI's."""
@@ -45,6 +48,18 @@ class VoiceForm(BaseModel):
         pattern=_PRINTABLE,
         description="Transcript of the audio; stored with it.",
     )
+    gender: Literal["", "female", "male", "neutral"] = Field("", description="Of the speaker.")
+    accent: str = Field(
+        "", max_length=100, pattern=_PRINTABLE, description="Of the speaker, as in British."
+    )
+    start_s: float | None = Field(
+        None,
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+        description="Where in the recording to begin; default the beginning, of a recording over"
+        " 30 s where it is best.",
+    )
     title: str = Field("", max_length=100, pattern=_PRINTABLE, description="Display name.")
     description: str = Field(
         "", max_length=1000, pattern=_PRINTABLE, description="Description of the voice."
@@ -53,11 +68,7 @@ class VoiceForm(BaseModel):
     @field_validator("consent", mode="before")
     @classmethod
     def _agreed(cls, consent: object) -> bool:
-        """Accept nothing but "true": other spellings might mean something else.
-
-        Raises:
-            ValueError: It is another value.
-        """
+        """Accept nothing but "true": other spellings might mean something else."""
         if consent != "true":
             raise ValueError("the speaker's consent is required; send true to confirm it")
         return True
@@ -66,19 +77,26 @@ class VoiceForm(BaseModel):
 def form_schema() -> dict[str, Any]:
     """Return the JSON schema of the form for the OpenAPI document."""
     schema = VoiceForm.model_json_schema()
-    audio = "WAV, FLAC, MP3 or OGG (Vorbis, Opus) of 1 to 30 s of speech, mono or stereo."
+    audio = (
+        "WAV, FLAC, MP3, OGG (Vorbis, Opus), M4A or WebM with speech, mono or stereo; at least 1 s,"
+        " of more than 30 s the best."
+    )
     for field in FILE_FIELDS:
         schema["properties"][field] = {"type": "string", "format": "binary", "description": audio}
     schema["oneOf"] = [{"required": [field]} for field in FILE_FIELDS]
     return schema
 
 
-async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, bytes]:
+async def read_voice_form(
+    request: Request, max_bytes: int, kind: type[B], file_fields: Sequence[str] = FILE_FIELDS
+) -> tuple[B, bytes]:
     """Return the text fields and the audio of an upload.
 
     Args:
         request: Its body is read into memory.
         max_bytes: Limit that `app.api.gate.limits` has enforced; nothing is spooled to disk.
+        kind: The text fields.
+        file_fields: Names that the audio may have.
 
     Raises:
         HTTPException: The body is not a form.
@@ -91,7 +109,7 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
         request.headers,
         request.stream(),
         max_files=len(FILE_FIELDS),
-        max_fields=2 * len(VoiceForm.model_fields),
+        max_fields=2 * len(kind.model_fields),
         max_part_size=_MAX_FIELD_BYTES,
     )
     parser.spool_max_size = max_bytes
@@ -102,39 +120,37 @@ async def read_voice_form(request: Request, max_bytes: int) -> tuple[VoiceForm, 
     except (LookupError, UnicodeError) as error:
         raise HTTPException(415, "send the form in UTF-8, without a charset parameter") from error
     try:
-        texts, audio = _separate(form)
-        return VoiceForm.model_validate(texts), await audio.read()
+        texts, audio = _separate(form, kind, file_fields)
+        return kind.model_validate(texts), await audio.read()
     except ValidationError as error:
         raise RequestValidationError(problems_of(error)) from error
     finally:
         await form.close()
 
 
-def _separate(form: FormData) -> tuple[dict[str, str], UploadFile]:
-    """Return the text fields and the file.
-
-    Raises:
-        InvalidRequest: A field is unknown, repeated or of the wrong kind, or there is no file.
-    """
+def _separate(
+    form: FormData, kind: type[BaseModel], file_fields: Sequence[str]
+) -> tuple[dict[str, str], UploadFile]:
+    """Return the text fields and the file."""
     texts: dict[str, str] = {}
     files: dict[str, UploadFile] = {}
     for field, part in form.multi_items():
         shown = field[:_SHOWN_CHARS]
-        if field not in FILE_FIELDS and field not in VoiceForm.model_fields:
-            known = ", ".join((*VoiceForm.model_fields, *FILE_FIELDS))
+        if field not in file_fields and field not in kind.model_fields:
+            known = ", ".join((*kind.model_fields, *file_fields))
             raise InvalidRequest(
                 f"{shown}: there is no such field; the fields are {known}", param=shown
             )
         if field in texts or field in files:
             raise InvalidRequest(f"{field}: sent twice", param=field)
-        if isinstance(part, UploadFile) != (field in FILE_FIELDS):
-            kind = "a file with a file name" if field in FILE_FIELDS else "text, not a file"
-            raise InvalidRequest(f"{field}: must be {kind}", param=field)
+        if isinstance(part, UploadFile) != (field in file_fields):
+            meant = "a file with a file name" if field in file_fields else "text, not a file"
+            raise InvalidRequest(f"{field}: must be {meant}", param=field)
         if isinstance(part, UploadFile):
             files[field] = part
         else:
             texts[field] = part
     if len(files) != 1:
-        problem = "send file or audio_sample, not both" if files else "the audio is missing"
-        raise InvalidRequest(f"file: {problem}", param="file")
+        problem = f"send {' or '.join(file_fields)}, not both" if files else "the audio is missing"
+        raise InvalidRequest(f"{file_fields[0]}: {problem}", param=file_fields[0])
     return texts, next(iter(files.values()))

@@ -1,4 +1,4 @@
-"""The six audio formats, WAV and PCM among them: samples to a file, whole or incrementally."""
+"""The audio formats, WAV and PCM among them: samples to a file, whole or incrementally."""
 
 import struct
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ def wav_header(sample_rate_hz: int, data_bytes: int | None = None) -> bytes:
     """Return the header of a mono 16 bit WAV file, which `pcm` follows.
 
     Args:
-        sample_rate_hz: Sample rate.
         data_bytes: Number of bytes that follow. None if unknown: both length fields are then
             0xFFFFFFFF, which players read as "until the stream ends".
     """
@@ -41,7 +40,6 @@ class WavFile:
     """A mono 16 bit WAV file with its length in the header; all bytes come from `close`."""
 
     def __init__(self, sample_rate_hz: int) -> None:
-        """Open an empty file."""
         self._rate_hz = sample_rate_hz
         self._parts: list[bytes] = []
 
@@ -61,6 +59,8 @@ _ENCODERS: Final[Mapping[AudioFormat, EncoderSettings]] = {
     "opus": EncoderSettings("ogg", "libopus", 64_000),
     "aac": EncoderSettings("adts", "aac", 96_000, least=1025),
     "flac": EncoderSettings("flac", "flac", None),
+    "ulaw": EncoderSettings("mulaw", "pcm_mulaw", None, least=0),
+    "alaw": EncoderSettings("alaw", "pcm_alaw", None, least=0),
 }
 
 

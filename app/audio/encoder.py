@@ -59,17 +59,14 @@ class _WriteBuffer:
 
 
 class LibavEncoder:
-    """Encodes one audio file. Not thread-safe; too slow for the event loop."""
+    """Encodes one audio file. Not thread-safe; too slow for the event loop.
+
+    Args:
+        whole: Whether `close` returns all bytes, so that the header can hold what is known at
+            the end: the length of FLAC, the padding of MP3.
+    """
 
     def __init__(self, settings: EncoderSettings, sample_rate_hz: int, *, whole: bool) -> None:
-        """Open a file.
-
-        Args:
-            settings: Container and codec.
-            sample_rate_hz: Sample rate; mono.
-            whole: Whether `close` returns all bytes, so that the header can hold what is known at
-                the end: the length of FLAC, the padding of MP3.
-        """
         self._file = BytesIO() if whole else _WriteBuffer()
         options = {"fflags": "+bitexact", "flush_packets": "1"}
         options |= _MUXER_OPTIONS.get(settings.muxer, {})

@@ -1,10 +1,10 @@
-"""The six audio formats by OpenAI's names. Imports nothing heavy."""
+"""The audio formats by OpenAI's names, and sample rates. Imports nothing heavy."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
 
-AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
-ResponseFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "codes"]
+AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "ulaw", "alaw"]
+ResponseFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "ulaw", "alaw", "codes"]
 """The same, or the codes that the audio is made of."""
 
 MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
@@ -14,7 +14,30 @@ MEDIA_TYPES: Final[Mapping[AudioFormat, str]] = {
     "flac": "audio/flac",
     "wav": "audio/wav",
     "pcm": "audio/pcm",
+    "ulaw": "audio/pcmu",
+    "alaw": "audio/pcma",
 }
 
-STREAMED: Final[frozenset[ResponseFormat]] = frozenset({"mp3", "opus", "aac", "pcm"})
+STREAMED: Final[frozenset[ResponseFormat]] = frozenset({
+    "mp3",
+    "opus",
+    "aac",
+    "pcm",
+    "ulaw",
+    "alaw",
+})
 """Formats that are streamed by default: their headers have no field for the length."""
+
+SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
+"""Samples a second that a request may ask for."""
+
+DEFAULT_RATES: Final[Mapping[AudioFormat, int]] = {"ulaw": 8000, "alaw": 8000}
+"""Formats whose rate is not the model's unless a request says so: those of telephones."""
+
+OPUS_RATES: Final = (8000, 16000, 24000, 48000)
+"""Those that the codec has."""
+
+
+def file_rate_hz(form: AudioFormat, asked: SampleRate | None, model_rate_hz: int) -> int:
+    """Return the sample rate of a file; without one asked for the format's, or the model's."""
+    return asked or DEFAULT_RATES.get(form, model_rate_hz)

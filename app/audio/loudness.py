@@ -38,18 +38,14 @@ class Leveller:
     measured. Speech begins louder than it ends, so this alone would be too quiet: an expected
     loudness, where known, is averaged in with the weight of 3 s of sound. The output does not
     depend on how the input is cut into pushes.
+
+    Args:
+        likely_lufs: Expected loudness of the samples; None if unknown.
     """
 
     def __init__(
         self, target_lufs: float, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
-        """Initialise the measurement.
-
-        Args:
-            target_lufs: Target loudness.
-            sample_rate_hz: Sample rate.
-            likely_lufs: Expected loudness of the samples; None if unknown.
-        """
         self._likely_lufs = likely_lufs
         self._target_lufs, self._rate_hz = target_lufs, sample_rate_hz
         self._hop = round(_BLOCK_S * sample_rate_hz)
@@ -117,7 +113,6 @@ class Limiter(FilterGraph):
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
-        """Build the filter."""
         ceiling = 10 ** (_CEILING_DB / 20)
         super().__init__(
             [("alimiter", f"limit={ceiling:.6f}:level=false:latency=true")], sample_rate_hz

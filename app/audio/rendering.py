@@ -1,4 +1,4 @@
-"""Render a speech as requested: speed and loudness, then the bytes of one audio file."""
+"""Render a speech as requested: speed, loudness and sample rate, then the bytes of one file."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -7,9 +7,10 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from app.audio.containers import open_container
-from app.audio.formats import AudioFormat
+from app.audio.formats import AudioFormat, SampleRate, file_rate_hz
 from app.audio.loudness import Leveller, Limiter, apply_gain, gain_db
 from app.engine.job import Samples
+from app.engine.sound.joining.filter_graph import FilterGraph
 from app.engine.sound.joining.tempo import Tempo
 
 
@@ -22,9 +23,15 @@ class _AudioFilter(Protocol):
 
 
 class Delivery:
-    """Applies speed and loudness incrementally; by default samples are unchanged.
+    """Applies speed, loudness and sample rate incrementally; by default samples are unchanged.
 
     Not thread-safe. Takes milliseconds, so do not call it on the event loop.
+
+    Args:
+        speed: Playback speed; 1 is unchanged.
+        loudness_lufs: Target loudness; None is unchanged.
+        likely_lufs: Expected loudness of the samples; None if unknown.
+        output_hz: Sample rate of the output; None is unchanged.
     """
 
     def __init__(
@@ -34,26 +41,16 @@ class Delivery:
         speed: float,
         loudness_lufs: float | None,
         likely_lufs: float | None = None,
+        output_hz: int | None = None,
     ) -> None:
-        """Initialise the filters.
-
-        Args:
-            sample_rate_hz: Sample rate.
-            speed: Playback speed; 1 is unchanged.
-            loudness_lufs: Target loudness; None is unchanged.
-            likely_lufs: Expected loudness of the samples; None if unknown.
-        """
         self._stages: list[_AudioFilter] = []
         if speed != 1:
             self._stages.append(Tempo(speed, sample_rate_hz))
         if loudness_lufs is not None:
             leveller = Leveller(loudness_lufs, sample_rate_hz, likely_lufs)
             self._stages += [leveller, Limiter(sample_rate_hz)]
-
-    @property
-    def plain(self) -> bool:
-        """Whether samples pass unchanged, which takes no time."""
-        return not self._stages
+        if output_hz is not None and output_hz != sample_rate_hz:
+            self._stages.append(_resampler(sample_rate_hz, output_hz))
 
     def push(self, samples: Samples) -> Samples:
         """Filter samples ``[n]`` and return those ``[m]`` that are complete."""
@@ -70,20 +67,29 @@ class Delivery:
 
 
 def deliver(
-    samples: Samples, sample_rate_hz: int, *, speed: float, loudness_lufs: float | None
+    samples: Samples,
+    sample_rate_hz: int,
+    *,
+    speed: float,
+    loudness_lufs: float | None,
+    output_hz: int | None = None,
 ) -> Samples:
     """Return a whole speech ``[N]`` at a speed and loudness, with one gain measured on all of it.
 
     Args:
         samples: The speech.
-        sample_rate_hz: Sample rate.
         speed: Playback speed; 1 is unchanged.
         loudness_lufs: Target loudness; None is unchanged.
+        output_hz: Sample rate of the output; None is unchanged.
     """
-    if speed == 1 and loudness_lufs is None:
+    if speed == 1 and loudness_lufs is None and output_hz in {None, sample_rate_hz}:
         return samples
     steps = deliver_in_steps(
-        iter([samples]), sample_rate_hz, speed=speed, loudness_lufs=loudness_lufs
+        iter([samples]),
+        sample_rate_hz,
+        speed=speed,
+        loudness_lufs=loudness_lufs,
+        output_hz=output_hz,
     )
     return np.concatenate(list(steps))
 
@@ -94,20 +100,29 @@ def deliver_in_steps(
     *,
     speed: float,
     loudness_lufs: float | None,
+    output_hz: int | None = None,
 ) -> Iterator[Samples]:
     """Yield a whole speech at a speed and loudness, a portion at a time, often an empty one.
 
     Args:
         portions: The speech, ``[n]`` each; consumed one by one, so that each step is short.
-        sample_rate_hz: Sample rate.
         speed: Playback speed; 1 is unchanged.
         loudness_lufs: Target loudness; None is unchanged.
+        output_hz: Sample rate of the output; None is unchanged.
     """
     if speed != 1:
         portions = _filtered(Tempo(speed, sample_rate_hz), portions)
-    if loudness_lufs is None:
-        yield from portions
-        return
+    if loudness_lufs is not None:
+        portions = _levelled(portions, sample_rate_hz, loudness_lufs)
+    if output_hz is not None and output_hz != sample_rate_hz:
+        portions = _filtered(_resampler(sample_rate_hz, output_hz), portions)
+    yield from portions
+
+
+def _levelled(
+    portions: Iterator[Samples], sample_rate_hz: int, loudness_lufs: float
+) -> Iterator[Samples]:
+    """Yield a whole speech at a loudness: nothing until all of it is measured."""
     held: deque[Samples] = deque()
     for portion in portions:
         held.append(portion)
@@ -116,6 +131,11 @@ def deliver_in_steps(
     gain = gain_db(np.concatenate([nothing, *held]), sample_rate_hz, loudness_lufs) or 0.0
     scaled = (apply_gain(held.popleft(), gain) for _ in range(len(held)))
     yield from _filtered(Limiter(sample_rate_hz), scaled)
+
+
+def _resampler(sample_rate_hz: int, output_hz: int) -> FilterGraph:
+    """Return libav's converter of sample rates, which holds 2 ms back at most."""
+    return FilterGraph([("aresample", f"{output_hz}")], sample_rate_hz)
 
 
 def _filtered(stage: _AudioFilter, portions: Iterator[Samples]) -> Iterator[Samples]:
@@ -136,45 +156,51 @@ PORTION_S: Final = 2.0
 
 
 class OutputOptions(NamedTuple):
-    """Format, speed and loudness of the audio; none of them changes a code.
+    """Format, speed, loudness and sample rate of the audio; none of them changes a code.
 
     Args:
         form: Format of the file.
         speed: Playback speed; 1 is unchanged.
         loudness_lufs: Target loudness; None is unchanged.
+        sample_rate: Samples a second; None is the usual rate of the format, or the model's.
     """
 
     form: AudioFormat
     speed: float = 1.0
     loudness_lufs: float | None = None
+    sample_rate: SampleRate | None = None
 
-    @property
-    def instant(self) -> bool:
-        """Whether rendering a chunk is too fast to be worth a thread."""
-        return self.form in {"wav", "pcm"} and self.speed == 1 and self.loudness_lufs is None
+    def rate_hz(self, model_rate_hz: int) -> int:
+        """Return the sample rate of the file."""
+        return file_rate_hz(self.form, self.sample_rate, model_rate_hz)
+
+    def instant(self, model_rate_hz: int) -> bool:
+        """Return whether rendering a chunk is too fast to be worth a thread."""
+        plain = self.speed == 1 and self.loudness_lufs is None
+        return (
+            self.form in {"wav", "pcm"} and plain and self.rate_hz(model_rate_hz) == model_rate_hz
+        )
 
 
 class StreamRenderer:
-    """Writes one audio file incrementally. Not thread-safe."""
+    """Writes one audio file incrementally. Not thread-safe.
+
+    Args:
+        likely_lufs: Expected loudness of the samples; None if unknown.
+    """
 
     def __init__(
         self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
-        """Open a file.
-
-        Args:
-            output: What is requested.
-            sample_rate_hz: Sample rate.
-            likely_lufs: Expected loudness of the samples; None if unknown.
-        """
         self._delivery = Delivery(
             sample_rate_hz,
             speed=output.speed,
             loudness_lufs=output.loudness_lufs,
             likely_lufs=likely_lufs,
+            output_hz=output.rate_hz(sample_rate_hz),
         )
-        self._container = open_container(output.form, sample_rate_hz)
-        self._rate_hz, self._samples = sample_rate_hz, 0
+        self._rate_hz, self._samples = output.rate_hz(sample_rate_hz), 0
+        self._container = open_container(output.form, self._rate_hz)
 
     @property
     def audio_s(self) -> float:
@@ -201,13 +227,17 @@ def render_in_steps(
 
     Args:
         chunks: The speech, ``[N]`` each; consumed one by one.
-        sample_rate_hz: Sample rate.
         output: What is requested.
     """
     portions = (part for chunk in chunks for part in split_portions(chunk, sample_rate_hz))
-    container = open_container(output.form, sample_rate_hz, whole=True)
+    rate_hz = output.rate_hz(sample_rate_hz)
+    container = open_container(output.form, rate_hz, whole=True)
     for shaped in deliver_in_steps(
-        portions, sample_rate_hz, speed=output.speed, loudness_lufs=output.loudness_lufs
+        portions,
+        sample_rate_hz,
+        speed=output.speed,
+        loudness_lufs=output.loudness_lufs,
+        output_hz=rate_hz,
     ):
         yield container.push(shaped), len(shaped)
     yield container.close(), 0

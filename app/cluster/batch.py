@@ -110,11 +110,6 @@ class Speaker:
     """The service in this process, asked without a network."""
 
     def __init__(self, engine: str = "") -> None:
-        """Do nothing yet.
-
-        Args:
-            engine: Import path, module:function, of what makes the engine of Settings.
-        """
         self._engine = engine
         self._starting = asyncio.Lock()
         self._client: httpx2.AsyncClient | None = None
@@ -125,10 +120,7 @@ class Speaker:
         client = await self._started()
         attempt = 1
         while True:
-            answer = await client.post(line.url, json=line.request)
-            if answer.status_code in _BUSY:
-                await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
-                continue
+            answer = await post_when_free(client, line.url, line.request)
             if answer.status_code < _FIRST_FAILURE or attempt >= _ATTEMPTS:
                 return Spoken(answer.status_code, dict(answer.headers), answer.content)
             attempt += 1
@@ -136,7 +128,7 @@ class Speaker:
     async def _started(self) -> httpx2.AsyncClient:
         async with self._starting:
             if self._client is None:
-                self._open = _service(self._engine)
+                self._open = service(self._engine)
                 self._client = await self._open.__aenter__()
             return self._client
 
@@ -146,15 +138,29 @@ class Speaker:
             await self._open.__aexit__(None, None, None)
 
 
+async def post_when_free(
+    client: httpx2.AsyncClient, url: str, body: dict[str, Any]
+) -> httpx2.Response:
+    """Post a request, again and again while the service says that it is busy."""
+    while (answer := await client.post(url, json=body)).status_code in _BUSY:
+        await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
+    return answer
+
+
 @asynccontextmanager
-async def _service(engine: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Run the service, and give a client of it."""
+async def service(engine: str = "", keep: int = 0) -> AsyncIterator[httpx2.AsyncClient]:
+    """Run the service in this process, and give a client of it.
+
+    Args:
+        engine: Import path of another engine.
+        keep: How many recent speeches it keeps.
+    """
     from app.cluster.engines import load_engine
     from app.main import create_app
 
     # Nobody else can ask, so there is nobody to keep out.
     free = {"api_keys": SecretStr(""), "api_keys_file": "", "rate_per_minute": 0}
-    settings = Settings().model_copy(update=free | {"max_concurrent_per_key": 0, "keep": 0})
+    settings = Settings().model_copy(update=free | {"max_concurrent_per_key": 0, "keep": keep})
     app = create_app(settings, load_engine(engine, settings))
     async with app.router.lifespan_context(app):
         await app.state.engine.wait_ready()
@@ -170,7 +176,6 @@ class Output:
     """The folder of a batch's output."""
 
     def __init__(self, folder: Path) -> None:
-        """Create the folder."""
         self.folder = folder
         self._reports = folder / "reports"
         for one in (folder / "audio", self._reports):
@@ -233,12 +238,6 @@ class OneProcess:
     """The worker in this process."""
 
     def __init__(self, engine: str = "", at_once: int = 8) -> None:
-        """Do nothing yet.
-
-        Args:
-            engine: As for `Speaker`.
-            at_once: Lines that are spoken at a time.
-        """
         self._engine, self._at_once = engine, at_once
 
     def run(self, lines: Sequence[Line]) -> Iterator[tuple[Line, Spoken]]:
@@ -269,7 +268,6 @@ def run_batch(
     """Speak the lines that are not done; return how many succeeded and failed.
 
     Args:
-        lines: All lines.
         output: Where answers are written.
         workers: Who speaks.
         on_progress: Called with the number of lines done, and of all, after each.

@@ -64,11 +64,7 @@ class Cluster(BaseModel):
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> "Cluster":
-        """Refuse fewer replicas at most than at least.
-
-        Raises:
-            ValueError: They are.
-        """
+        """Refuse fewer replicas at most than at least."""
         if self.max_replicas and self.max_replicas < self.replicas:
             raise ValueError("max_replicas is less than replicas")
         return self
@@ -85,12 +81,6 @@ class Replica:
     app: FastAPI
 
     def __init__(self, version: str, engine: str = "") -> None:
-        """Do nothing: the engine starts with the application.
-
-        Args:
-            version: Of the service.
-            engine: Import path of what makes the engine; empty: as `valle-serve serve` does.
-        """
         self._version, self._engine_path = version, engine
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
@@ -115,11 +105,7 @@ class Replica:
         return engine
 
     async def check_health(self) -> None:
-        """Return when the replica can speak.
-
-        Raises:
-            EngineNotReady: It must be restarted.
-        """
+        """Return when the replica can speak."""
         self._engine.check_healthy()
         await self._engine.wait_ready()
 
@@ -133,11 +119,6 @@ class LoadPolicy:
     """As many replicas as the engines' load asks for."""
 
     def __init__(self, busy: float = 0.7) -> None:
-        """Initialise the policy.
-
-        Args:
-            busy: Part of the slots in use to aim at.
-        """
         self._busy = busy
 
     def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:

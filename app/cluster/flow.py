@@ -143,11 +143,7 @@ class _Bounded:
                 return
 
     async def receive(self) -> Message:
-        """Return the client's next message.
-
-        Raises:
-            Exception: The proxy cannot be asked.
-        """
+        """Return the client's next message."""
         while not self._messages:
             if self._pumping.done():
                 if self._error is not None:

@@ -37,7 +37,6 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        """Initialise without gauges."""
         self._gauges: dict[str, Gauge] = {}
 
     def update(self, metrics: Iterable[Metric]) -> None:

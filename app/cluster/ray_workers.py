@@ -37,16 +37,6 @@ class RayWorkers:
         at_once: int = 8,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """Start the workers.
-
-        Args:
-            number: Of workers.
-            gpus: Of one worker.
-            cpus: Of one worker.
-            engine: As for `Speaker`.
-            at_once: Lines that a worker speaks at a time.
-            environment: Variables of the workers.
-        """
         kind: Any = ray.remote(
             max_restarts=-1,
             max_concurrency=at_once + 1,

@@ -29,7 +29,6 @@ class LeastRequestsRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ra
         """Return all replicas as one rank, of which Ray takes that with the fewest requests.
 
         Args:
-            candidate_replicas: All that are running.
             pending_request: The request; that it has been tried is noted in it.
         """
         if pending_request is not None:

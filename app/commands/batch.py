@@ -4,17 +4,17 @@ import json
 import sys
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_settings import CliPositionalArg
 
 from app.commands.errors import CommandError, CommandFailed
-from app.settings import Settings
 
 
-class Batch(Settings):
+class BatchCommand(BaseModel):
     """Speak the requests of a file: a JSON object a line, as for OpenAI's batches.
 
-    What was done is kept: the same command continues an interrupted batch.
+    What was done is kept: the same command continues an interrupted batch. The model and the rest
+    are settings, TTS_MODEL and so on.
     """
 
     file: CliPositionalArg[Path] = Field(
@@ -64,5 +64,5 @@ class Batch(Settings):
     def _tell(self, done: int, of: int) -> None:
         progress = json.dumps({"completed": done, "total": of})
         (self.out / "progress.json").write_text(progress + "\n", "utf-8")
-        end = "\n" if done == of else "\r"
+        end = "\r" if sys.stderr.isatty() and done < of else "\n"
         print(f"{done} of {of} lines", end=end, file=sys.stderr, flush=True)

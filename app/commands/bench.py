@@ -76,8 +76,8 @@ class Bench(BaseModel):
 
     async def _measure(self) -> "tuple[dict[str, Any], list[LoadResult]]":
         """Return a description of what was measured, and the figures of each load."""
-        from app.calibration import SENTENCES, read_sentences
         from app.commands.listeners import listen_once, run_load
+        from app.commands.sentences import SENTENCES, read_sentences
 
         loads = []
         async with self._speaker() as (about, listen):
@@ -99,11 +99,7 @@ class Bench(BaseModel):
 async def _in_process(
     settings: Settings,
 ) -> "AsyncGenerator[Speaker, None]":
-    """Enter an engine in this process.
-
-    Raises:
-        CommandError: The model cannot be loaded.
-    """
+    """Enter an engine in this process."""
     from app.engine.errors import SpeechError
     from app.engine.job import SpeechJob
     from app.main import create_engine
@@ -126,11 +122,7 @@ async def _in_process(
 
 @asynccontextmanager
 async def _server(url: str, key: SecretStr | None) -> "AsyncGenerator[Speaker, None]":
-    """Enter a client of a running server.
-
-    Raises:
-        CommandError: The server does not answer or refuses the key.
-    """
+    """Enter a client of a running server."""
     import httpx2
 
     headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}

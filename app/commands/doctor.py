@@ -1,5 +1,8 @@
 """`valle-serve doctor`: check this machine, and say how to fix what fails."""
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from app.commands.checks import device, host, speech
 from app.commands.errors import CheckWarning, CommandFailed
 from app.settings import Settings
@@ -14,9 +17,10 @@ _CHECKS = {
     "formats": host.check_formats,
     "presets": host.check_presets,
     "keys": host.check_keys,
+    "state": host.check_state,
     "cache": host.check_cache,
     "voices": host.check_voices,
-    "port": host.check_port,
+    "port": host.check_port_or_service,
 }
 
 
@@ -25,6 +29,11 @@ class Doctor(Settings):
 
     One line per check: `ok`; `warn` for what works but not well; `FAIL` for what stops the service.
     """
+
+    shown: ClassVar[Sequence[str]] = (
+        *("host", "port", "model", "device", "weights", "decoder", "threads", "cache", "offline"),
+        *("voices", "presets", "pronunciations", "api_keys_file", "state", "fused_kernels"),
+    )
 
     def cli_cmd(self) -> None:
         """Run all checks and print one line for each.

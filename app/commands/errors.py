@@ -7,6 +7,14 @@ MISUSED = 2
 """Exit status for invalid arguments."""
 
 
+TERMINATED = 143
+"""Exit status after SIGTERM, as shells tell it."""
+
+
+class Terminated(KeyboardInterrupt):
+    """The command was ended by SIGTERM."""
+
+
 class CommandError(Exception):
     """Invalid arguments; the message is one line, `field: what is wrong`."""
 

@@ -1,7 +1,7 @@
 """What a command writes: files, and its messages to the user."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.commands.errors import CommandError
@@ -30,7 +30,6 @@ def write_file(out: Path, content: bytes, field: str) -> None:
 
     Args:
         out: The file.
-        content: Its content.
         field: The flag that named it, for the error message.
 
     Raises:
@@ -45,6 +44,13 @@ def write_file(out: Path, content: bytes, field: str) -> None:
 def print_status(sentence: str) -> None:
     """Print a message to the user on stderr; stdout is for data."""
     print(sentence, file=sys.stderr)
+
+
+def warn_of_idle_knobs(idle: Mapping[str, str] | Sequence[str]) -> None:
+    """Tell the user which flags did nothing, with what each needs where that is known."""
+    for name in idle:
+        needs = f"; it needs {idle[name]}" if isinstance(idle, Mapping) else ""
+        print_status(f"warning: --{name} did nothing{needs}")
 
 
 def warn_of_silence(reasons: Sequence[FinishReason]) -> None:

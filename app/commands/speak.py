@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import signal
 import sys
 from typing import get_args
 
 from app.audio.formats import AudioFormat
-from app.commands.errors import CommandError
+from app.commands.errors import CommandError, Terminated
 from app.commands.output import check_folder, print_status
 from app.commands.speech.options import PIPE, SpeakOptions
 from app.commands.speech.player import find_player
@@ -56,22 +57,34 @@ class Speak(SpeakOptions):
             pieces = split_pieces(text)
         except TextError as error:
             raise CommandError(f"input: {error}") from error
+        terminated = []
+
+        async def speak_until_terminated() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+
+            def terminate() -> None:
+                terminated.append(True)
+                task.cancel()
+
+            # Not by SIGINT, which a shell has processes in the background ignore.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+            await LocalSpeech(self, pieces, form).speak()
+
         try:
-            asyncio.run(LocalSpeech(self, pieces, form).speak())
-        except KeyboardInterrupt:
+            asyncio.run(speak_until_terminated())
+        except (KeyboardInterrupt, asyncio.CancelledError) as interrupt:
             if self.parts is not None and self.parts.is_dir():
                 print_status(
                     f"finished sentences are kept in {self.parts};"
                     " run the same command again to continue"
                 )
+            if terminated:
+                raise Terminated from interrupt
             raise
 
     def _text(self) -> str:
-        """Return the text to speak.
-
-        Raises:
-            CommandError: None or more than one is given, or it cannot be read.
-        """
+        """Return the text to speak."""
         if (self.input is None) == (self.file is None):
             raise CommandError("input: give either a text, or - for stdin, or --file")
         try:
@@ -85,11 +98,7 @@ class Speak(SpeakOptions):
             raise CommandError(f"file: {name} is not UTF-8: {error.reason}") from error
 
     def _format(self) -> AudioFormat:
-        """Check where the audio goes, and return its format.
-
-        Raises:
-            CommandError: There is no place to write to, or no format for the file's suffix.
-        """
+        """Check where the audio goes, and return its format."""
         if self.out is None and not self.play:
             raise CommandError("out: name a file with -o, or - for stdout, or give --play")
         if self.target is None and self.trace:

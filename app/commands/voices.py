@@ -12,11 +12,13 @@ from pydantic import BaseModel, Field
 from pydantic_settings import CliApp, CliImplicitFlag, CliPositionalArg, CliSubCommand
 
 from app.commands.errors import CommandError
+from app.commands.output import print_status
 from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.storage.voice_store import VoiceStore
     from models.voices.recording import Recording
+    from models.voices.voice import BuiltinVoices
 
 _OWNER = Field("", description="Owner, as named for an API key; default everybody.")
 
@@ -28,13 +30,16 @@ class Add(BaseModel):
         description="Id of the voice: lower-case letters, digits, _ and -."
     )
     file: CliPositionalArg[Path] = Field(
-        description="WAV, FLAC, MP3 or OGG with 1 to 30 s of speech."
+        description="WAV, FLAC, MP3, OGG, M4A or WebM with at least 1 s of speech."
     )
     consent: CliImplicitFlag[bool] = Field(
         False, description="Confirm that the speaker consents to speech in this voice."
     )
     language: str = Field("en", description="Language of the speaker.")
     transcript: str | None = Field(None, max_length=1000, description="Transcript of the audio.")
+    start_s: float | None = Field(
+        None, ge=0, le=600, description="Where in the recording to begin; default where it is best."
+    )
     title: str = Field("", max_length=100, description="Display name.")
     description: str = Field("", max_length=1000, description="Description of the voice.")
     owner: str = _OWNER
@@ -52,7 +57,7 @@ class Add(BaseModel):
             raise CommandError("consent: give --consent to confirm that the speaker consents")
         settings = Settings()
         _check_name(self.name, settings)
-        store, recording = _store(settings), _recording(self.file)
+        store, recording = _store(settings), _recording(self.file, self.start_s)
         card = VoiceCard.model_validate(self.model_dump(include=set(VoiceCard.model_fields)))
         try:
             voice = store.add(self.name, self.owner, card, recording)
@@ -65,10 +70,12 @@ class Add(BaseModel):
         except ValueError as error:
             raise CommandError(f"name: {error}") from error
         print(f"{self.name}: {recording.audio_s:.1f} s, {voice.audio}")
+        for warning in recording.warnings:
+            print_status(f"warning: {warning}")
 
 
 class List(BaseModel):
-    """List the uploaded voices of all owners."""
+    """List the built-in voices, and the uploaded ones of all owners."""
 
     def cli_cmd(self) -> None:
         """Print one line per voice."""
@@ -76,18 +83,22 @@ class List(BaseModel):
         store = _store(settings)
         voices = [voice for owner in store.owners() for voice in store.of(owner)]
         damaged = [(name, owner) for owner in store.owners() for name in store.damaged(owner)]
-        if not voices and not damaged:
-            print(f"no voices in {settings.voices}")
-            return
-        print(f"{'name':<24} {'owner':<24} {'seconds':>7} {'language':<8} {'added':<10} title")
+        head = f"{'name':<24} {'kind':<8} {'owner':<16} {'seconds':>7} {'language':<8}"
+        print(f"{head} {'added':<10} title")
+        for voice in _builtin(settings):
+            print(
+                f"{voice.name:<24} {'builtin':<8} {'everybody':<16} {'':>7} {voice.language:<8}"
+                f" {'':<10} {voice.title}"
+            )
         for voice in voices:
             added = datetime.fromtimestamp(voice.created_at, UTC).date()
             print(
-                f"{voice.name:<24} {voice.owner or 'everybody':<24} {voice.audio_s or 0:>7.1f}"
-                f" {voice.language:<8} {added} {voice.title}"
+                f"{voice.name:<24} {'upload':<8} {voice.owner or 'everybody':<16}"
+                f" {voice.audio_s or 0:>7.1f} {voice.language:<8} {added} {voice.title}"
             )
         for name, owner in damaged:
-            print(f"{name:<24} {owner or 'everybody':<24} damaged: remove it and add it again")
+            kept = owner or "everybody"
+            print(f"{name:<24} {'upload':<8} {kept:<16} damaged: remove it and add it again")
 
 
 class Remove(BaseModel):
@@ -119,7 +130,7 @@ class VoicesCommand(BaseModel):
     """Add, list and delete uploaded voices in the folder that TTS_VOICES names."""
 
     add: CliSubCommand[Add] = Field(description="Add a voice.")
-    list: CliSubCommand[List] = Field(description="List the uploaded voices.")
+    list: CliSubCommand[List] = Field(description="List all voices.")
     remove: CliSubCommand[Remove] = Field(description="Delete a voice and its audio.")
 
     def cli_cmd(self) -> None:
@@ -133,33 +144,32 @@ def _store(settings: Settings) -> "VoiceStore":
     return open_voice_store(settings.voices, settings.max_voices)
 
 
-def _check_name(name: str, settings: Settings) -> None:
-    """Refuse the names of built-in voices, as the service does.
-
-    Raises:
-        CommandError: It is one.
-    """
-    from app.engine.voices import OPENAI_VOICES
-    from models.voices.voice import DEFAULT, BuiltinVoices, VoiceError
+def _builtin(settings: Settings) -> "BuiltinVoices":
+    """Return the voices that ship with the model."""
+    from models.voices.voice import BuiltinVoices, VoiceError
 
     try:
-        builtin = BuiltinVoices(Path(settings.model) / "voices")
+        return BuiltinVoices(Path(settings.model) / "voices")
     except VoiceError as error:
         raise CommandError(f"model: {error}") from error
+
+
+def _check_name(name: str, settings: Settings) -> None:
+    """Refuse the names of built-in voices, as the service does."""
+    from app.engine.voices import OPENAI_VOICES
+    from models.voices.voice import DEFAULT
+
+    builtin = _builtin(settings)
     if name == DEFAULT or name in OPENAI_VOICES or name in builtin:
         raise CommandError(f"name: {name} is the name of a built-in voice")
 
 
-def _recording(file: Path) -> "Recording":
-    """Read and validate a recording.
-
-    Raises:
-        CommandError: It cannot be read or is invalid.
-    """
+def _recording(file: Path, start_s: float | None) -> "Recording":
+    """Read and validate a recording."""
     from models.voices.recording import RecordingError, read_recording
 
     try:
-        return read_recording(file.read_bytes())
+        return read_recording(file.read_bytes(), start_s)
     except OSError as error:
         raise CommandError(f"file: {file}: {error.strerror}") from error
     except RecordingError as error:

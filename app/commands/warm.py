@@ -1,6 +1,8 @@
 """`valle-serve warm`: compile the CPU kernels before the first start."""
 
 import logging
+from collections.abc import Sequence
+from typing import ClassVar
 
 from app.commands.errors import CommandError
 from app.settings import Settings
@@ -12,6 +14,8 @@ class Warm(Settings):
     The machine code is specific to this kind of processor; another one compiles again.
     """
 
+    shown: ClassVar[Sequence[str]] = ("model", "decoder", "threads", "cache", "offline")
+
     def cli_cmd(self) -> None:
         """Load the model as `serve` does, speak a few words, and print what was compiled.
 
@@ -19,6 +23,7 @@ class Warm(Settings):
             CommandError: The model cannot be loaded.
         """
         logging.basicConfig(level=logging.INFO, format="%(message)s")
+        import app.server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer
         from app.storage.preset_files import read_presets
         from models.checkpoints import CheckpointError

@@ -32,11 +32,6 @@ class JobChain:
     """
 
     def __init__(self, job: SpeechJob) -> None:
-        """Begin without jobs.
-
-        Args:
-            job: The speech: its id and how to speak. Its text is ignored.
-        """
         self._job, self._codes_sha256 = job, hashlib.sha256()
         self._added = 0
         self.result: SpeechResult | None = None
@@ -113,15 +108,6 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     def __init__(
         self, engine: SpeechEngine, job: SpeechJob, *, max_text_chars: int, busy_timeout_s: float
     ) -> None:
-        """Begin with no text.
-
-        Args:
-            engine: Speaks the sentences.
-            job: The speech: its id and how to speak. Its text is ignored.
-            max_text_chars: Longest whole text, in characters.
-            busy_timeout_s: For how long a sentence is submitted again while the queue is full;
-                the first is submitted once.
-        """
         self._engine, self._chain = engine, JobChain(job)
         self._max_text_chars, self._busy_timeout_s = max_text_chars, busy_timeout_s
         self.text = ""
@@ -137,6 +123,11 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     def result(self) -> SpeechResult | None:
         """The results of all sentences so far, as one; None before the first is spoken."""
         return self._chain.result
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be appended."""
+        return self._ended
 
     @property
     def waits_for_text(self) -> bool:
@@ -164,21 +155,13 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             self._changed.set()
 
     def flush(self) -> None:
-        """Speak all text so far, as if a sentence ended here.
-
-        Raises:
-            InvalidRequest: The text has ended.
-        """
+        """Speak all text so far, as if a sentence ended here."""
         self._check_open()
         self._pieces += self._growing.flush()
         self._changed.set()
 
     def end(self) -> None:
-        """End the text: nothing can be appended.
-
-        Raises:
-            InvalidRequest: The text has ended already.
-        """
+        """End the text: nothing can be appended."""
         self._check_open()
         self._pieces += self._growing.end()
         self._ended = True
@@ -217,13 +200,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
             await self._changed.wait()
 
     async def _submit(self, piece: str) -> SpeechStream:
-        """Submit a sentence.
-
-        Raises:
-            EngineBusy: The queue was full, for the first sentence or for longer than
-                `busy_timeout_s`.
-            EngineNotReady: The engine is not running.
-        """
+        """Submit a sentence."""
         job, ends_s = self._chain.next_job(piece), monotonic() + self._busy_timeout_s
         while True:
             try:
@@ -244,11 +221,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self._stream = None
 
     def _finish(self) -> AudioChunk:
-        """Return the pause that the text ends with.
-
-        Raises:
-            InvalidRequest: There was nothing to say.
-        """
+        """Return the pause that the text ends with."""
         self._over = True
         if self.result is None:
             raise InvalidRequest("there is no text to speak", param="text")

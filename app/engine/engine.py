@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Self
 
+from app.engine.capacity import Capacity
 from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.quota import longest_throttle_s
-from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import pauses_s
 from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
+from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import Scheduler
@@ -36,8 +37,6 @@ from samplers.knobs.params import SamplingParams
 USUAL_S = 5.0
 """Seconds of speech assumed of a job whose text is not known."""
 
-DEFAULT_SLOTS = 20
-
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads a text or renders audio may keep the interpreter's lock while
 another waits for it. A step of level 0 releases the lock several times, and with Python's default
@@ -50,57 +49,31 @@ _MOST_READINGS = 10
 class SpeechEngine:
     """Runs jobs side by side, on one loaded model.
 
+    Args:
+        load: Returns the model; called once, in the level-0 thread.
+
     Attributes:
         metrics: Its counters.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Backend],
-        *,
-        max_queue: int,
-        request_timeout_s: float,
-        stall_timeout_s: float = 30.0,
-        slots: int = DEFAULT_SLOTS,
-        unload_after_s: float = 0.0,
-        check_golden: bool = False,
-    ) -> None:
-        """Make an engine that does nothing before `start`.
-
-        Args:
-            load: Returns the model; called once, in the level-0 thread.
-            max_queue: How many jobs may wait, beside those for which rows are free.
-            request_timeout_s: Longest time from `submit` to the last chunk, pauses left out.
-            stall_timeout_s: Longest pause of a job whose reader does not take its audio.
-            slots: Rows of the batch that draws level 0; a job states how many it takes.
-            unload_after_s: Seconds without a job after which the model leaves its device; 0: never.
-            check_golden: Whether to speak the model's golden requests before the first job.
-        """
-        self.metrics = EngineMetrics()
-        self._request_timeout_s, self._slots = request_timeout_s, slots
+    def __init__(self, load: Callable[[], Backend], options: EngineOptions) -> None:
+        self.metrics, self._options = EngineMetrics(), options
+        slots = options.slots
         self._outcomes = Outcomes(self.metrics)
-        self._queue = TicketQueue(max_queue)
+        self._queue = TicketQueue(options.max_queue)
         self._capacity = Capacity(throttle_s=longest_throttle_s())
         self._sound_worker = SoundWorker(
             self._outcomes,
             self._capacity,
             on_end=self._queue.done,
-            stall_timeout_s=stall_timeout_s,
+            stall_timeout_s=options.stall_timeout_s,
         )
         self._scheduler = Scheduler(
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
         )
         self._text_worker = TextWorker(self._queue, self._outcomes, self._forecast, slots=slots)
         self._lifecycle = Lifecycle(
-            load,
-            self._queue,
-            self._scheduler,
-            self._sound_worker,
-            self._capacity,
-            self.metrics,
-            slots=slots,
-            unload_after_s=unload_after_s,
-            check_golden=check_golden,
+            load, self._scheduler, self._sound_worker, self.metrics, options
         )
         self._readings = Places(_MOST_READINGS)
         self._lifecycle.on_close = self._close
@@ -111,6 +84,7 @@ class SpeechEngine:
     def status(self) -> EngineStatus:
         """The state of the engine now."""
         life, state = self._lifecycle, self._lifecycle.state
+        slots = self._options.slots
         beat_s = min(self._scheduler.beat_s, self._sound_worker.beat_s)
         return EngineStatus(
             state=state,
@@ -119,8 +93,8 @@ class SpeechEngine:
             queued=len(self._queue),
             running=len(self._queue.running),
             beat_age_s=monotonic() - beat_s,
-            slots=self._slots,
-            used_slots=self._slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
+            slots=slots,
+            used_slots=slots - self._queue.free_rows if state in {"ready", "draining"} else 0,
             deterministic=life.deterministic,
             golden=life.golden,
             streams=self._capacity.streams,
@@ -133,29 +107,17 @@ class SpeechEngine:
 
     @property
     def info(self) -> ModelInfo:
-        """What the outside may know of the model.
-
-        Raises:
-            EngineNotReady: It is not loaded.
-        """
+        """What the outside may know of the model."""
         return self._lifecycle.backend.info
 
     @property
     def voices(self) -> Voices:
-        """The voices that the model can speak as.
-
-        Raises:
-            EngineNotReady: It is not loaded.
-        """
+        """The voices that the model can speak as."""
         return self._lifecycle.backend.voices
 
     @property
     def presets(self) -> Mapping[str, SamplingParams]:
-        """Name of each preset -> every knob as the loaded model would use it, the seed None.
-
-        Raises:
-            EngineNotReady: It is not loaded.
-        """
+        """Name of each preset -> every knob as the loaded model would use it, the seed None."""
         return self._lifecycle.backend.presets
 
     def start(self) -> None:
@@ -174,10 +136,6 @@ class SpeechEngine:
             An async iterator of its chunks; closing it cancels the job. An invalid job raises its
             SpeechError from the first step of the iterator, once its text was read, even while
             other jobs wait.
-
-        Raises:
-            EngineNotReady: The engine does not accept jobs.
-            EngineBusy: The queue is full, or the asker's share of it.
         """
         ticket = self._admit(job.id, job.asker, played=job.played)
         self._text_worker.read(self._lifecycle.backend, ticket, job)
@@ -187,9 +145,7 @@ class SpeechEngine:
         """Convert the text of a job to phonemes, without speaking it.
 
         Raises:
-            EngineNotReady: The engine does not accept jobs.
             EngineBusy: Too many texts wait to be read, or too many of the asker's.
-            SpeechError: The text cannot be spoken.
         """
         self.check_ready()
         if not self._readings.free(job.asker):
@@ -204,9 +160,7 @@ class SpeechEngine:
         """Return the codes ``[T, K]`` of a recording, an audio file.
 
         Raises:
-            EngineNotReady: The engine does not accept jobs.
             EngineBusy: Too much waits to be read, or too much of the asker's.
-            SpeechError: The audio cannot be read.
         """
         self.check_ready()
         if not self._readings.free(asker):
@@ -227,10 +181,6 @@ class SpeechEngine:
 
         Returns:
             As `submit`; the same samples.
-
-        Raises:
-            EngineNotReady: The engine does not accept jobs.
-            EngineBusy: The queue is full, or the asker's share of it.
         """
         ticket = self._admit(job_id, asker, played=False)
         self._queue.enqueue(ticket, Replay(result))
@@ -242,19 +192,11 @@ class SpeechEngine:
         return wait_s + self._capacity.start_s(beside=beside)
 
     async def wait_ready(self) -> None:
-        """Wait until jobs are accepted.
-
-        Raises:
-            EngineNotReady: They never will be; the message says why.
-        """
+        """Wait until jobs are accepted."""
         await self._lifecycle.wait_ready()
 
     def check_ready(self) -> None:
-        """Do nothing if jobs are accepted.
-
-        Raises:
-            EngineNotReady: They are not; the message says what is waited for.
-        """
+        """Do nothing if jobs are accepted."""
         self._lifecycle.check_ready()
 
     def check_healthy(self) -> None:
@@ -288,14 +230,10 @@ class SpeechEngine:
         await self.stop()
 
     def _admit(self, job_id: str, asker: str, *, played: bool) -> Ticket:
-        """Give a job a place in the queue.
-
-        Raises:
-            EngineNotReady: The engine does not accept jobs.
-            EngineBusy: There is none.
-        """
+        """Give a job a place in the queue."""
         self.check_ready()
-        ticket = Ticket(job_id, self._request_timeout_s, self._wake, asker=asker, played=played)
+        timeout_s = self._options.request_timeout_s
+        ticket = Ticket(job_id, timeout_s, self._wake, asker=asker, played=played)
         if not self._queue.admit(ticket):
             waiting = len(self._queue)
             wait_s = self.first_audio_s()

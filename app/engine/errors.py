@@ -16,6 +16,7 @@ SpeechError
 ├── DeadlineExceeded    it took longer than the operator allows
 ├── ReaderStalled       its reader took no audio for longer than the operator allows
 └── GenerationFailed    this job failed; others continue
+    └── EndedWorker     it ended the process that did its work
 
 `code` is a stable identifier for programs. `app.api.errors` maps these to HTTP responses.
 """
@@ -152,16 +153,12 @@ class GenerationFailed(SpeechError):
     code = "generation_failed"
 
 
+class EndedWorker(GenerationFailed):
+    """The process that did the work ended in it, twice: the work may be the reason."""
+
+
 class WorkerLost(Exception):
     """A process that a worker needs is gone and must be started again; no job is at fault."""
-
-
-def is_device_lost(error: BaseException) -> bool:
-    """Return whether every later call of a GPU fails, too, until the process is restarted.
-
-    By the name that torch gives such errors, as most of the engine is read without torch.
-    """
-    return type(error).__name__ == "AcceleratorError"
 
 
 def broken(job_id: str, error: BaseException) -> GenerationFailed:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
@@ -41,6 +42,7 @@ class ModelInfo:
         levels: Codes of a frame.
         codes: How many codes a level has.
         kernels: Which kernels are our own, and why others are not; empty on a CPU.
+        unrecorded: Why some functions could not be recorded on a GPU, and are slower.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ModelInfo:
     levels: int = 0
     codes: int = 0
     kernels: str = ""
+    unrecorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +145,6 @@ class GoldenResult:
 
     spoken: int
     different: int
-
-
-class CostMeter(Protocol):
-    """Records what work costs; `app.engine.serving.capacity.Capacity` is one."""
-
-    def note_admission(self, work_s: float) -> None:
-        """Record the seconds of adding a job to the batch."""
-
-    def note_level_0(self, work_s: float, sound_s: float) -> None:
-        """Record the seconds of a step, and of the speech that it drew over all rows."""
-
-    def note_sound(self, work_s: float, sound_s: float) -> None:
-        """Record the seconds of work on a chunk of audio, and of the audio."""
-
-    def note_start(self, start_s: float) -> None:
-        """Record the seconds from a job's admission to its first audio."""
 
 
 class Level0Stream(Protocol):
@@ -288,7 +275,7 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release everything; nothing may be called afterwards."""
 
-    def measure(self, costs: CostMeter) -> None:
+    def measure(self, costs: Capacity) -> None:
         """Speak for about a second and record the costs. Call before all jobs."""
 
     def check_golden(self) -> GoldenResult | None:

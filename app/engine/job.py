@@ -1,7 +1,7 @@
 """A job of the engine, and its result. Loads without torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -65,12 +65,13 @@ class WordTiming:
     Args:
         utterance: Number of its utterance in the speech.
         index: Its number in the utterance.
-        word: As it was spoken: normalised.
+        word: As it was written, with its punctuation.
         start_s: When it begins.
         end_s: When it ends; None while that is not known.
         missing: Whether the sound lacks it: the times are then those where it should be.
         phonemes: Its own, as far as they have begun; None if they were not asked for.
         voice: The name of the voice that says it.
+        spoken: The normalised words that are spoken for it.
     """
 
     utterance: int
@@ -81,6 +82,7 @@ class WordTiming:
     missing: bool = False
     phonemes: tuple[PhonemeTiming, ...] | None = None
     voice: str = ""
+    spoken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class SpeechJob:
         timestamps: Whether to tell when words, or also phonemes, are heard.
         kept: What is not drawn but taken from an earlier take of the same text; None: nothing.
         codes: Whether chunks tell codes, too.
+        pronunciations: What is spoken for words; goes before the entries of dictionaries.
+        dictionaries: The operator's pronunciation dictionaries to use, in order.
     """
 
     id: str
@@ -150,6 +154,8 @@ class SpeechJob:
     timestamps: Timestamps = "none"
     kept: KeptTake | None = None
     codes: bool = False
+    pronunciations: Mapping[str, str] = field(default_factory=dict)
+    dictionaries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import torch
 
 from app.engine.interface import Plan
 from app.engine.job import USUAL_PHONEME_S
+from app.engine.utterance import MARKS
 from models.config import ModelConfig
 from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
 from models.valle import Valle
@@ -25,8 +26,6 @@ MARGIN: Final = 1.25
 """Speech that lasts so much longer than expected still fits; what lasts longer than all margins
 together fails alone."""
 
-_MARKS = 4  # language, separators and the like, beside the symbols of a text
-
 
 def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
     """Return the bytes of the pool of a model, of those that are free when it has been loaded."""
@@ -36,20 +35,14 @@ def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
 def make_pool(model: Valle, size: int) -> PagePool:
     """Return a pool of at most ``size`` bytes for a model's keys and values."""
     config, weight = model.config, model.separator
-    page = page_bytes_of(config.layers, config.kv_heads, config.head_dim, weight.itemsize)
+    page = page_bytes_of(config, weight.itemsize)
     return PagePool(config, size // page - 1, dtype=weight.dtype, device=weight.device)
 
 
 class Memory:
-    """The one pool of a loaded model, made when it is asked for. Any thread may call."""
+    """The one pool of a loaded model, of ``size`` bytes, made when first asked for. Any thread."""
 
     def __init__(self, model: Valle, size: int) -> None:
-        """Begin without a pool.
-
-        Args:
-            model: Whose keys and values it is for.
-            size: Of the pool, bytes.
-        """
         self._model, self._bytes = model, size
         self._making = threading.Lock()
         self.held: PagePool | None = None
@@ -79,13 +72,7 @@ def memory_of(model: Valle, device: torch.device) -> Memory | None:
 
 
 def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
-    """Return the pages that a job takes at most, if its speech is no longer than expected.
-
-    Args:
-        plan: The job.
-        config: Of the model.
-        frame_rate_hz: Frames in a second of speech.
-    """
+    """Return the pages that a job takes at most, if its speech is no longer than expected."""
     if not plan.utterances:
         return 0
     symbols = max(len(one.phonemes) for one in plan.utterances)
@@ -95,20 +82,12 @@ def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:
     finer *= 2 if is_guided(plan.params, "nar") else 1
     if config.nar_mask == "full":  # all is read anew in every pass
         finer = 0
-    return (plan.rows + finer) * math.ceil((prompt + symbols + _MARKS + frames) / PAGE)
+    return (plan.rows + finer) * math.ceil((prompt + symbols + 2 + MARKS + frames) / PAGE)
 
 
 def fits(
     plan: Plan, running: Iterable[Plan], pool: PagePool, config: ModelConfig, frame_rate_hz: float
 ) -> bool:
-    """Return whether a job has room beside others; alone every job may try.
-
-    Args:
-        plan: The job.
-        running: Those that have begun and not ended.
-        pool: The memory of all levels.
-        config: Of the model.
-        frame_rate_hz: Frames in a second of speech.
-    """
+    """Return whether a job has room beside those that have begun; alone every job may try."""
     taken = [pages_of(one, config, frame_rate_hz) for one in running]
     return not taken or sum(taken) + pages_of(plan, config, frame_rate_hz) <= pool.pages

@@ -34,7 +34,6 @@ class Playback:
     """
 
     def __init__(self, submitted_s: float, *, played: bool = True) -> None:
-        """Begin with no audio."""
         self.submitted_s, self.played = submitted_s, played
         self.first_s: float | None = None
         self.audio_s = self.underrun_s = self.expected_s = self.prebuffer_s = 0.0

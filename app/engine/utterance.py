@@ -20,6 +20,9 @@ from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 
+MARKS = 6
+"""Positions beside those of a text's symbols, prompt and frames: language, level, separators."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextUtterance:
@@ -92,6 +95,12 @@ class UtteranceInput:
     def silent_codes(self) -> Sequence[int]:
         """The codes of silence; empty if none are known."""
         return [] if self.silent is None else torch.nonzero(self.silent)[:, 0].tolist()
+
+    @property
+    def positions(self) -> int:
+        """The most positions that one of its sequences may take."""
+        prompt = 0 if self.prompt is None else len(self.prompt)
+        return len(self.phoneme_ids) + prompt + MARKS + self.max_frames
 
     def prefix(self, model: Valle, level: int) -> Prefix:
         """Return the prefix of a level: language, phonemes and prompt."""

@@ -56,6 +56,9 @@ class Voices:
     Of several voices of one name, the owner's own upload comes first, then an upload for everybody,
     then the model's own: so another model does not change who speaks.
 
+    Args:
+        store: The store of uploaded voices; None: there are none.
+
     Attributes:
         builtin: The voices that came with the model.
         prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: it takes none.
@@ -70,15 +73,6 @@ class Voices:
         languages: tuple[str, ...] = ("en",),
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """Combine the model's voices and the uploaded ones.
-
-        Args:
-            builtin: The voices that came with the model.
-            store: The store of uploaded voices; None: there are none.
-            prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: none.
-            languages: Codes of the languages that the model speaks.
-            names: The operator's further names of voices, in lower case -> the voice's.
-        """
         self.builtin, self.prompt_s = builtin, prompt_s
         self._names = names or {}
         self._store, self._languages = store, languages
@@ -147,8 +141,6 @@ class Voices:
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
-            VoiceDamaged: It is an upload that cannot be read.
-            Unavailable: The store of uploads does not answer, and no other voice has that name.
         """
         found = self._find(name.lower(), owner)
         if found is None and (target := self._names.get(name.lower())) is not None:
@@ -172,14 +164,7 @@ class Voices:
         return list(names)
 
     def _find(self, name: str, owner: str) -> Voice | None:
-        """Return an owner's voice of a name in lower case that is no alias of the operator's.
-
-        Names that no upload can have are not looked for in the store.
-
-        Raises:
-            VoiceDamaged: It is an upload that cannot be read.
-            Unavailable: The store of uploads does not answer, and no other voice has that name.
-        """
+        """Return an owner's voice of a name in lower case that is no alias of the operator's."""
         if name == DEFAULT:
             return self.default
         away: StoreAway | None = None
@@ -206,7 +191,6 @@ class Voices:
 
         Raises:
             UnknownVoice: There is no such voice.
-            VoiceDamaged: It is an upload that cannot be read.
             InvalidRequest: It is an upload, and the model takes no prompts.
             Unavailable: It is an upload, and the store of uploads does not answer.
         """
@@ -228,6 +212,19 @@ class Voices:
             raise UnknownVoice(f"the voice {name!r} was deleted")
         return opened
 
+    def recording(self, name: str, owner: str) -> bytes:
+        """Return the recording of a voice for a job, as FLAC. Reads files.
+
+        Raises:
+            UnknownVoice: It has none: the model speaks unprompted.
+        """
+        voice = self.speaker(name, owner)
+        if voice.recording is not None:
+            return voice.recording
+        if voice.audio is None:
+            raise UnknownVoice(f"the voice {name!r} has no recording")
+        return voice.audio.read_bytes()
+
     def check_new(self, name: str, language: str, owner: str) -> None:
         """Do nothing if a voice can be uploaded; for a check before its audio is read.
 
@@ -235,7 +232,6 @@ class Voices:
             InvalidRequest: The model takes no prompts, or does not speak the language.
             VoiceLimit: The server takes no uploads.
             VoiceExists: The name is taken.
-            Unavailable: The store does not answer.
         """
         if self._store is None or not self._store.max_voices:
             raise VoiceLimit("this server takes no uploads")
@@ -256,17 +252,20 @@ class Voices:
             raise VoiceExists(_EXISTS.format(name))
 
     def _has(self, name: str, owner: str) -> bool:
-        """Return whether an owner has an upload of a name.
-
-        Raises:
-            Unavailable: The store does not answer.
-        """
+        """Return whether an owner has an upload of a name."""
         try:
             return self._store is not None and self._store.has(name, owner)
         except StoreAway as error:
             raise Unavailable(_described(error), retry_after_s=_RETRY_AFTER_S) from error
 
-    def add(self, name: str, card: VoiceCard, content: bytes, owner: str) -> Voice:
+    def add(
+        self,
+        name: str,
+        card: VoiceCard,
+        content: bytes,
+        owner: str,
+        start_s: float | None = None,
+    ) -> Voice:
         """Store an uploaded voice. Takes a while: the audio is decoded and checked.
 
         Args:
@@ -284,7 +283,9 @@ class Voices:
         self.check_new(name, card.language, owner)
         assert self._store is not None
         try:
-            return self._store.add(name, owner, card, read_recording(content))
+            recording = read_recording(content, start_s)
+            voice = self._store.add(name, owner, card, recording)
+            return voice.model_copy(update={"warnings": recording.warnings})
         except RecordingError as error:
             raise InvalidRequest(f"the audio cannot be a voice: {error}", param="file") from error
         except NameTaken as error:
@@ -301,7 +302,6 @@ class Voices:
 
         Raises:
             UnknownVoice: There is none, or it is somebody else's.
-            VoiceProtected: It is a built-in voice, or an upload for everybody.
             Unavailable: It cannot be deleted now.
         """
         name, own = name.lower(), self._has(name.lower(), owner)
@@ -316,12 +316,7 @@ class Voices:
             raise UnknownVoice(f"the voice {name!r} was deleted already")
 
     def _refuse_to_remove(self, name: str, owner: str) -> None:
-        """Raise the reason why a voice that is not an owner's upload cannot be deleted.
-
-        Raises:
-            UnknownVoice: There is none, or it is somebody else's.
-            VoiceProtected: In all other cases.
-        """
+        """Raise the reason why a voice that is not an owner's upload cannot be deleted."""
         try:
             builtin = self.find(name, owner).owner is None
         except VoiceDamaged:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file and replace the one that is there, if any; nobody sees a part of it.
-
-    Raises:
-        OSError: It cannot be written; a file that was there is as before.
-    """
+    """Write a file and replace the one that is there, if any; nobody sees a part of it."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # on a full disk it would take room that others need
+        raise

@@ -63,11 +63,7 @@ def read_presets(source: str | Path | None) -> Presets:
 
 
 def _files(source: str | Path | None) -> list[Path]:
-    """Return the files to read.
-
-    Raises:
-        PresetError: There are none.
-    """
+    """Return the files to read."""
     if source is None:
         return []
     path = Path(source)
@@ -78,11 +74,7 @@ def _files(source: str | Path | None) -> list[Path]:
 
 
 def _read(path: Path) -> PresetFile:
-    """Parse one file.
-
-    Raises:
-        PresetError: It cannot be read or is not valid.
-    """
+    """Parse one file."""
     try:
         return PresetFile.model_validate(
             json.loads(path.read_text("utf-8"), object_pairs_hook=_unique_keys), strict=True
@@ -91,16 +83,12 @@ def _read(path: Path) -> PresetFile:
         raise PresetError(f"presets: {path}: {error.strerror}") from error
     except ValidationError as error:
         raise PresetError(f"presets: {path}: {_first_problem(error)}") from error
-    except ValueError as error:  # not JSON, not UTF-8, or a key twice
+    except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, a key twice, or nested
         raise PresetError(f"presets: {path}: {error}") from error
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict; `json` alone would keep the last of equal keys.
-
-    Raises:
-        ValueError: A key occurs twice.
-    """
+    """Return a JSON object as a dict; `json` alone would keep the last of equal keys."""
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
         raise ValueError(f"key {twice[0]!r} occurs twice")
@@ -108,11 +96,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _validated(knobs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the knobs of one preset with the types of their declaration.
-
-    Raises:
-        PresetError: A knob is unknown, out of bounds, in conflict, or belongs to a request.
-    """
+    """Return the knobs of one preset with the types of their declaration."""
     for name in OF_REQUESTS:
         if name in knobs:
             raise PresetError(f"{where}.{name}: belongs to a request, not to a preset")

@@ -1,22 +1,24 @@
-"""Files of another machine, by `fsspec`, that never keep a caller waiting."""
+"""Objects in a store on another machine; one that hangs keeps one caller waiting, once."""
 
 import errno
 import logging
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final, TypeVar
 
-from app.storage.voice_store import StoreAway
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import LocalStore, ObjectStore, from_url
 
-LOOK_UP_S: Final = 1.0
-"""Seconds for what a request waits for before it is known who speaks."""
+from app.storage.voice_store import StoreAway, UnknownStore
+
+T = TypeVar("T")
+
 TRANSFER_S: Final = 5.0
 """Seconds for audio, and for whatever writes."""
 
-_CONNECT_S: Final = 10.0
-_FIRST_S: Final = 3.0
-_GIVEN_UP_S: Final = 30.0
 _AWAY: Final = "does not answer"
 _GONE: Final = "the store of voices does not answer (%s): until it does, built-in voices only"
 
@@ -24,131 +26,129 @@ log = logging.getLogger(__name__)
 
 
 class RemoteFiles:
-    """A file system whose calls end within a deadline, and whose every failure is an `OSError`.
+    """The objects under a URL; calls end within a deadline, and every failure is an `OSError`.
 
-    A call runs in a thread of its own, which is left alone once its deadline has passed: the
-    clients that `fsspec` uses bound single reads, try again, and so take minutes of a server that
-    accepts connections and never answers. From then on all calls fail at once, until such a server
-    has answered a question that is asked in the background: one caller waits for it, once. Errors
-    that come soon, as of a connection that is refused, change nothing for later calls.
+    Once a call has missed its deadline all further ones fail at once, until the store has answered
+    a question that is asked in the background. Errors that come soon, as of a connection that is
+    refused, change nothing for later calls. The store is first asked in the background, and the
+    first calls wait for that answer.
 
     Thread-safe.
+
+    Args:
+        url: As in ``s3://bucket/voices``; paths are relative to it.
+        look_up_s: Deadline of what tells whether an object is there and what is in a small one.
+        transfer_s: Deadline of audio, and of whatever writes.
+
+    Raises:
+        UnknownStore: The URL is of no kind of store that is known.
     """
 
-    def __init__(
-        self,
-        files: Any,
-        root: str,
-        *,
-        connect: Callable[[], object] | None = None,
-        look_up_s: float = LOOK_UP_S,
-        transfer_s: float = TRANSFER_S,
-    ) -> None:
-        """Ask for the root in the background; the first calls wait for the answer, some seconds.
-
-        Args:
-            files: A file system of `fsspec`.
-            root: A path whose existence is asked for to see whether the server answers.
-            connect: Called in the background before anything else: what takes time once.
-            look_up_s: Deadline of `look_up`, in seconds.
-            transfer_s: Deadline of `transfer`, in seconds.
-        """
-        self._files, self._root = files, root
-        self._look_up_s, self._transfer_s = look_up_s, transfer_s
+    def __init__(self, url: str, *, look_up_s: float, transfer_s: float = TRANSFER_S) -> None:
+        self._quick = _store(url, look_up_s), look_up_s
+        self._slow = _store(url, transfer_s), transfer_s
         self._asked, self._answers = threading.Event(), threading.Event()
         self._leaving = threading.Lock()
-        _in_thread(self._start, connect)
+        threading.Thread(target=self._start, name="voices", daemon=True).start()
 
-    def look_up(self, method: str, *args: Any, **options: Any) -> Any:
-        """Return what a method of the file system returns, which takes little time; or raise.
+    def read(self, path: str, *, large: bool = False) -> bytes:
+        """Return the content of an object; `FileNotFoundError` says that there is none."""
+        place = self._slow if large else self._quick
+        return self._call(place, lambda store: bytes(obstore.get(store, path).bytes()))
 
-        Args:
-            method: Its name.
-            args: Its arguments.
-            options: Its further arguments.
+    def exists(self, path: str) -> bool:
+        """Return whether there is an object."""
+        try:
+            self._call(self._quick, lambda store: obstore.head(store, path))
+        except FileNotFoundError:
+            return False
+        return True
 
-        Raises:
-            FileNotFoundError: There is no such file.
-            FileExistsError: There is one already.
-            StoreAway: It failed in any other way, or did not end in time.
-        """
-        return self._call(self._look_up_s, method, args, options)
+    def list(self, folder: str | None = None) -> tuple[list[str], list[str]]:
+        """Return the names of the folders and of the objects in a folder; None is the URL's own."""
+        found = self._call(self._quick, lambda store: obstore.list_with_delimiter(store, folder))
+        paths = found["common_prefixes"], [one["path"] for one in found["objects"]]
+        folders, objects = ([path.rpartition("/")[2] for path in one] for one in paths)
+        return folders, objects
 
-    def transfer(self, method: str, *args: Any, **options: Any) -> Any:
-        """Return what a method that moves audio, or writes, returns; or raise, as `look_up`."""
-        return self._call(self._transfer_s, method, args, options)
+    def write(self, path: str, content: bytes) -> None:
+        """Write an object, whole at once."""
+        self._call(self._slow, lambda store: obstore.put(store, path, content))
 
-    def _call(self, within_s: float, method: str, args: Any, options: Any) -> Any:
-        self._asked.wait(_CONNECT_S)
+    def create(self, path: str, content: bytes) -> None:
+        """Write an object, whole at once; `FileExistsError` says that there is one."""
+        self._call(self._slow, lambda store: obstore.put(store, path, content, mode="create"))
+
+    def delete(self, path: str) -> None:
+        """Delete an object; of a missing one S3 says nothing, others `FileNotFoundError`."""
+        self._call(self._slow, lambda store: obstore.delete(store, path))
+
+    def _call(self, place: tuple[ObjectStore, float], work: Callable[[ObjectStore], T]) -> T:
+        self._asked.wait()
         if not self._answers.is_set():
             raise StoreAway(errno.ETIMEDOUT, _AWAY)
-        work = _in_thread(getattr(self._files, method), *args, **options)
-        if not _ends(work, within_s):
-            self._leave(f"{method} took more than {within_s:g} s")
-            raise StoreAway(errno.ETIMEDOUT, _AWAY)
+        store, within_s = place
+        began_s = time.monotonic()
         try:
-            return work.result()
-        except (FileNotFoundError, FileExistsError):
+            return work(store)
+        except FileNotFoundError:
             raise
-        except Exception as error:  # botocore's errors of connections are no OSError
-            raise StoreAway(errno.EIO, f"{type(error).__name__}: {error}") from error
+        except AlreadyExistsError as error:
+            raise FileExistsError(str(error)) from error
+        except (BaseError, OSError) as error:
+            said = str(error).partition("\n")[0]
+            if time.monotonic() - began_s >= within_s:
+                self._leave(said)
+                raise StoreAway(errno.ETIMEDOUT, _AWAY) from error
+            raise StoreAway(errno.EIO, said) from error
 
-    def _start(self, connect: Callable[[], object] | None) -> None:
-        if connect is not None:
-            try:
-                connect()
-            except Exception as error:  # each call will raise it
-                log.debug("%s: %s", type(error).__name__, error)
-        question = self._question()
-        answers = _ends(question, max(_FIRST_S, self._look_up_s))
-        if answers:
+    def _start(self) -> None:
+        if self._asks():
             self._answers.set()
-        self._asked.set()
-        if not answers:
+            self._asked.set()
+        else:
             log.error(_GONE, "from the start")
-            self._return(question)
+            self._asked.set()
+            self._return()
 
     def _leave(self, why: str) -> None:
-        """Let calls fail at once from now on, until the server answers."""
+        """Let calls fail at once from now on, until the store answers."""
         with self._leaving:
             if self._answers.is_set():
                 self._answers.clear()
                 log.error(_GONE, why)
-                _in_thread(self._return)
+                threading.Thread(target=self._return, name="voices", daemon=True).start()
 
-    def _return(self, late: Future[Any] | None = None) -> None:
-        """Ask until the server answers in time, whatever it says.
-
-        Args:
-            late: A question that is still open; one is asked at a time.
-        """
-        while True:
-            if late is not None:
-                _ends(late, _GIVEN_UP_S)
-            late = self._question()
-            if _ends(late, self._look_up_s):
-                break
+    def _return(self) -> None:
+        while not self._asks():
+            pass  # a question takes its deadline
         log.warning("the store of voices answers again")
         self._answers.set()
 
-    def _question(self) -> Future[Any]:
-        return _in_thread(self._files.exists, self._root)
-
-
-def _ends(work: Future[Any], within_s: float) -> bool:
-    """Wait for work; return whether it has ended, by an exception or not."""
-    return bool(wait([work], within_s).done)
-
-
-def _in_thread(function: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
-    """Call a function in a thread that no exit of the process waits for."""
-    work: Future[Any] = Future()
-
-    def run() -> None:
+    def _asks(self) -> bool:
+        """Return whether the store answers a question in time, whatever it says."""
+        store, within_s = self._slow
+        began_s = time.monotonic()
         try:
-            work.set_result(function(*args, **options))
-        except BaseException as error:
-            work.set_exception(error)
+            obstore.head(store, "voices")
+        except (BaseError, OSError):
+            return time.monotonic() - began_s < within_s
+        return True
 
-    threading.Thread(target=run, name="voices", daemon=True).start()
-    return work
+
+def _store(url: str, within_s: float) -> ObjectStore:
+    if url.startswith("file://"):
+        return LocalStore.from_url(url, mkdir=True)
+    deadline = timedelta(seconds=within_s)
+    try:
+        return from_url(
+            url,
+            client_options={"timeout": deadline, "allow_http": True},
+            # The server may have closed a kept connection; nothing is tried after the deadline.
+            retry_config={"max_retries": 1, "retry_timeout": deadline},
+        )
+    except BaseError as error:
+        raise UnknownStore(
+            f"{url}: no kind of store that is known; s3://bucket/folder is one, and so are gs://,"
+            " az:// and file://"
+        ) from error

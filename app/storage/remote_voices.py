@@ -1,4 +1,4 @@
-"""Uploaded voices in an object store, or any other file system that `fsspec` knows.
+"""Uploaded voices in an object store.
 
 As in a folder (`app.storage.voice_store`), a voice exists while its JSON object does, which is
 written last and deleted first. An object store has neither locks nor renames: each object is whole
@@ -9,14 +9,10 @@ once.
 
 import hashlib
 import logging
-import os
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
-from uuid import uuid4
+from typing import Final
 
-from app.storage.remote_files import LOOK_UP_S, RemoteFiles
 from app.storage.voice_store import (
     EVERYBODY,
     NameTaken,
@@ -31,24 +27,9 @@ from models.voices.voice import Voice, VoiceCard
 
 log = logging.getLogger(__name__)
 
+LOOK_UP_S: Final = 1.0
+"""Seconds for what a request waits for before it is known who speaks."""
 _CACHED: Final = 32
-_OPTIONS: Final = {
-    "s3": {
-        "use_listings_cache": False,
-        # What is tried again is tried by s3fs, or both would: fifteen times in all.
-        "config_kwargs": {
-            "connect_timeout": 1,
-            "read_timeout": 3,
-            "retries": {"total_max_attempts": 1},
-        },
-    }
-}
-"""By protocol: no listing is cached, and a request that nobody answers is soon given up.
-
-`RemoteFiles` bounds what a caller waits; these bound the threads and connections that are left.
-"""
-_ATTEMPTS: Final = 2
-"""Of s3fs, so that a kept connection that the server closed meanwhile is no failure."""
 
 
 def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> VoiceStore:
@@ -58,10 +39,6 @@ def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_
         where: A folder, or a URL as in ``s3://bucket/voices``.
         max_voices: Limit per owner.
         look_up_s: Seconds that a store on another machine has to tell whether there is a voice.
-
-    Raises:
-        ValueError: Nothing is known of the URL's protocol.
-        ImportError: The package for the URL's protocol is not installed.
     """
     if "://" not in where:
         return VoiceStore(Path(where), max_voices=max_voices)
@@ -72,36 +49,16 @@ class RemoteVoiceStore(VoiceStore):
     """The uploaded voices of all owners. Thread-safe; every method talks to the store."""
 
     def __init__(self, url: str, *, max_voices: int, look_up_s: float = LOOK_UP_S) -> None:
-        """Initialise; the store is first asked in the background.
+        # Takes 0.05 s of processor to import; most services keep voices in a folder.
+        from app.storage.remote_files import RemoteFiles
 
-        Args:
-            url: As in ``s3://bucket/voices``.
-            max_voices: Limit per owner; several uploads at once may pass it by a few.
-            look_up_s: Seconds that the store has to tell whether there is a voice.
-
-        Raises:
-            ValueError: Nothing is known of the URL's protocol.
-            ImportError: The package for the URL's protocol is not installed.
-        """
-        # Takes 0.07 s of processor to import; most services keep voices in a folder.
-        from fsspec.core import url_to_fs
-        from fsspec.implementations.local import LocalFileSystem
-
-        protocol = url.partition("://")[0]
-        options: dict[str, Any] = _OPTIONS.get(protocol, {})
-        files, root = url_to_fs(url, **options)
-        connect = None
-        if protocol == "s3":
-            files.retries, connect = _ATTEMPTS, files.connect  # its client takes a second to make
-        self._files = RemoteFiles(files, root, connect=connect, look_up_s=look_up_s)
-        self._is_local = isinstance(files, LocalFileSystem)
-        super().__init__(Path(root), max_voices=max_voices)
+        self._files = RemoteFiles(url, look_up_s=look_up_s)
+        super().__init__(Path(), max_voices=max_voices)
         self._audio: OrderedDict[str, bytes] = OrderedDict()  # digest -> content
 
     def owners(self) -> list[str]:
         """Return all owners that have a voice."""
-        found = self._ls(self._folder)
-        names = sorted(Path(one).name for one in found if self._files.look_up("isdir", one))
+        names = sorted(self._files.list()[0])
         owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
         return [EVERYBODY, *owners] if "everybody" in names else owners
 
@@ -130,24 +87,16 @@ class RemoteVoiceStore(VoiceStore):
             return []
 
     def has(self, name: str, owner: str) -> bool:
-        """Return whether a name is in use, by a damaged voice too.
-
-        Raises:
-            StoreAway: The store does not answer.
-        """
-        return is_name(name) and bool(self._files.look_up("exists", self._card(name, owner)))
+        """Return whether a name is in use, by a damaged voice too."""
+        return is_name(name) and self._files.exists(self._card(name, owner))
 
     def opened(self, voice: Voice) -> Voice | None:
-        """Return a voice with its audio in memory; None if it was deleted or is damaged.
-
-        Raises:
-            StoreAway: The store does not answer.
-        """
+        """Return a voice with its audio in memory; None if it was deleted or is damaged."""
         assert voice.audio is not None
         content = self._audio.get(voice.digest)
         if content is None:
             try:
-                content = self._files.transfer("cat_file", str(voice.audio))
+                content = self._files.read(str(voice.audio), large=True)
             except FileNotFoundError:
                 return None
             if hashlib.sha256(content).hexdigest() != voice.digest:
@@ -162,10 +111,8 @@ class RemoteVoiceStore(VoiceStore):
         """Store a voice; as `VoiceStore.add`.
 
         Raises:
-            ValueError: The name is not valid.
             NameTaken: The owner has a voice of that name.
             StoreFull: The owner has reached the limit.
-            OSError: It cannot be written.
         """
         check_name(name)
         content = recording.flac()
@@ -176,11 +123,10 @@ class RemoteVoiceStore(VoiceStore):
         if len(names) >= self.max_voices:
             raise StoreFull(owner)
         voice = self._voice(name, owner, stored)
-        self._files.transfer("makedirs", str(self._folder_of(owner)), exist_ok=True)
-        self._files.transfer("pipe_file", str(voice.audio), content)
+        self._files.write(str(voice.audio), content)
         described = stored.model_dump_json(indent=1).encode()
         try:
-            self._create(self._card(name, owner), described)
+            self._files.create(self._card(name, owner), described)
         except FileExistsError as error:  # another upload of that name was faster
             raise NameTaken(name) from error
         return voice
@@ -190,53 +136,26 @@ class RemoteVoiceStore(VoiceStore):
         if not is_name(name):
             return False
         path = self._card(name, owner)
-        if not self._files.look_up("exists", path):
+        if not self._files.exists(path):
             return False
         try:
-            self._files.transfer("rm_file", path)
+            self._files.delete(path)
         except FileNotFoundError:
             return False
-        for audio in self._ls(self._folder_of(owner)):
-            if Path(audio).name.startswith(f"{name}.") and audio.endswith(".flac"):
-                self._files.transfer("rm_file", audio)
+        folder = self._folder_of(owner)
+        for audio in self._files.list(str(folder))[1]:
+            if audio.startswith(f"{name}.") and audio.endswith(".flac"):
+                self._files.delete(str(folder / audio))
         return True
-
-    def _create(self, path: str, content: bytes) -> None:
-        """Write an object, whole at once.
-
-        Raises:
-            FileExistsError: There is one.
-        """
-        if not self._is_local:
-            self._files.transfer("pipe_file", path, content, mode="create")
-            return
-        # `pipe_file` looks first and then writes; a link is made or not.
-        partial = f"{path}.{uuid4().hex}"
-        self._files.transfer("pipe_file", partial, content)
-        try:
-            os.link(partial, path)
-        finally:
-            self._files.transfer("rm_file", partial)
 
     def _read(self, path: Path) -> bytes:
         """Return the content of an object; as `VoiceStore._read`."""
-        content: bytes = self._files.look_up("cat_file", str(path))
-        return content
+        return self._files.read(str(path))
 
     def names_of(self, owner: str) -> list[str]:
-        """Return the names of an owner's voices, damaged ones too.
-
-        Raises:
-            StoreAway: The store does not answer.
-        """
-        paths = self._ls(self._folder_of(owner))
-        return sorted(Path(path).stem for path in paths if path.endswith(".json"))
+        """Return the names of an owner's voices, damaged ones too."""
+        names = self._files.list(str(self._folder_of(owner)))[1]
+        return sorted(Path(name).stem for name in names if name.endswith(".json"))
 
     def _card(self, name: str, owner: str) -> str:
         return str(self._folder_of(owner) / f"{name}.json")
-
-    def _ls(self, folder: Path) -> Iterator[str]:
-        try:
-            yield from map(str, self._files.look_up("ls", str(folder), detail=False))
-        except FileNotFoundError:
-            return

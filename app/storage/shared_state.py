@@ -6,15 +6,18 @@ while Redis is away: each user of the state decides what then holds.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
+from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 T = TypeVar("T")
 
@@ -26,6 +29,9 @@ _TIMEOUT_S = 1.0
 _CONNECTIONS = 16
 _CHECK_S = 0.5
 _STOP_S = 5.0
+_TELL_EVERY_S = 60.0
+
+_REFUSALS = (AuthenticationError, ResponseError)
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +40,37 @@ class StateAway(Exception):
     """Redis does not answer."""
 
 
+class StateRefused(StateAway):
+    """Redis answers with an error: a wrong password, no such database, a key of another type."""
+
+
+def ask(url: str) -> None:
+    """Ask Redis once whether it answers.
+
+    Raises:
+        StateRefused: It answers with an error.
+        StateAway: It does not answer.
+    """
+    with BlockingRedis.from_url(
+        url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S
+    ) as client:
+        try:
+            client.ping()
+        except _REFUSALS as error:
+            raise StateRefused(str(error)) from error
+        except (RedisError, OSError) as error:
+            raise StateAway(str(error)) from error
+
+
 class SharedState:
     """A connection to Redis. Use it from one event loop.
 
     Once a command has failed, further ones are not tried until Redis answers a ping again, so that
     a Redis that hangs delays one request and not all.
+
+    Args:
+        url: As in ``redis://user:password@host:6379/0``; ``rediss://`` with TLS, or
+            ``unix://``.
 
     Attributes:
         redis: The client.
@@ -49,17 +81,6 @@ class SharedState:
     """
 
     def __init__(self, url: str, *, closed_if_away: bool, registry: CollectorRegistry) -> None:
-        """Make a client without connecting.
-
-        Args:
-            url: As in ``redis://user:password@host:6379/0``; ``rediss://`` with TLS, or
-                ``unix://``.
-            closed_if_away: Whether requests are refused that need the state while Redis is away.
-            registry: Where the metrics of the state are kept.
-
-        Raises:
-            ValueError: The URL is not valid.
-        """
         self.redis: Redis = Redis.from_url(
             url,
             socket_timeout=_TIMEOUT_S,
@@ -72,10 +93,13 @@ class SharedState:
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self._places = asyncio.Semaphore(_CONNECTIONS)
         self._checking: asyncio.Task[None] | None = None
+        self._told_s = -math.inf
         up = Gauge("tts_state_up", "Whether Redis answers.", registry=registry)
         up.set_function(lambda: float(self.available))
         self._failures = Counter(
-            "tts_state_failures", "Commands that Redis did not answer.", registry=registry
+            "tts_state_failures",
+            "Commands that Redis did not answer or refused.",
+            registry=registry,
         )
 
     @property
@@ -109,6 +133,7 @@ class SharedState:
             kwargs: Its arguments by name.
 
         Raises:
+            StateRefused: Redis answers with an error; others' commands may well succeed.
             StateAway: Redis does not answer.
         """
         try:
@@ -116,6 +141,13 @@ class SharedState:
                 if not self.available:
                     raise StateAway
                 return await command(*args, **kwargs)
+        except ResponseError as error:
+            self._failures.inc()
+            if monotonic() - self._told_s >= _TELL_EVERY_S:
+                self._told_s = monotonic()
+                of = kwargs.get("keys") or args[:1]
+                log.error("Redis refuses a command (%s): %s", ", ".join(map(str, of)), error)
+            raise StateRefused(str(error)) from error
         except (RedisError, OSError, TimeoutError) as error:
             self._failures.inc()
             self._lost(error)
@@ -142,4 +174,7 @@ class SharedState:
         if self.available:
             self.available = False
             held = "requests are refused" if self.closed_if_away else "each process counts alone"
-            log.error("Redis does not answer (%s): %s until it does", type(error).__name__, held)
+            said = f"does not answer ({type(error).__name__})"
+            if isinstance(error, _REFUSALS):
+                said = f"refuses us: {error}"
+            log.error("Redis %s: %s until it answers", said, held)

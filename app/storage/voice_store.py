@@ -14,7 +14,6 @@ from pathlib import Path
 from time import time
 from typing import Literal
 
-from filelock import FileLock
 from pydantic import ConfigDict, Field, ValidationError
 
 from app.storage.files import write_atomically
@@ -41,6 +40,10 @@ class StoreFull(Exception):
 
 class StoreAway(OSError):
     """A store on another machine does not answer, or not to these credentials."""
+
+
+class UnknownStore(ValueError):
+    """The URL is of no kind of store that is known."""
 
 
 class CardDamaged(Exception):
@@ -79,12 +82,6 @@ class VoiceStore:
     """The uploaded voices of all owners. Thread-safe; every method reads or writes files."""
 
     def __init__(self, folder: Path, *, max_voices: int) -> None:
-        """Initialise without touching the disk.
-
-        Args:
-            folder: Created by the first upload.
-            max_voices: Limit per owner.
-        """
         self._folder = folder.expanduser()
         self.max_voices = max_voices
 
@@ -138,11 +135,7 @@ class VoiceStore:
         return self._voice(name, owner, card)
 
     def _read(self, path: Path) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Return the content of a file."""
         return path.read_bytes()
 
     def names_of(self, owner: str) -> list[str]:
@@ -175,15 +168,12 @@ class VoiceStore:
 
         Args:
             name: Must match `NAME_PATTERN`.
-            owner: The owner.
             card: Its description; consent must have been given.
             recording: Its audio.
 
         Raises:
-            ValueError: The name is not valid.
             NameTaken: The owner has a voice of that name.
             StoreFull: The owner has reached the limit.
-            OSError: It cannot be written; nothing is stored.
         """
         check_name(name)
         content = recording.flac()
@@ -202,11 +192,7 @@ class VoiceStore:
         return voice
 
     def remove(self, name: str, owner: str) -> bool:
-        """Delete a voice and its audio; return whether it existed.
-
-        Raises:
-            OSError: It cannot be deleted.
-        """
+        """Delete a voice and its audio; return whether it existed."""
         if not is_name(name) or not self._folder_of(owner).is_dir():
             return False
         with self._locked(owner) as folder:
@@ -230,11 +216,7 @@ class VoiceStore:
         )
 
     def _folder_of(self, owner: str) -> Path:
-        """Return the folder of an owner.
-
-        Raises:
-            ValueError: The name of the owner is not valid.
-        """
+        """Return the folder of an owner."""
         if owner == EVERYBODY:
             return self._folder / "everybody"
         if not _OWNER.fullmatch(owner):
@@ -244,6 +226,8 @@ class VoiceStore:
     @contextmanager
     def _locked(self, owner: str) -> Iterator[Path]:
         """Create an owner's folder and lock it against other threads and processes."""
+        from filelock import FileLock
+
         folder = self._folder_of(owner)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):

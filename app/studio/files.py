@@ -31,6 +31,7 @@ _JOINED: Final[Mapping[str, tuple[Path, ...]]] = {
     "libraries.js": tuple(
         VENDOR / name for name in ("preact.js", "preact-hooks.js", "htm.js", "uplot.js")
     ),
+    "zip.js": (VENDOR / "fflate.js",),
     "docs.js": (VENDOR / "swagger-ui-bundle.js",),
     "docs.css": (VENDOR / "swagger-ui.css",),
 }

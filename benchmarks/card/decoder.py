@@ -1,33 +1,42 @@
 """Level-0 decoding of many streams on any device without jobs: the cost of the bare loop.
 
-Eager: a loop that launches every operator, as the service draws what is not recorded. Recorded:
-the rows and the step of the service, `app.engine.level_0.recorded`, with the host's work on them.
+Over slots every operator is launched, and each step read before the next; recorded, the step of a
+GPU is played over pages, and read while the next one runs, as the service does.
 """
 
 import math
-from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from app.engine.level_0.feed import Arrived, Feed, SlotFeed
 from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput
-from app.engine.level_0.recorded.decode_graph import DecodeGraph
-from app.engine.level_0.recorded.runner import Launched, RecordedRows
+from app.engine.level_0.input_batch import InputBatch
+from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.utterance import UtteranceInput
 from models.cuda.graphs import Recorder
+from models.cuda.transfers import Upload
 from models.stack.paged_cache import PAGE, PagePool
-from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
+from samplers.ar.state import SlotTable
 from samplers.knobs.params import SamplingParams
 
 
-class Decoder(ABC):
+class Decoder:
     """Decodes a fixed number of streams, which share one cache."""
 
-    def __init__(self, model: Valle, cache: SlotCache) -> None:
-        """Use a model and an empty cache, on the same device."""
-        self._model, self._cache = model, cache
+    def __init__(self, model: Valle, streams: int, capacity: int) -> None:
+        config, device = model.config, model.separator.device
+        table = SlotTable(
+            streams, frames=capacity, prompt=0, vocab_size=config.codes + 1, device=device,
+            shared=False,
+        )  # fmt: skip
+        self._upload = Upload(table.numbers).send
+        self._model, self._feed = model, self._feed_of(model, table, capacity)
+        self._batch = InputBatch(self._feed, ArSampler(table, stop_token=config.stop_token))
 
     @torch.inference_mode()
     def run(self, prefixes: Tensor, frames: int, *, greedy: bool) -> Tensor:
@@ -42,78 +51,51 @@ class Decoder(ABC):
         Returns:
             ``[B, frames]`` int64 on the host.
         """
-        stack, at = self._model.transformer, torch.arange(prefixes.shape[1], device=prefixes.device)
-        for slot in range(len(prefixes)):
-            self._cache.rewind(slot, 0)
-        hidden = torch.cat([
-            stack.extend(prefix, at, self._cache, slot, at)[-1:]
-            for slot, prefix in enumerate(prefixes)
-        ])
+        stack, cache = self._model.transformer, self._feed.cache
+        at = torch.arange(prefixes.shape[1], device=prefixes.device)
         params = SamplingParams(temperature=0.0 if greedy else 1.0)
-        return self._draw(hidden, len(at), frames, params)
+        drawn: list[Hypothesis] = []
+        for slot, prefix in enumerate(prefixes):
+            cache.rewind(slot, 0)
+            first = StackOutput.without_attention(stack.extend(prefix, at, cache, slot, at)[-1:])
+            inputs = UtteranceInput([], params, slot, 0, frames)
+            condition = Condition(slot, len(at), len(at), first)
+            stop = self._model.config.stop_token
+            drawn.append(Hypothesis(inputs, [condition], None, stop_token=stop))
+            self._batch.add(drawn[-1:], inputs)
+        flying: deque[Callable[[], Arrived]] = deque()
+        for frame in range(frames + self._feed.lag):
+            if frame < frames:
+                flying.append(self._launch(drawn))
+            if frame >= self._feed.lag:
+                for hypothesis, code in zip(drawn, flying.popleft()().codes, strict=True):
+                    hypothesis.append(code)
+        self._batch.remove(drawn)
+        return torch.tensor([hypothesis.codes for hypothesis in drawn])
 
-    @abstractmethod
-    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
-        """Draw all codes, given the stack's output ``[B, D]`` at the end of the prefixes."""
+    def _launch(self, drawn: Sequence[Hypothesis]) -> Callable[[], Arrived]:
+        """Queue a step; returns what waits for its results."""
+        feed, sampler = self._feed, self._batch.sampler
+        for hypothesis in drawn:
+            feed.make_room(hypothesis)
+        if (arrived := feed.draw(drawn)) is not None:
+            sampler.note_drawn()
+            return arrived
+        sampler.table.send(self._upload)  # the paged feed has sent them
+        fed = feed(drawn)
+        return feed.fetch(fed, sampler.advance(fed.own).codes, None)
 
-
-class EagerDecoder(Decoder):
-    """Launches every operator; codes stay on the device until the end."""
-
-    def __init__(self, model: Valle, streams: int, capacity: int) -> None:
-        """Allocate the cache: ``capacity`` positions for each stream."""
-        super().__init__(model, model.new_cache(streams, capacity))
-
-    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
-        model, device, streams = self._model, hidden.device, range(len(hidden))
-        stop = model.config.stop_token
-        sampler = ArSampler(stop_token=stop, vocab_size=stop + 1, device=device)
-        for seed in streams:
-            sampler.join(params, seed, max_frames=frames)
-        codes = torch.empty(len(hidden), frames, dtype=torch.int64, device=device)
-        positions = torch.arange(length + frames, device=device)
-        for frame in range(frames):
-            codes[:, frame] = drawn = sampler.step(model.logits(hidden, 0))
-            embeddings = model.embed_response(drawn[:, None], 0)
-            at = positions[length + frame].expand(len(hidden))
-            hidden = model.transformer.step(embeddings, at, self._cache, streams)
-        return codes.cpu()
+    def _feed_of(self, model: Valle, table: SlotTable, capacity: int) -> Feed:
+        return SlotFeed(model, len(table.held), capacity)
 
 
 class RecordedDecoder(Decoder):
     """Plays the recorded step, and reads the one before meanwhile."""
 
-    def __init__(self, model: Valle, streams: int, capacity: int) -> None:
-        """Record the steps for ``capacity`` positions of each stream."""
-        recorder, weight = Recorder(model.separator.device), model.separator
-        pages = streams * math.ceil(capacity / PAGE)
+    def _feed_of(self, model: Valle, table: SlotTable, capacity: int) -> Feed:
+        pages, weight = len(table.held) * math.ceil(capacity / PAGE), model.separator
         pool = PagePool(model.config, pages, dtype=weight.dtype, device=weight.device)
-        self._graph = DecodeGraph(model, pool, streams, capacity, record=recorder.record)
-        super().__init__(model, self._graph.cache)
-
-    def _draw(self, hidden: Tensor, length: int, frames: int, params: SamplingParams) -> Tensor:
-        rows, stop = RecordedRows(self._graph), self._model.config.stop_token
-        for seed, row in enumerate(hidden):
-            inputs = UtteranceInput([], params, seed, 0, frames)
-            condition = Condition(seed, length, length, StackOutput.without_attention(row[None]))
-            rows.add([Hypothesis(inputs, [condition], None, stop_token=stop)], inputs)
-        drawn = tuple(rows.hypotheses)
-        flying = _launched(rows)
-        while flying is not None:
-            ended = len(drawn[0].codes) + 1 == frames
-            ahead = None if ended else _launched(rows)
-            results = self._graph.results(flying.ticket)[:, 0].astype(int).tolist()
-            for hypothesis, code in zip(drawn, results, strict=False):
-                hypothesis.append(code)
-            flying = ahead
-        rows.remove(drawn)
-        return torch.tensor([hypothesis.codes for hypothesis in drawn])
-
-
-def _launched(rows: RecordedRows) -> Launched | None:
-    for hypothesis in rows.hypotheses:
-        rows.make_room(hypothesis)
-    return rows.launch()
+        return PagedFeed(model, pool, table, capacity, Recorder(weight.device).record)
 
 
 def decoder(model: Valle, streams: int, capacity: int, *, graphs: bool) -> Decoder:
@@ -125,4 +107,4 @@ def decoder(model: Valle, streams: int, capacity: int, *, graphs: bool) -> Decod
         capacity: Positions reserved for each stream.
         graphs: Whether whole steps are played from CUDA graphs.
     """
-    return (RecordedDecoder if graphs else EagerDecoder)(model, streams, capacity)
+    return (RecordedDecoder if graphs else Decoder)(model, streams, capacity)

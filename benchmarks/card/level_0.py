@@ -10,11 +10,11 @@ taken round by round. Needs neither HTTP nor phonemes.
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from time import perf_counter
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from benchmarks.card.decoder import Decoder, decoder
 from benchmarks.card.environment import synchronize
@@ -36,6 +36,9 @@ own; None: it replays none."""
 
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Targets in codes a second on an H100, by batch size."""
+COMPARED = (1, 32)
+"""Streams of which `transformers` is timed, too, after ours: it compiles anew for each number."""
+
 Run = Callable[[Tensor, int], Tensor]
 
 
@@ -106,18 +109,8 @@ def exactness(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list
 
 
 def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple[str, Run]]:
-    """Yield the name and the run function of each variant at a batch size."""
-    # Imported here: the other parts run without `transformers`.
-    from benchmarks.harness.llama import as_llama, transformers_generate
-
+    """Yield the name and the run function of each variant at a batch size, ours first."""
     dtype = torch.bfloat16
-    llama = as_llama(float_model(scale)).to(device, dtype)
-    for name, static in ((BASELINE, False), (STATIC, True)):
-
-        def theirs(prefixes: Tensor, frames: int, static: bool = static) -> Tensor:
-            return transformers_generate(llama, prefixes, frames, greedy=False, static=static)[0]
-
-        yield name, theirs
     for name, fused in OURS.items():
         model = prepare_for(device, float_model(scale), dtype)
         model.transformer.kernels = usable(model.config, device) if fused else TORCH
@@ -127,35 +120,43 @@ def variants(scale: Scale, device: torch.device, streams: int) -> Iterator[tuple
             return own.run(prefixes, frames, greedy=False)
 
         yield name, ours
+    if streams not in COMPARED or find_spec("transformers") is None:
+        return
+    from benchmarks.harness.llama import as_llama, transformers_generate
+
+    llama = as_llama(float_model(scale)).to(device, dtype)
+    for name, static in ((BASELINE, False), (STATIC, True)):
+
+        def theirs(prefixes: Tensor, frames: int, static: bool = static) -> Tensor:
+            return transformers_generate(llama, prefixes, frames, greedy=False, static=static)[0]
+
+        yield name, theirs
 
 
 def measure_decoding(scale: Scale, device: torch.device, streams: int) -> list[TableRow]:
-    """Time every variant at a batch size; return one table row each."""
+    """Time every variant at a batch size; return one table row each, printed when it is known."""
     prefixes = random_prefixes(scale, streams).to(device, torch.bfloat16)
-    runs = dict(variants(scale, device, streams))
-    for run in runs.values():  # what is compiled, or set up at the first call, is not timed
-        run(prefixes, min(scale.frames, 20))
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    with tqdm(total=scale.rounds * len(runs), desc=f"batch {streams}", disable=None) as bar:
-        for _ in range(scale.rounds):
-            for name, run in runs.items():
-                synchronize(device)
-                started_s = perf_counter()
-                run(prefixes, scale.frames)
-                synchronize(device)
-                seconds[name].append(perf_counter() - started_s)
-                bar.update()
     rows: list[TableRow] = []
-    for name, own in seconds.items():
-        ratios = [other / mine for other, mine in zip(seconds[BASELINE], own, strict=True)]
+    for name, run in variants(scale, device, streams):
+        frames = scale.frames if name in OURS else min(scale.frames, 250)
+        run(
+            prefixes, min(frames, 20)
+        )  # what is compiled, or set up at the first call, is not timed
+        own: list[float] = []
+        for _ in range(scale.rounds):
+            synchronize(device)
+            started_s = perf_counter()
+            run(prefixes, frames)
+            synchronize(device)
+            own.append(perf_counter() - started_s)
         rows.append({
             "what": f"{name}, batch {streams}",
-            "codes/s": streams * scale.frames / statistics.median(own),
-            "least": streams * scale.frames / max(own),
-            "most": streams * scale.frames / min(own),
-            "us a step": statistics.median(own) / scale.frames * 1e6,
-            "times transformers": statistics.median(ratios),
+            "codes/s": streams * frames / statistics.median(own),
+            "least": streams * frames / max(own),
+            "most": streams * frames / min(own),
+            "us a step": statistics.median(own) / frames * 1e6,
         })
+        print(rows[-1], flush=True)
     return rows
 
 

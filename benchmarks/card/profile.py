@@ -6,7 +6,6 @@ one recording, as in the service.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,52 +76,45 @@ def chunk(device: torch.device, *, tiny: bool) -> tuple[list[TableRow], list[Tar
     that of a chunk of each of several streams, and all there is beside the prefill.
     """
     from app.engine.backend.loading import load_speech
+    from app.engine.backend.options import ModelOptions
     from app.engine.memory import make_pool
-    from app.engine.sound.local import LocalSoundDecoder
-    from app.engine.sound.recorded.voice_graph import VoiceGraph
+    from app.engine.sound.decoder import SoundDecoder
+    from app.engine.sound.recording import ChunkSizes, RecordedChunks
     from app.engine.utterance import UtteranceInput
     from app.settings import BUILTIN_MODEL
     from models.checkpoints import SpeechModel
-    from models.checkpoints.hub import CACHE
     from models.config import BOS_ID, EOS_ID
     from models.cuda.graphs import Recorder
     from models.stack.paged_cache import PagePool
     from samplers.knobs.params import SamplingParams
 
-    speech = load_speech(
-        BUILTIN_MODEL,
-        device,
-        weights="float32",
-        decoder="codec",
-        threads=1,
-        cache=Path(CACHE),
-        offline=True,
-    )
-    decoder = LocalSoundDecoder(speech)
+    speech = load_speech(ModelOptions(BUILTIN_MODEL, offline=True), device)
+    decoder = SoundDecoder(speech)
     ids = [BOS_ID, *range(EOS_ID + 1, EOS_ID + 30), EOS_ID]
     inputs = UtteranceInput(ids, SamplingParams(seed=0), 0, 0, max_frames=200)
     chunks = 4
     codes = torch.zeros(15 * (1 + 1 + 2 + 3), dtype=torch.int64)
 
     def run() -> None:
-        for _ in decoder.begin(inputs).push(codes, ended=True):
+        utterance = decoder.begin(inputs)
+        utterance.feed(codes, True)
+        for _ in utterance:
             pass
 
     rows: list[TableRow] = [{"part": "chunk"} | dict(row) for row in profiled(device, run, chunks)]
 
     streams = 2 if tiny else STREAMS
 
-    def make_graph(speech: SpeechModel, pool: PagePool | None) -> VoiceGraph:
-        assert pool is not None
-        record = Recorder(device).record
-        return VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(512,), warm_ups=1)
+    def record(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
+        sizes = ChunkSizes(rows=(streams,), columns=512)
+        return RecordedChunks(speech, pool, Recorder(device).record, sizes, warm_ups=1)
 
     pool = make_pool(speech.model, POOL_BYTES)
-    recorded = LocalSoundDecoder(speech, lambda: pool, make_graph)
+    recorded = SoundDecoder(speech, lambda: pool, record)
     recorded.warm_up()
     warming, measured = ([recorded.begin(inputs) for _ in range(streams)] for _ in range(2))
     for stream in (*warming, *measured):
-        stream.push(codes[:CHUNK])
+        stream.feed(codes[:CHUNK], ended=False)
     begun = [measured, warming]
 
     def run_together() -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.card.step_cost --out step_cost.json
 
-Needs neither a GPU nor time: the step of `app.engine.level_0.recorded`, and chunks of sound,
-operator by operator and of `app.engine.sound.recorded`, run once on a device whose tensors have
+Needs neither a GPU nor time: the step of `app.engine.level_0.paged_feed`, and chunks of sound,
+operator by operator and of `app.engine.sound.recording`, run once on a device whose tensors have
 shapes and no contents, at the published size in bfloat16. Every operator is counted with the bytes
 that it reads and writes and the products that it makes. A kernel takes at least `KERNEL_S`, its
 bytes over the card's bandwidth, and its products over the card's rate, whichever is longest; a step
@@ -25,13 +25,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from app.engine.level_0.recorded.decode_graph import DecodeGraph
+from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.memory import make_pool
-from app.engine.sound.nar_cached import CachedLevels
-from app.engine.sound.nar_windowed import WindowedLevels
-from app.engine.sound.recorded.voice_graph import VoiceGraph
-from app.engine.sound.recorded.window_graph import COLUMNS as WINDOW_COLUMNS
-from app.engine.sound.recorded.window_graph import WindowGraph
+from app.engine.sound.levels import CachedLevels, WindowedLevels
+from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
 from benchmarks.harness.report import TableRow, Target, conclude, machine, print_table
 from benchmarks.model.published import published_config
@@ -39,11 +36,13 @@ from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.config import BOS_ID, EOS_ID, CodecConfig, MaskKind
 from models.cuda.kernels.choice import FUSED, TORCH, Kernels
-from models.cuda.kernels.sharing import sharing
+from models.cuda.kernels.sharing import PAGE, sharing
 from models.placement import prepare_for
 from models.prefix_cache import PrefixCache, VoiceKey
 from models.valle import Valle
-from samplers.ar.chain import KINDS, LIGHT, PLAIN, ChainKind
+from samplers.ar.plain import WINDOW as COUNTED_CODES
+from samplers.ar.plain import Kind
+from samplers.ar.state import SlotTable
 from samplers.knobs.params import SamplingParams
 
 META = torch.device("meta")
@@ -53,6 +52,9 @@ RATE = 798e12
 """Operations a second of its products in bfloat16."""
 KERNEL_S = 2e-6
 """What a small kernel takes within a graph."""
+PRODUCT_BANDWIDTH, PRODUCT_S, FLOAT_RATE = 2.4e12, 1.7e-6, 50e12
+"""Of a product of few rows, estimated: bytes a second once it runs, and what it takes to get there;
+operations a second in float32, without TensorFloat-32."""
 
 LAUNCH_S = 5e-6
 """What a host takes to launch a kernel."""
@@ -67,16 +69,14 @@ RECORDED_CHUNKS = (
 WINDOW = {"nar_window_frames": 30, "nar_left_context_frames": 75, "nar_lookahead_frames": 15}
 WHOLE_FRAMES = 375
 """Of an utterance of which the passes see all."""
-RECORDED_WINDOWS = ((30, 120, 1), (30, 120, 4), (30, 120, 16), (375, 375, 1), (375, 375, 8))
-"""Frames that are heard of a window, frames that it sees, and streams."""
 SYMBOLS = 100
 """Of a text, with its marks of begin and end."""
 FRAME_RATE_HZ = 75
 GOALS: Mapping[int, float] = {1: 3_000, 32: 35_000}
 """Codes a second that were asked, by streams."""
 
-NAMES = ("plain", "light", "full")
-"""Of `samplers.ar.chain.KINDS`."""
+RECORDED: Mapping[str, Sequence[Kind | None]] = {"torch": (None,), "fused": (*Kind, None)}
+"""What is recorded with a step's forward pass: the draw of a kind of rows, or nothing."""
 
 KERNELS: Mapping[str, Kernels] = {"torch": TORCH, "fused": FUSED}
 """Which kernels are fused, by name of the variant."""
@@ -97,23 +97,31 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         kernels: How many.
         bytes: That they read and write.
-        seconds: That they take by the bounds.
+        seconds: That they take, each at least what a kernel does.
+        bound_s: That the card needs for their bytes and operations alone.
+        estimate_s: As `seconds`, with products as slow as of few rows.
     """
 
     kernels: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    bound_s: float = 0.0
+    estimate_s: float = 0.0
     by_name: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
-    def note(self, name: str, moved: int, operations: float) -> None:
-        """Count a kernel by its bytes and operations."""
+    def note(self, name: str, moved: int, operations: float, rate: float = RATE) -> None:
+        """Count a kernel by its bytes and operations, of which it makes so many a second."""
         self.kernels += 1
         self.bytes += moved
         self.by_name[name] = self.by_name.get(name, 0) + 1
-        self.seconds += max(KERNEL_S, moved / BANDWIDTH, operations / RATE)
+        bound_s = max(moved / BANDWIDTH, operations / RATE)
+        self.bound_s += bound_s
+        self.seconds += max(KERNEL_S, bound_s)
+        slow_s = moved / PRODUCT_BANDWIDTH + PRODUCT_S if name in _PRODUCTS else bound_s
+        self.estimate_s += max(KERNEL_S, slow_s, operations / rate)
 
     def __torch_dispatch__(
         self,
@@ -134,7 +142,9 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if name == "addmm" and given[0].ndim == 2:
                 # CUDA's sums in place: what is added is copied before.
                 self.note("copy_", 2 * _size(made[0]), 0.0)
-            self.note(name, _moved(name, given, made), _operations(name, given, made))
+            moved, operations = _moved(name, given, made), _operations(name, given, made)
+            narrow = bool(made) and made[0].itemsize < 4
+            self.note(name, moved, operations, RATE if narrow else FLOAT_RATE)
         return result
 
 
@@ -192,15 +202,16 @@ def _whole_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
 
 def _store_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     """Return the cost of a kernel that writes only new entries of the cache."""
-    qkv, rotations = args[:2]
-    stored = qkv[:, args[-1] :]
+    qkv, rotations, keys = args[:3]
+    stored = qkv[:, -2 * keys.shape[1] :]
     return [(sum(map(_size, (qkv, rotations, stored, *made))), 0.0)]
 
 
 def _attend_cost(args: Sequence[Any], made: Sequence[Tensor]) -> list[Cost]:
     """Return the cost of attention, of all columns, and of combining shares of them."""
-    queries, keys, _, seen, _, columns = args
-    (sequences, count), (kv_heads, head_dim) = seen.shape, (keys.shape[1], keys.shape[3])
+    queries, keys, _, seen, pages = args
+    (sequences, count), (kv_heads, head_dim) = seen.shape, keys.shape[1:]
+    columns = pages.shape[1] * PAGE
     group = queries.shape[1] // kv_heads
     read = 2 * sequences * kv_heads * columns * head_dim * keys.element_size()
     operations = 4.0 * queries.numel() * columns
@@ -225,7 +236,7 @@ def _draw_cost(args: Sequence[Any], _: Sequence[Tensor]) -> list[Cost]:
     light = args[-1]
     read = [logits, logits, numbers, guidance, avoid, knobs]
     if light is not None:
-        read += [light, codes[:, : LIGHT.lookback]]
+        read += [light, codes[:, :COUNTED_CODES]]
     return [(sum(one.numel() * one.element_size() for one in read), 0.0)]
 
 
@@ -243,14 +254,14 @@ def meta_model(*, layers: int, width: int) -> Valle:
     return prepare_for(META, model, torch.bfloat16)
 
 
-def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> Counted:
-    """Count a step of a model without contents.
+def counted_step(model: Valle, streams: int, columns: int, kind: Kind | None) -> Counted:
+    """Count a recorded step of a model without contents.
 
     Args:
         model: From `meta_model`.
         streams: Rows, all in use.
-        columns: Positions attended over.
-        kind: Of the chain.
+        columns: Positions of each.
+        kind: Of the rows that a kernel draws; None: of the forward pass alone.
     """
     functions: list[Callable[[], object]] = []
 
@@ -258,13 +269,13 @@ def counted_step(model: Valle, streams: int, columns: int, kind: ChainKind) -> C
         functions.append(function)
         return lambda: None
 
-    pool = make_pool(model, 1 << 30)
-    graph = DecodeGraph(model, pool, streams, columns, record=record)
-    # Recorded from the largest on, each size with every kind.
+    pool, vocab_size = make_pool(model, 1 << 30), model.config.codes + 1
+    table = SlotTable(streams, frames=columns, prompt=0, vocab_size=vocab_size, device=META)
+    feed = PagedFeed(model, pool, table, columns, record)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        functions[KINDS.index(kind)]()
-    assert graph.cache.max_length == columns
+        functions[1 + (None, *Kind).index(kind)]()  # behind that of all rows with attention
+    assert feed.cache.max_length == columns
     return counted
 
 
@@ -298,8 +309,8 @@ def counted_chunk(speech: SpeechModel, frames: int) -> tuple[Counted, Counted]:
     with torch.inference_mode():
         finer = CachedLevels(model, codebooks, replace(inputs, prompt=prompt), PrefixCache(model))
         with _Attention(levels), levels:
-            for _ in finer.push(codes[:, 0]):
-                pass
+            for work in finer.cut(torch.zeros(frames, dtype=torch.int64), ended=False):
+                finer.draw(work)
         stream = codec.stream()
         with sound:
             stream.push(codes)
@@ -325,33 +336,12 @@ def counted_chunks(
         return lambda: None
 
     pool = make_pool(speech.model, 1 << 30)
-    graph = VoiceGraph(speech, pool, record=record, rows=(streams,), columns=(columns,))
+    sizes = ChunkSizes(rows=(streams,), columns=columns)
+    recorded = RecordedChunks(speech, pool, record, sizes)
     counted = Counted()
     # Recorded from the longest on, each length as full and as light.
     with torch.inference_mode(), _Attention(counted), counted:
-        functions[2 * graph.frames[::-1].index(frames) + light]()
-    return counted
-
-
-def counted_windows(speech: SpeechModel, streams: int, frames: int) -> Counted:
-    """Count one recorded function of windows: of each of some streams one.
-
-    Args:
-        speech: Of `meta_speech`, with a `full` mask.
-        streams: Rows, all in use.
-        frames: That each window sees.
-    """
-    functions: list[Callable[[], object]] = []
-
-    def record(function: Callable[[], object], **_: Any) -> Callable[[], None]:
-        functions.append(function)
-        return lambda: None
-
-    columns = next(size for size in WINDOW_COLUMNS if size >= PREFIX + frames)
-    WindowGraph(speech, record=record, rows=(streams,), columns=(columns,))
-    counted = Counted()
-    with torch.inference_mode(), _Attention(counted), counted:
-        functions[1]()  # the first is full, the second light
+        functions[2 * recorded.frames[::-1].index(frames) + light]()
     return counted
 
 
@@ -365,7 +355,7 @@ def counted_prefixes(speech: SpeechModel, *, known: bool, together: bool) -> Cou
     """
     model, config = speech.model, speech.model.config
     pool = make_pool(model, 1 << 30)
-    extend = model.transformer.fixed_extend(pool) if together else None
+    extend = model.transformer.paged(pool) if together else None
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
     ids = [BOS_ID, *[EOS_ID + 1] * (SYMBOLS - 2), EOS_ID]
@@ -410,7 +400,6 @@ def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) ->
         knobs: Of the window.
     """
     model, config = speech.model, speech.model.config
-    codes = torch.zeros(frames, config.levels, dtype=torch.int64, device=META)
     prompt = torch.zeros(config.max_prompt_frames, config.levels, dtype=torch.int64, device=META)
     params = SamplingParams.model_validate(knobs)
     inputs = UtteranceInput(
@@ -419,12 +408,13 @@ def counted_whole(speech: SpeechModel, frames: int, knobs: Mapping[str, int]) ->
     codebooks = torch.zeros(config.levels, config.codes, 128, device=META)
     counted = Counted()
     with torch.inference_mode(), _Attention(counted), counted:
-        next(WindowedLevels(model, codebooks, inputs).push(codes[:, 0], ended=not knobs))
+        levels = WindowedLevels(model, codebooks, inputs)
+        levels.draw(levels.cut(torch.zeros(frames, dtype=torch.int64), ended=not knobs)[0])
     return counted
 
 
 def window_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
-    """Return what a window takes where all frames see each other; of recorded ones its share."""
+    """Return what a window takes where all frames see each other."""
     speech = meta_speech(layers=layers, width=width, mask="full")
     rows: list[TableRow] = []
     for heard, seen, knobs in ((30, 45, WINDOW), (WHOLE_FRAMES, WHOLE_FRAMES, {})):
@@ -432,10 +422,6 @@ def window_costs(*, layers: int = 12, width: int = 1024) -> list[TableRow]:
         spent_s = max(part.seconds, part.kernels * LAUNCH_S)
         name = f"one by one, {seen} frames seen"
         rows.append(_chunk_row(name, 1, heard, part.kernels, part, spent_s))
-    for heard, seen, streams in RECORDED_WINDOWS:
-        found = counted_windows(speech, streams, seen)
-        name = f"recorded, {seen} frames seen"
-        rows.append(_chunk_row(name, streams, heard, CHUNK_LAUNCHES, found, found.seconds))
     return rows
 
 
@@ -480,21 +466,22 @@ def step_costs(
     streams: Sequence[int] = (1, 8, 32, 128),
     variants: Mapping[str, Kernels] = KERNELS,
 ) -> list[TableRow]:
-    """Return a row for each variant, number of streams and kind of chain."""
+    """Return a row for each variant, number of streams and recorded draw."""
     model, rows = meta_model(layers=layers, width=width), list[TableRow]()
-    for variant, kind in product(variants, KINDS):
+    for variant, kind in [(name, kind) for name in variants for kind in RECORDED[name]]:
         model.transformer.kernels = variants[variant]
         for count in streams:
             found = counted_step(model, count, PREFIX + FRAMES, kind)
             rows.append({
                 "kernels of": variant,
                 "streams": count,
-                "chain": NAMES[KINDS.index(kind)],
+                "draw": kind.name.lower() if kind else "not recorded",
                 "kernels in the graph": found.kernels,
                 "MB": found.bytes / 1e6,
-                "us": found.seconds * 1e6,
-                "codes/s": count / found.seconds,
-                "asked": GOALS.get(count, "") if kind is PLAIN and variant == "fused" else "",
+                "us": found.estimate_s * 1e6,
+                "codes/s": count / found.estimate_s,
+                "codes/s at most": count / found.bound_s,
+                "asked": GOALS.get(count, "") if kind is Kind.PLAIN and variant == "fused" else "",
             })
     return rows
 

@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 import torch
 
+from app.engine.capacity import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (
-    CostMeter,
     GoldenResult,
     ModelInfo,
     Plan,
@@ -38,6 +38,7 @@ from app.engine.job import (
     Timings,
 )
 from app.engine.playback import Playback
+from app.engine.serving.options import EngineOptions
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
 from app.main import create_app
@@ -77,10 +78,9 @@ def create_engine(settings: Settings, step_s: float = STEP_S) -> SpeechEngine:
     card = Card(step_s)
     return SpeechEngine(
         lambda: card,
-        max_queue=settings.max_queue,
-        request_timeout_s=settings.request_timeout_s,
-        stall_timeout_s=settings.stall_timeout_s,
-        slots=settings.slots,
+        EngineOptions(
+            settings.max_queue, settings.request_timeout_s, settings.stall_timeout_s, settings.slots
+        ),
     )
 
 
@@ -184,7 +184,7 @@ class Card:
     def close(self) -> None:
         """Do nothing."""
 
-    def measure(self, costs: CostMeter) -> None:
+    def measure(self, costs: Capacity) -> None:
         """Record nothing: every slot is offered."""
 
     def check_golden(self) -> GoldenResult | None:

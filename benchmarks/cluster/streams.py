@@ -163,7 +163,6 @@ async def during(
         clients: How many.
         every_s: Seconds from one command to the next.
         times: How many commands.
-        command: The command.
         whole: A command that succeeds while all replicas are ready; empty: not asked.
     """
     seconds = every_s * (times + 1)

@@ -119,7 +119,6 @@ async def receive(
 
     Args:
         client: A client of the server.
-        text: The text.
         stream: Request a streamed response.
         fields: Further fields of the request.
     """

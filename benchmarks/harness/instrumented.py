@@ -1,4 +1,4 @@
-"""The service as `serve` runs it, with one more route that returns its `Vitals`.
+"""The service as `serve` runs it, with two more routes: its `Vitals`, and its worst callback.
 
     TTS_PORT=0 python -m benchmarks.harness.instrumented
 
@@ -15,11 +15,14 @@ from fastapi import FastAPI
 from app.main import create_app
 from app.server import server_config
 from app.settings import Settings
+from benchmarks.harness.loop_lag import Callback, Watchdog, watched
 from benchmarks.harness.vitals import PATH, collect_garbage, take_vitals
 
+LAG_PATH = "/loop_lag"
 
-def observed_app(settings: Settings) -> FastAPI:
-    """Return the application with the additional route."""
+
+def observed_app(settings: Settings, watchdog: Watchdog | None = None) -> FastAPI:
+    """Return the application with the additional routes, the second if its loop is watched."""
     app = create_app(settings)
 
     @app.get(PATH, include_in_schema=False)
@@ -27,6 +30,14 @@ def observed_app(settings: Settings) -> FastAPI:
         if collect:
             collect_garbage()
         return asdict(take_vitals(app.state.engine))
+
+    if watchdog is not None:
+
+        @app.get(LAG_PATH, include_in_schema=False)
+        async def loop_lag() -> dict[str, float | str]:
+            worst = watchdog.worst[0] if watchdog.worst else Callback(0.0, "")
+            watchdog.forget()
+            return {"cpu_s": worst.cpu_s, "what": worst.what}
 
     return app
 
@@ -46,7 +57,8 @@ def main() -> None:
     """Serve until interrupted."""
     settings = Settings()
     logging.basicConfig(level=settings.log_level.upper())
-    _AnnouncingServer(server_config(observed_app(settings), settings)).run()
+    with watched(here_too=True) as watchdog:
+        _AnnouncingServer(server_config(observed_app(settings, watchdog), settings)).run()
 
 
 if __name__ == "__main__":

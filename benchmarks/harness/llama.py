@@ -30,7 +30,6 @@ def transformers_generate(
     """Decode with `generate`.
 
     Args:
-        llama: From `as_llama`.
         prefixes: ``[B, S, D]``.
         frames: Number of codes.
         greedy: Take the likeliest code; otherwise draw at temperature 1.

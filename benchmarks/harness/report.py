@@ -62,7 +62,6 @@ def conclude(
     """Print the table and the targets, and write the report.
 
     Args:
-        rows: The table.
         targets: The targets with their figures.
         out: JSON file; None: not written.
         started: `machine`, called before the measurement.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 HARVARD = _ROOT.parent / "shared" / "data" / "harvard_dev.txt"
-OWN = _ROOT / "app" / "calibration_sentences.txt"
+OWN = _ROOT / "app" / "commands" / "sentences.txt"
 
 
 def sentences() -> list[str]:

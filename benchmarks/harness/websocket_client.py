@@ -18,7 +18,6 @@ async def receive_live(url: str, text: str, **fields: Any) -> ReceivedSpeech:
 
     Args:
         url: HTTP URL of the server.
-        text: The text.
         fields: Further fields of `response.create`.
     """
     address = url.replace("http", "ws", 1) + "/v1/audio/speech/stream"

@@ -19,11 +19,11 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
-from tqdm import tqdm
 
 from models.config import ModelConfig
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
+from samplers.ar.state import RowInput
 from samplers.knobs.params import SamplingParams
 
 FRAME_RATE_HZ = 75
@@ -86,8 +86,10 @@ def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
     def run() -> None:
         cache.rewind(0, 0)
         cache.advance(0, cached)
-        sampler = ArSampler(stop_token=config.stop_token, vocab_size=config.codes + 1)
-        sampler.join(params, 0, max_frames=codes)
+        sampler = ArSampler.of(
+            1, frames=codes, vocab_size=config.codes + 1, stop_token=config.stop_token
+        )
+        sampler.join([0], RowInput(params, 0, codes))
         last = hidden
         for frame in range(codes):
             token = sampler.step(model.logits(last, 0))
@@ -129,6 +131,8 @@ def passes(model: Valle, frames: int, rounds: int) -> dict[str, float]:
 
 def measure(config: ModelConfig, threads: Sequence[int], rounds: int, frames: int) -> Figures:
     """Return the speeds by number of threads, and the memory."""
+    from tqdm import tqdm
+
     model = random_model(config)
     figures: Figures = {}
     for count in tqdm(threads):

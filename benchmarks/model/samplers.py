@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
+from samplers.ar.state import RowInput
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 from samplers.knobs.resolve import resolve
@@ -82,10 +83,11 @@ class SamplerStep:
     """A step of `ArSampler` that can be repeated."""
 
     def __init__(self, params: SamplingParams, rows: int) -> None:
-        """Create the sampler and draw `HISTORY` codes a row."""
-        self._sampler = ArSampler(stop_token=STOP, vocab_size=VOCAB_SIZE)
+        self._sampler = ArSampler.of(
+            rows, frames=10 * HISTORY, vocab_size=VOCAB_SIZE, stop_token=STOP
+        )
         for seed in range(rows):
-            self._sampler.join(params, seed, max_frames=10 * HISTORY)
+            self._sampler.join([seed], RowInput(params, seed, 10 * HISTORY))
         self._logits, self._rows = model_logits(rows), rows
         wanted, statistics = self._sampler.wants_attention, torch.ones(4, rows)
         self._attention = AttentionStatistics(*statistics) if wanted else None

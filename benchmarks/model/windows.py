@@ -22,11 +22,10 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from app.calibration import SENTENCES, read_sentences
+from app.commands.sentences import SENTENCES, read_sentences
 from app.engine.level_0.job import longest
 from app.engine.level_0.runner import ArRunner
-from app.engine.sound.nar_windowed import Windows
-from app.engine.sound.utterance import finer_levels
+from app.engine.sound.levels import Windows, levels_of
 from app.engine.utterance import UtteranceInput
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import SpeechModel, open_speech_model
@@ -104,9 +103,9 @@ def draw(
     model: Valle, speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Predict the NAR levels over a level 0; return codes ``[T, K]`` and samples ``[N]``."""
-    finer = finer_levels(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
-    chunks = chain.from_iterable(finer.push(level_0, ended=True))
-    codes = torch.cat([*chunks, finer.rest()])
+    finer = levels_of(model, speech.codec.quantizer.codebooks, inputs, PrefixCache(model))
+    chunks = chain.from_iterable(map(finer.draw, finer.cut(level_0, ended=True)))
+    codes = torch.cat([*chunks])
     return codes, speech.codec.decode(codes)
 
 

@@ -1,32 +1,46 @@
-"""A stranger's short request beside clients that send the dearest texts without a pause.
+"""A stranger's short request beside clients that send the worst inputs without a pause.
 
-    python -m benchmarks.service.attack --out attack.json
+    python -m benchmarks.service.attack --findings --out attack.json
 
-For each kind of text four clients in a process of their own, at another address than the
+For each kind of input four clients in a process of their own, at another address than the
 stranger's, ask again as soon as they are answered. The stranger asks for "Hello there." again and
 again, a pause between two requests. Time to the last byte of the whole answer, with nobody beside,
-then with the attack, by turns; the target is the ratio of the medians.
+then with the attack, by turns; the target is the ratio of the medians. Memory is that of all
+processes of the server, before the attack and some seconds after it. Loop lag is the processor time
+of the longest callback of the server's event loop during the attack.
 """
 
+import asyncio
+import json
 import multiprocessing
+import os
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
 from typing import Any
 
 import httpx
 import numpy as np
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
 
 from benchmarks.harness.http_client import TIMEOUT_S
+from benchmarks.harness.instrumented import LAG_PATH
 from benchmarks.harness.report import Target, conclude, machine
-from benchmarks.harness.served import argument_parser, served_or
+from benchmarks.harness.served import argument_parser, served
+from benchmarks.harness.vitals import settled_vitals
 
 CHARS, ATTACKERS = 4096, 4
 ATTACKERS_ADDRESS, STRANGERS_ADDRESS = "127.0.0.2", "127.0.0.1"
 PAUSE_S, SETTLE_S = 0.2, 2.0
-RATIO = 2.0
+RATIO, LEFT_MB, LAG_MS = 2.0, 50.0, 20.0
+STALL_S = 5.0
+"""`stall_timeout_s` of the server, so that unread answers are cut off within the measurement."""
+MB = 1e6
 TEXT = "Hello there."
 PROSE = "The lamp on the table was lit when the doctor came home from the long voyage. "
 TEXTS: Mapping[str, str] = {
@@ -35,18 +49,136 @@ TEXTS: Mapping[str, str] = {
     "initials": (("a" * 2700) + " " + "b. " * 465)[:CHARS],
     "digits": ("1234567890 " * CHARS)[:CHARS],
     "a text that is refused": "√" * CHARS,
+    "a word that ended the process": "'s" * 68,
+    "signs that resemble digits": ("http://a.b/1² " * CHARS)[:CHARS],
+    "tags that do not end": ("<sub " * CHARS)[:CHARS],
 }
-"""What the attackers send, by name."""
+"""Texts that the attackers send, by name."""
+JSON = {"content-type": "application/json"}
+# Made once: what the attackers compute is taken from the server, on the same cores.
+CODES = json.dumps({"utterances": [[[1]] * 50_000]})
+NUMBERS = [json.dumps({"utterances": [one] * count}) for one, count in ((1, 80_000), ([], 60_000))]
+EVENT = b'{"type":"describe","data_length":260000}\n{"a":[' + b"1," * 129_996 + b"1]}"
+BLANK_PATH = "/v1/text-to-speech/bella/stream-input"
+WYOMING_PORT = "ATTACKED_WYOMING_PORT"
+LONG_TEXT = json.dumps({"input": "a" * 5_000_000})
+Attack = Callable[[httpx.Client], None]
 
 
-def attack(url: str, text: str) -> None:
-    """Send a text from several threads until the process is terminated."""
+def speak(text: str, client: httpx.Client) -> None:
+    """Ask for a text."""
+    client.post("/tts", json={"input": text})
+
+
+@cache  # of each attacker one: its speeches are not the attack
+def _speech_of_pauses(client: httpx.Client, seconds: int, speed: float) -> str:
+    """Return the path of the audio of a speech of pauses."""
+    text = "a [pause:10s]" * (seconds // 10) + " b"
+    spoken = client.post("/tts", json={"input": text, "speed": speed, "response_format": "pcm"})
+    return f"/v1/audio/speech/{spoken.headers['x-request-id']}/audio"
+
+
+def send_codes(client: httpx.Client) -> None:
+    """Send codes in place of a speech at a quarter of the speed: two hours of audio once."""
+    path = _speech_of_pauses(client, 0, 0.25)
+    client.post(path, content=CODES, headers=JSON)
+
+
+def send_numbers(client: httpx.Client) -> None:
+    """Send many numbers, and many empty lists, in place of codes."""
+    path = _speech_of_pauses(client, 0, 1.0)
+    for body in NUMBERS:
+        client.post(path, content=body, headers=JSON)
+
+
+def leave_unread(client: httpx.Client) -> None:
+    """Ask for ten minutes of audio several times and read none of it."""
+    path = _speech_of_pauses(client, 600, 1.0)
+    url = client.base_url
+    head = f"GET {path} HTTP/1.1\r\nHost: {url.host}\r\n\r\n".encode()
+    connections = []
+    for _ in range(4):
+        one = socket.create_connection(
+            (url.host, url.port or 80), source_address=(ATTACKERS_ADDRESS, 0)
+        )
+        one.sendall(head)
+        connections.append(one)
+    time.sleep(2 * STALL_S)
+    for one in connections:
+        one.close()
+
+
+def send_label(client: httpx.Client) -> None:
+    """Send a text of megabytes that is labelled as an upload."""
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    with suppress(httpx.TransportError):  # the server does not read it to its end
+        client.post("/tts", content=LONG_TEXT, headers=headers)
+
+
+def send_wyoming(client: httpx.Client) -> None:
+    """Send many values as the data of an event to the Wyoming port."""
+    port = int(os.environ[WYOMING_PORT])
+    source = (ATTACKERS_ADDRESS, 0)
+    with socket.create_connection((client.base_url.host, port), 20, source) as one:
+        one.sendall(EVENT)
+        while one.recv(65_536):
+            pass
+
+
+def send_blank(client: httpx.Client) -> None:
+    """Send text that says nothing to ElevenLabs' socket."""
+    url = f"ws://{client.base_url.host}:{client.base_url.port}{BLANK_PATH}"
+    with connect(url, source_address=(ATTACKERS_ADDRESS, 0)) as one:
+        while True:
+            one.send('{"text": " "}')
+            time.sleep(0.01)
+
+
+def stay_idle(client: httpx.Client) -> None:
+    """Open many connections and say nothing."""
+    address = client.base_url.host, client.base_url.port or 80
+    with ExitStack() as open_:
+        for _ in range(200):
+            one = socket.create_connection(address, 20, (ATTACKERS_ADDRESS, 0))
+            open_.enter_context(one)
+        time.sleep(STALL_S)
+
+
+FINDINGS = (
+    "a word that ended the process",
+    "codes at a quarter of the speed",
+    "answers that nobody reads",
+    "events of the Wyoming port",
+    "blank text at ElevenLabs' socket",
+    "idle connections",
+    "signs that resemble digits",
+    "a label of uploads",
+    "numbers in place of codes",
+)
+"""The worst input of each of nine findings of an attack, by number."""
+
+ATTACKS: Mapping[str, Attack] = {
+    **{name: partial(speak, text) for name, text in TEXTS.items()},
+    "codes at a quarter of the speed": send_codes,
+    "numbers in place of codes": send_numbers,
+    "answers that nobody reads": leave_unread,
+    "a label of uploads": send_label,
+    "events of the Wyoming port": send_wyoming,
+    "blank text at ElevenLabs' socket": send_blank,
+    "idle connections": stay_idle,
+}
+"""What the attackers do, by name."""
+
+
+def attack(url: str, kind: str) -> None:
+    """Attack from several threads until the process is terminated."""
 
     def ask() -> None:
         transport = httpx.HTTPTransport(local_address=ATTACKERS_ADDRESS)
         with httpx.Client(base_url=url, transport=transport, timeout=None) as client:
             while True:
-                client.post("/tts", json={"input": text})
+                with suppress(httpx.TransportError, KeyError, OSError, WebSocketException):
+                    ATTACKS[kind](client)
 
     threads = [threading.Thread(target=ask) for _ in range(ATTACKERS)]
     for thread in threads:
@@ -56,9 +188,9 @@ def attack(url: str, text: str) -> None:
 
 
 @contextmanager
-def attacked(url: str, text: str) -> Iterator[None]:
+def attacked(url: str, kind: str) -> Iterator[None]:
     """Attack for the duration of a context."""
-    process = multiprocessing.get_context("spawn").Process(target=attack, args=(url, text))
+    process = multiprocessing.get_context("spawn").Process(target=attack, args=(url, kind))
     process.start()
     time.sleep(SETTLE_S)
     try:
@@ -83,14 +215,26 @@ def ask_often(url: str, count: int, first_seed: int) -> list[float]:
     return took_s
 
 
+def loop_lag_s(url: str) -> float:
+    """Return the processor time of the longest callback since this was asked last."""
+    told = httpx.get(url + LAG_PATH).raise_for_status().json()
+    sys.stderr.write(f"longest callback, {1000 * told['cpu_s']:.1f} ms: {told['what']}\n")
+    return float(told["cpu_s"])
+
+
 def measure(url: str, count: int, kinds: list[str]) -> list[dict[str, Any]]:
     """Return a row of the table for each kind of text."""
     ask_often(url, 3, 0)
     rows = []
     for kind in kinds:
+        before = asyncio.run(settled_vitals(url))
         alone_s = ask_often(url, count, 0)
-        with attacked(url, TEXTS[kind]):
+        loop_lag_s(url)
+        with attacked(url, kind):
             beside_s = ask_often(url, count, 0)
+            lag_s = loop_lag_s(url)
+        time.sleep(2 * STALL_S)
+        after = asyncio.run(settled_vitals(url))
         alone, beside = float(np.median(alone_s)), float(np.median(beside_s))
         rows.append({
             "attack": kind,
@@ -98,21 +242,46 @@ def measure(url: str, count: int, kinds: list[str]) -> list[dict[str, Any]]:
             "beside, ms": 1000 * beside,
             "beside p95, ms": 1000 * float(np.percentile(beside_s, 95)),
             "ratio": beside / alone,
+            "loop lag, ms": 1000 * lag_s,
+            "memory left, MB": (after.rss_bytes - before.rss_bytes) / MB,
         })
     return rows
 
 
 def main() -> int:
     """Run the command line."""
-    parser = argument_parser(__doc__, needs_vitals=False)
+    parser = argument_parser(__doc__, needs_vitals=True)
     parser.add_argument("--requests", type=int, default=15, help="of the stranger, a row")
-    parser.add_argument("--kind", action="append", choices=TEXTS, help="instead of all")
+    parser.add_argument("--kind", action="append", choices=ATTACKS, help="instead of all")
+    parser.add_argument("--findings", action="store_true", help="instead of all: the nine of them")
     args, started = parser.parse_args(), machine()
-    with served_or(args.url) as url:
-        rows = measure(url, args.requests, args.kind or list(TEXTS))
+    kinds = args.kind or list(FINDINGS if args.findings else ATTACKS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    os.environ[WYOMING_PORT] = str(port)  # for the attackers' processes
+    with served(stall_timeout_s=STALL_S, wyoming_port=port) as url:
+        rows = measure(url, args.requests, kinds)
     targets = [
         Target(
             f"ratio beside {row['attack']}", row["ratio"], f"<= {RATIO:g}", row["ratio"] <= RATIO
+        )
+        for row in rows
+    ]
+    targets += [
+        Target(
+            f"loop lag of {row['attack']}, ms",
+            row["loop lag, ms"],
+            f"<= {LAG_MS:g}",
+            row["loop lag, ms"] <= LAG_MS,
+        )
+        for row in rows
+    ]
+    targets += [
+        Target(
+            f"memory left by {row['attack']}, MB",
+            row["memory left, MB"],
+            f"<= {LEFT_MB:g}",
+            row["memory left, MB"] <= LEFT_MB,
         )
         for row in rows
     ]

@@ -60,11 +60,7 @@ async def leave(response: Listening, after_s: float) -> None:
 
 
 async def until_idle(client: httpx.AsyncClient) -> float:
-    """Wait until the server is idle; return the seconds that took.
-
-    Raises:
-        TimeoutError: It is not idle after 30 s.
-    """
+    """Wait until the server is idle; return the seconds that took."""
     began_s = perf_counter()
     async with asyncio.timeout(AT_MOST_S):
         while not (await ask_vitals(client)).idle:
@@ -73,17 +69,13 @@ async def until_idle(client: httpx.AsyncClient) -> float:
 
 
 class LeavingClients:
-    """Disconnects clients and measures how long the server takes to become idle."""
+    """Disconnects clients and measures how long the server takes to become idle.
+
+    Args:
+        url: URL of the server.
+    """
 
     def __init__(self, url: str, client: httpx.AsyncClient, inputs: Sequence[str], text_s: float):
-        """Create the clients.
-
-        Args:
-            url: URL of the server.
-            client: HTTP client of the server.
-            inputs: One text a client.
-            text_s: Time within which each disconnects.
-        """
         self._clients = clients(url, client)
         self._inputs, self._text_s = inputs, text_s
         self._generator = random.Random(0)

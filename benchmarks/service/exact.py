@@ -102,11 +102,7 @@ class FingerprintClient:
             pass
 
     async def _fingerprint(self, received: ReceivedSpeech) -> Fingerprint:
-        """Return the fingerprint of a response.
-
-        Raises:
-            RuntimeError: The response is an error or incomplete.
-        """
+        """Return the fingerprint of a response."""
         if not received.ok:
             raise RuntimeError(f"{received.status} {received.broke}: {received.sound[:300]!r}")
         return Fingerprint(await codes_sha256(self._client, received), received.sound_sha256)

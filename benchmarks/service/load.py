@@ -57,8 +57,7 @@ class Figures:
         underrun_s: Total length of the gaps.
         rtf_p50: Median of seconds to the last byte over seconds of audio.
         rtf_p95: 95th percentile of it.
-        late: Of each request with a gap: when it was sent after the first that ended, when its
-            first byte came, and its gaps (see `gaps`); in seconds.
+        late: The `timeline` of each request with a gap.
     """
 
     load: str
@@ -83,6 +82,7 @@ class Figures:
 def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float) -> Figures:
     """Summarise the responses of a load."""
     good = [one for one in received if one.ok]
+    began_s = min((one.sent_s for one in received), default=0.0)
     underruns_s = [one.underrun_s for one in good]
     firsts = [one.first_audio_s for one in good if one.underrun_s <= GAP_S]
     first_ms = [1000 * first for first in firsts if first is not None]
@@ -100,16 +100,22 @@ def figures(load: str, received: Sequence[ReceivedSpeech], audio_a_second: float
         underrun_s=sum(underruns_s),
         rtf_p50=factors[0],
         rtf_p95=factors[1],
-        late=[
-            {
-                "sent_s": one.sent_s - received[0].sent_s,
-                "first_s": one.arrivals[0][0],
-                "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
-            }
-            for one in good
-            if one.underrun_s > GAP_S
-        ],
+        late=[timeline(one, began_s) for one in good if one.underrun_s > GAP_S],
     )
+
+
+def timeline(one: ReceivedSpeech, began_s: float) -> dict[str, Any]:
+    """Return when a speech was sent, when its first byte came, and its `gaps`; in seconds.
+
+    Args:
+        one: Its first byte came.
+        began_s: When the load began, by the clock of ``one.sent_s``.
+    """
+    return {
+        "sent_s": one.sent_s - began_s,
+        "first_s": one.arrivals[0][0],
+        "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
+    }
 
 
 def percentiles(values: Sequence[float], *percents: float) -> list[float]:

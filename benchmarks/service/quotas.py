@@ -23,11 +23,11 @@ from typing import Any
 
 import httpx
 
-from benchmarks.harness.http_client import BYTES_A_SAMPLE, gaps, open_client, receive
+from benchmarks.harness.http_client import open_client, receive
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
-from benchmarks.service.load import GAP_S, arriving, percentiles
+from benchmarks.service.load import GAP_S, arriving, percentiles, timeline
 
 WITHIN = 1.3  # target of the p95 of first sound over forecast
 _PERIOD_US = 100_000
@@ -52,8 +52,8 @@ class QuotaResult:
         first_p95_ms: 95th percentile of it.
         forecast_p95_ms: 95th percentile of the forecast time.
         over_forecast_p95: 95th percentile of time over forecast, request by request.
-        late: Of each accepted request with a gap or later than `WITHIN` of its forecast: when it
-            was sent, forecast and time of its first byte, and its gaps (see `gaps`); in seconds.
+        late: Of each accepted request with a gap or later than `WITHIN` of its forecast, its
+            `timeline` and the forecast in seconds.
     """
 
     quota: int
@@ -108,12 +108,7 @@ async def load(
     began_s = min((one.sent_s for one in received), default=0.0)
     told = [one for one in good if one.arrivals]
     late = [
-        {
-            "sent_s": one.sent_s - began_s,
-            "forecast_s": forecast,
-            "first_s": first,
-            "gaps": gaps(one.arrivals, BYTES_A_SAMPLE * one.rate_hz),
-        }
+        timeline(one, began_s) | {"forecast_s": forecast}
         for one, first, forecast in zip(told, firsts, forecasts, strict=True)
         if one.underrun_s > GAP_S or first > WITHIN * forecast
     ]

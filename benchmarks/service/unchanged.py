@@ -37,12 +37,16 @@ KNOBS: Sequence[dict[str, Any]] = (
     {"typical_p": 0.9},
     {"epsilon_cutoff": 0.002},
     {"mirostat_mode": 1, "mirostat_tau": 4.0},
-    {"mirostat_mode": 2},
+    {"mirostat_mode": 2, "mirostat_tau": 3.0},
     {"xtc_probability": 0.3, "xtc_threshold": 0.05},
     {"top_n_sigma": 1.2},
     {"dry_multiplier": 0.8},
     {"no_repeat_ngram_size": 5},
-    {"repetition_penalty": 1.2, "repetition_penalty_window": 40},
+    {
+        "repetition_penalty": 1.2,
+        "repetition_penalty_window": 40,
+        "repetition_penalty_mode": "signed",
+    },
     {"frequency_penalty": 0.2, "presence_penalty": 0.1},
     {"ras": True},
     {"entropix": True},
@@ -58,7 +62,7 @@ KNOBS: Sequence[dict[str, Any]] = (
     {"nar_levels": 3},
     {"nar_cfg_strength": 1.5},
     {"logit_bias": {"17": -4.0, "100": 2.0}},
-    {"length_penalty": 0.01},
+    {"length_penalty": 0.01, "length_penalty_mode": "signed"},
     {"eta_cutoff": 0.002, "min_temperature": 0.3},
     {"exponential_decay_start": 60, "exponential_decay_factor": 1.01},
     {"context_utterances": 2},
@@ -100,11 +104,7 @@ def requests(count: int, sentences_each: int = 1) -> list[Request]:
 
 @contextmanager
 def serving(checkout: Path) -> Iterator[str]:
-    """Serve from a checkout with this interpreter; give the address once it is ready.
-
-    Raises:
-        NotServed: It ended, or did not become ready within five minutes.
-    """
+    """Serve from a checkout with this interpreter; give the address once it is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import KeptTake, SpeechJob, SpeechResult
 from app.settings import BUILTIN_MODEL
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=50)
     chosen = parser.parse_args()
     synthesizer = Synthesizer.load(
-        BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=500
+        ModelOptions(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=500)
     )
     hop = round(synthesizer.info.sample_rate_hz / synthesizer.info.frame_rate_hz)
     equal = codes_kept = 0

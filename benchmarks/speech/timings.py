@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
 from app.engine.job import SpeechJob, WordTiming
@@ -41,7 +42,7 @@ def main() -> None:
     chosen = parser.parse_args()
     lines = chosen.sentences.read_text("utf-8").split("\n")[: chosen.count]
     synthesizer = Synthesizer.load(
-        BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=500
+        ModelOptions(BUILTIN_MODEL, "cpu", weights="int8", threads=1, max_text_chars=500)
     )
     ears = Ears(chosen.whisper)
     knobs = {} if chosen.temperature is None else {"temperature": chosen.temperature}
@@ -160,10 +161,10 @@ def without_a_word(
     rest = torch.cat([codes[:first, 0], codes[end:, 0]])
     job = Level0Job(
         speech,
+        synthesizer._planner.front_end,
+        torch.zeros(speech.model.config.codes, dtype=torch.bool),
         plan,
         lambda _: None,
-        front_end=synthesizer._planner.front_end,
-        silent=torch.zeros(speech.model.config.codes, dtype=torch.bool),
     )
     inputs = job.next_inputs()
     assert inputs is not None

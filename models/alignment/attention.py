@@ -14,6 +14,11 @@ class TextAttention:
 
     One pass over the frames of each push, without drawing anything: frames that were drawn token by
     token, in masked passes, or that come from elsewhere are aligned alike.
+
+    Args:
+        prefix: Of level 0, with the text.
+        rest: The part of it that is not in slot 0 of the cache yet: not empty.
+        cache: With room for the prefix and all frames.
     """
 
     @torch.inference_mode()
@@ -27,16 +32,6 @@ class TextAttention:
         symbols: int,
         head: AlignmentHead,
     ) -> None:
-        """Read the text.
-
-        Args:
-            model: On the device to use.
-            prefix: Of level 0, with the text.
-            rest: The part of it that is not in slot 0 of the cache yet: not empty.
-            cache: With room for the prefix and all frames.
-            symbols: S, how many phoneme ids the text has, marks included.
-            head: The head that aligns.
-        """
         self._model, self._cache, self._head = model, cache, head
         ranks = model.ranks(0, rest.blocks)
         hidden, queries = model.transformer.extend_with_queries(

@@ -22,11 +22,6 @@ class MonotonicPath:
     """
 
     def __init__(self, symbols: int) -> None:
-        """Begin before the first frame.
-
-        Args:
-            symbols: S, how many the text has, marks of begin and end included.
-        """
         self._symbols = symbols
         self._at: int | None = None
 

@@ -13,6 +13,7 @@ from models.checkpoints.builtin import (
     read_codec_config,
     save_codec,
     save_lm,
+    save_prior,
 )
 from models.checkpoints.files import CheckpointError
 from models.checkpoints.sources import open_speech_model
@@ -28,4 +29,5 @@ __all__ = [
     "read_codec_config",
     "save_codec",
     "save_lm",
+    "save_prior",
 ]

@@ -1,11 +1,13 @@
 """The built-in layout: a folder with configurations in JSON and weights in safetensors.
 
 codec.json  codec.safetensors     the codec
+prior.safetensors                 what clean speech looks like to it, if it restores recordings
 lm.json     lm-*.safetensors      the language model, in parts small enough for a git host
 SHA256SUMS                        hashes of the weights, see `models.checkpoints.checksums`
 voices/                           voices, see `models.voices.voice`
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +20,14 @@ from torch import Tensor
 from models.checkpoints.checksums import check_sums, write_sums
 from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
 from models.codecs.encodec import Encodec
-from models.codecs.spectral import SpectralCodec
+from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
+from models.codecs.speech_prior import SpeechPrior
 from models.codecs.vocos import Vocos
 from models.config import CodecConfig, ModelConfig, SpectralCodecConfig
 from models.valle import Valle
 
 FILE_BYTES = 14 * 2**20
+PRIOR = "prior.safetensors"
 
 DecoderName = Literal["codec", "vocos"]
 """Which module decodes codes to samples: the codec itself, or Vocos in its place."""
@@ -82,27 +86,19 @@ def load_speech_model(source: str | Path, device: torch.device) -> SpeechModel:
             f"{folder}: the model speaks {model.config.levels} levels of {model.config.codes}"
             f" codes, the codec {codec.config.levels} of {codec.config.codes}"
         )
-    digest = check_sums([*_lm_files(folder), folder / "codec.safetensors"])
+    digest = check_sums([*_lm_files(folder), *_codec_files(folder)])
     return SpeechModel(model.config.name, digest, folder, model.to(device), codec.to(device))
 
 
 def load_lm(folder: Path) -> Valle:
-    """Load the language model of a folder in float32.
-
-    Raises:
-        CheckpointError: As `load_speech_model`.
-    """
+    """Load the language model of a folder in float32."""
     model = _read_lm(folder)
     check_sums(_lm_files(folder))
     return model
 
 
 def _read_lm(folder: Path) -> Valle:
-    """Load the language model of a folder without a look at its hashes.
-
-    Raises:
-        CheckpointError: As `load_speech_model`.
-    """
+    """Load the language model of a folder without a look at its hashes."""
     model = Valle(read_config(folder / "lm.json", ModelConfig))
     files = _lm_files(folder)
     if not files:
@@ -112,36 +108,44 @@ def _read_lm(folder: Path) -> Valle:
 
 
 def load_codec(folder: Path) -> Encodec | SpectralCodec:
-    """Load the codec of a folder in float32.
-
-    Raises:
-        CheckpointError: As `load_speech_model`.
-    """
+    """Load the codec of a folder in float32."""
     codec = _read_codec(folder)
-    check_sums([folder / "codec.safetensors"])
+    check_sums(_codec_files(folder))
     return codec
 
 
 def _read_codec(folder: Path) -> Encodec | SpectralCodec:
-    """Load the codec of a folder without a look at its hash.
-
-    Raises:
-        CheckpointError: As `load_speech_model`.
-    """
+    """Load the codec of a folder without a look at its hash."""
     config = read_codec_config(folder)
     file = folder / "codec.safetensors"
     codec: Encodec | SpectralCodec
     codec = SpectralCodec(config) if isinstance(config, SpectralCodecConfig) else Encodec(config)
     fill(codec, read_tensors([file]), str(file))
+    if isinstance(codec, SpectralCodec) and (folder / PRIOR).exists():
+        codec.prior = _read_prior(folder / PRIOR, codec.config.bands)
     return codec
 
 
-def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
-    """Read the configuration of a folder's codec; without an architecture it is EnCodec.
+def _read_prior(path: Path, bands: int) -> SpeechPrior:
+    """Read what clean speech looks like to a codec of so many bands."""
+    tensors = read_tensors([path])
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes != {"mean": (bands,), "covariance": (bands, bands)}:
+        raise CheckpointError(f"{path}: tensors {shapes} are no prior of {bands} bands")
+    return SpeechPrior(
+        tensors["mean"].double(), tensors["covariance"].double(), math.log(MAGNITUDE_FLOOR)
+    )
 
-    Raises:
-        CheckpointError: As `load_speech_model`.
-    """
+
+def save_prior(folder: Path, prior: SpeechPrior) -> None:
+    """Write a prior as `load_codec` reads it, replacing an existing one."""
+    tensors = {"mean": prior.mean, "covariance": prior.covariance}
+    write_tensors(folder / PRIOR, tensors, torch.float32)
+    write_sums([folder / PRIOR])
+
+
+def read_codec_config(folder: Path) -> CodecConfig | SpectralCodecConfig:
+    """Read the configuration of a folder's codec; without an architecture it is EnCodec."""
     path = folder / "codec.json"
     if read_config(path, _Architecture).architecture == "spectral":
         return read_config(path, SpectralCodecConfig)
@@ -173,6 +177,11 @@ def save_codec(folder: Path, codec: Encodec | SpectralCodec) -> None:
     write_tensors(file, codec.state_dict())
     write_sums([file])
     (folder / "codec.json").write_text(codec.config.model_dump_json(indent=1) + "\n")
+
+
+def _codec_files(folder: Path) -> list[Path]:
+    prior = folder / PRIOR
+    return [folder / "codec.safetensors", *([prior] if prior.exists() else [])]
 
 
 def _lm_files(folder: Path) -> list[Path]:

@@ -57,11 +57,7 @@ def check_sums(files: Sequence[Path]) -> str:
 
 
 def _read(folder: Path) -> Mapping[str, str]:
-    """Return the listed hash of each file name; empty if there is no list.
-
-    Raises:
-        CheckpointError: The list cannot be read.
-    """
+    """Return the listed hash of each file name; empty if there is no list."""
     path = folder / SUMS
     if not path.exists():
         return {}

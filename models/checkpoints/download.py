@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 
 import torch
-from filelock import FileLock
 
 from models.checkpoints.files import CheckpointError
 
@@ -52,6 +51,8 @@ def fetch(url: str, target: Path, *, sha256: str) -> None:
         Unreachable: The server does not answer or is overloaded.
         DownloadError: It refuses, the hash differs, or the file cannot be written.
     """
+    from filelock import FileLock
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f"{target.name}.lock")):

@@ -60,11 +60,7 @@ def official_file(
 
 
 def load_official(path: Path, config: CodecConfig | None = None) -> Encodec:
-    """Load the file of `official_file`, in float32.
-
-    Raises:
-        CheckpointError: It is missing, damaged or of another shape.
-    """
+    """Load the file of `official_file`, in float32."""
     return fill(Encodec(config or CodecConfig()), read_tensors([path]), str(path))
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -35,6 +33,8 @@ def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
     Raises:
         CheckpointError: A file is missing, truncated or no safetensors, or a name occurs twice.
     """
+    from safetensors import SafetensorError, safe_open
+
     tensors: dict[str, Tensor] = {}
     for path in paths:
         _check_readable(path)
@@ -58,6 +58,8 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises:
         CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
     """
+    from safetensors import SafetensorError, safe_open
+
     _check_readable(path)
     tensors: dict[str, Tensor] = {}
     try:
@@ -74,11 +76,7 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _check_readable(path: Path) -> None:
-    """Refuse missing and unreadable files, which safetensors would report as damaged.
-
-    Raises:
-        CheckpointError: The file is missing or unreadable.
-    """
+    """Refuse missing and unreadable files, which safetensors would report as damaged."""
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist")
     if not os.access(path, os.R_OK):
@@ -121,6 +119,8 @@ def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None = torch.float16
 ) -> None:
     """Write tensors to a file atomically, in one dtype or, if None, each in its own."""
+    from safetensors.torch import save_file
+
     partial = path.with_suffix(".partial")
     stored = {name: value.to(dtype or value.dtype).contiguous() for name, value in tensors.items()}
     try:

@@ -12,10 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import httpx2
-from huggingface_hub import constants, hf_hub_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-
 from models.checkpoints.download import DownloadError, NoSuchFile, Unreachable, refused
 
 CACHE: Final = "~/.cache/valle-serve"
@@ -51,6 +47,8 @@ class HubFile:
 
     def local(self) -> Path:
         """Return its path in the user's hub cache, whether or not it exists."""
+        from huggingface_hub import constants
+
         folder = Path(constants.HF_HUB_CACHE) / f"models--{self.repo.replace('/', '--')}"
         return folder.joinpath("snapshots", self.revision, *self.path.split("/"))
 
@@ -110,9 +108,6 @@ def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> 
         name: See `find`.
         offline: Forbids downloads.
         endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
-
-    Raises:
-        DownloadError: The model is unavailable.
     """
     wanted = find(name)
     if wanted is None:
@@ -124,7 +119,6 @@ def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = Non
     """Return the local path of a file of the hub, downloading it if needed.
 
     Args:
-        wanted: The file.
         offline: Forbids downloads.
         endpoint: As for `locate`.
 
@@ -147,11 +141,11 @@ def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = Non
 
 
 def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -> Path:
-    """Return the local path of a file, downloaded unless it is cached.
+    """Return the local path of a file, downloaded unless it is cached."""
+    import httpx2
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    Raises:
-        DownloadError: It is unavailable.
-    """
     where = f"{wanted.repo}, {wanted.path}"
     try:
         return Path(
@@ -178,6 +172,8 @@ def _download(wanted: HubFile, endpoint: str | None, *, offline: bool = False) -
 
 
 def _unanswered(where: str, why: BaseException) -> DownloadError:
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
     if isinstance(why, OfflineModeIsEnabled):
         return DownloadError(f"{where}: HF_HUB_OFFLINE forbids to download it")
     if isinstance(why, HfHubHTTPError):
@@ -186,11 +182,7 @@ def _unanswered(where: str, why: BaseException) -> DownloadError:
 
 
 def _check(wanted: HubFile, path: Path) -> None:
-    """Compare a file with its pinned hash, else with the hash that the hub names its blob by.
-
-    Raises:
-        DownloadError: The hash differs; the file is deleted.
-    """
+    """Compare a file with its pinned hash, else with the hash that the hub names its blob by."""
     blob = path.resolve()
     expected = wanted.sha256 or (blob.name if len(blob.name) == _SHA256_DIGITS else "")
     if not expected:

@@ -5,8 +5,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 import torch
-from filelock import FileLock
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from models.checkpoints.files import CheckpointError, write_tensors
@@ -25,6 +23,9 @@ def convert_once(
     Raises:
         CheckpointError: The pickle has unexpected contents, or writing fails.
     """
+    from filelock import FileLock
+    from safetensors import SafetensorError
+
     try:
         converted.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(converted.with_name(f"{converted.name}.lock")):
@@ -35,11 +36,7 @@ def convert_once(
 
 
 def _unpickle(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a pickle by name.
-
-    Raises:
-        CheckpointError: It holds anything else.
-    """
+    """Return the tensors of a pickle by name."""
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:

@@ -47,10 +47,6 @@ def vocos_file(
         offline: Forbids downloads.
         wanted: The pickle.
         endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
-
-    Raises:
-        DownloadError: The file is unavailable.
-        CheckpointError: It has unexpected contents, or writing fails.
     """
     converted = converted_file(cache, wanted)
     if not converted.is_file():
@@ -66,20 +62,12 @@ def converted_file(cache: Path, wanted: HubFile = PUBLISHED) -> Path:
 
 
 def load_vocos(path: Path, config: VocosConfig | None = None) -> Vocos:
-    """Load the file of `vocos_file`, in float32.
-
-    Raises:
-        CheckpointError: It is missing, damaged or of another shape.
-    """
+    """Load the file of `vocos_file`, in float32."""
     return fill(Vocos(config or VocosConfig()), read_tensors([path]), str(path))
 
 
 def vocos_from_published(tensors: Mapping[str, Tensor], config: VocosConfig) -> Vocos:
-    """Return a decoder with the weights of the published state dict.
-
-    Raises:
-        CheckpointError: A tensor is missing, unknown or of another shape.
-    """
+    """Return a decoder with the weights of the published state dict."""
     vocos = Vocos(config)
     kept = {
         _OURS.get(name, name.removeprefix("backbone.")): tensor for name, tensor in tensors.items()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.codecs.quantizer import Quantizer, check_codes, check_samples
-from models.codecs.streaming import State
+from models.codecs.streaming import DecoderState
 from models.config import CodecConfig
 
 
@@ -39,7 +39,7 @@ class CausalConv(nn.Module):
         self.reach = (kernel - 1) * dilation + 1  # receptive field in inputs
         self.pad_mode = pad_mode
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         """Convolve ``[B, C, T]``; with ``state``, as the continuation of earlier chunks.
 
         Without state the end is padded too, so that every input is part of a whole frame.
@@ -73,7 +73,7 @@ class CausalConvTranspose(nn.Module):
         })
         self.stride = stride
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         """Upsample ``[B, C, T]`` to ``[B, C', T * stride]``; with ``state``, as a continuation."""
         convtr = cast(nn.ConvTranspose1d, self.convtr["convtr"])
         full = convtr(x)
@@ -95,7 +95,7 @@ class ResidualLstm(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(width, width, layers)
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         """Map ``[B, C, T]`` to the same shape."""
         before = None if state is None else state.get(self)  # [B, 2, layers, C]
         if before is not None:
@@ -109,7 +109,7 @@ class ResidualLstm(nn.Module):
 class Elu(nn.Module):
     """ELU with the signature of the streaming layers; it has no state."""
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:  # noqa: ARG002
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:  # noqa: ARG002
         """Apply ELU to any shape."""
         return F.elu(x)
 
@@ -128,7 +128,7 @@ class ResidualBlock(nn.Module):
         ])
         self.shortcut = CausalConv(channels, channels, 1, pad_mode=pad_mode)
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         """Map ``[B, C, T]`` to the same shape."""
         y = x
         for layer in self.block:
@@ -143,7 +143,7 @@ class _LayerSequence(nn.Module):
         super().__init__()
         self.model = nn.ModuleList(layers)
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         for layer in self.model:
             x = layer(x, state)
         return x
@@ -194,9 +194,6 @@ class Encodec(nn.Module):
 
         Returns:
             ``[T, K]`` int64, T = ceil(N / hop).
-
-        Raises:
-            ValueError: ``samples`` is empty or not of one dimension.
         """
         check_samples(samples)
         latent = self.encoder((samples * self.config.gain)[None, None])
@@ -211,9 +208,6 @@ class Encodec(nn.Module):
 
         Returns:
             ``[T * hop]`` float32.
-
-        Raises:
-            ValueError: The shape or an id is out of range.
         """
         check_codes(codes, self.config)
         return self._decode(codes, None)
@@ -222,11 +216,11 @@ class Encodec(nn.Module):
         """Return a new stream: push codes, get the samples that are complete."""
         return EncodecStream(self)
 
-    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+    def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return samples; see `models.codecs.interface.Codec`."""
         return self.decoder(latent.transpose(1, 2), state)[:, 0] / self.config.gain
 
-    def _decode(self, codes: Tensor, state: State | None) -> Tensor:
+    def _decode(self, codes: Tensor, state: DecoderState | None) -> Tensor:
         return self.sound(self.quantizer.decode(codes)[None], state)[0]
 
 
@@ -239,17 +233,13 @@ class EncodecStream:
 
     def __init__(self, codec: Encodec) -> None:
         self._codec = codec
-        self._state = State()
+        self._state = DecoderState()
         self._pending: Tensor | None = None
         self._frames_needed = 7 if codec.config.pad_mode == "reflect" else 1
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K']``; return the samples ``[N]`` that are complete.
-
-        Raises:
-            ValueError: As `Encodec.decode`.
-        """
+        """Append frames ``[T, K']``; return the samples ``[N]`` that are complete."""
         check_codes(codes, self._codec.config)
         if self._pending is not None:
             codes = torch.cat([self._pending, codes])

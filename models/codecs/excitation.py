@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.codecs.frame_conv import FrameConv
-from models.codecs.streaming import State
+from models.codecs.streaming import DecoderState
 from models.config import SpectralCodecConfig
 
 _MIDDLE_HZ, _LOWEST_HZ, _HIGHEST_HZ = 150.0, 50.0, 600.0
@@ -44,7 +44,7 @@ class Excitation(nn.Module):
         self.register_buffer("window", window, persistent=False)
         self.register_buffer("noise", _noise_spectra(config, window), persistent=False)
 
-    def pitch(self, latent: Tensor, state: State | None = None) -> Tensor:
+    def pitch(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return the pitch ``[B, T]`` in Hz, float64, in the middle of each frame's window."""
         x = F.silu(self.embed(latent.double(), state))
         x = F.silu(self.over_time(x, state))
@@ -54,7 +54,7 @@ class Excitation(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self, pitch_hz: Tensor, state: State | None, told: Tensor | None = None
+        self, pitch_hz: Tensor, state: DecoderState | None, told: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return spectra of pulses and of noise, ``[B, T, bins]`` complex.
 

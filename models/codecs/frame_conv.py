@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.codecs.streaming import State
+from models.codecs.streaming import DecoderState
 
 KERNEL = 7
 
@@ -21,7 +21,7 @@ class FrameConv(nn.Module):
         self.conv = nn.Conv1d(channels_in, channels_out, KERNEL, groups=groups)
         self.causal = causal
 
-    def forward(self, x: Tensor, state: State | None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None) -> Tensor:
         """Return as many frames, ``[B, T, C']``; bring the state up to date, if there is one."""
         past = KERNEL - 1 if self.causal else KERNEL // 2
         rows = x.transpose(1, 2)

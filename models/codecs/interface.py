@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.codecs.quantizer import Quantizer, QuantizerConfig
-from models.codecs.streaming import State
+from models.codecs.streaming import DecoderState
 
 
 class CodecShape(QuantizerConfig, Protocol):
@@ -66,7 +66,7 @@ class Codec(Protocol):
             ValueError: The shape or an id is out of range.
         """
 
-    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+    def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return the samples ``[B, T * hop]`` of sums of codebook entries ``[B, T, D]``.
 
         Args:

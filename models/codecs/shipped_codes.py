@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 SUFFIX: Final = ".codes.safetensors"
@@ -32,6 +30,8 @@ def codec_digest(codec: nn.Module) -> str:
 
 def write_codes(path: Path, codes: Tensor, digest: str) -> None:
     """Write codes ``[T, K]`` with the `codec_digest` of their codec."""
+    from safetensors.torch import save_file
+
     save_file({"codes": codes.to(torch.int16).cpu().contiguous()}, path, {"codec": digest})
     path.chmod(0o644)
 
@@ -42,6 +42,8 @@ def read_codes(path: Path, digest: str) -> Tensor | None:
     Raises:
         ShippedCodesError: The file cannot be read.
     """
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get("codec") != digest:

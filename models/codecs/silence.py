@@ -1,5 +1,6 @@
 """The level-0 codes of silence, measured by encoding it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +32,15 @@ def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
         ``[V]`` bool, true for the level-0 codes that occurred.
     """
     device = codec.quantizer.codebooks.device
+    # A codec that restores recordings would take the noise away.
+    encode = (
+        partial(codec.encode, as_it_is=True) if isinstance(codec, SpectralCodec) else codec.encode
+    )
     samples = round(SECONDS * codec.config.sample_rate_hz)
     noise = torch.randn(samples, generator=torch.Generator().manual_seed(0)).to(device)
     silent = torch.zeros(codec.config.codes, dtype=torch.bool, device=device)
     for level_dbfs in LEVELS_DBFS:
-        silent[codec.encode(noise * 10 ** (level_dbfs / 20))[:, 0]] = True
+        silent[encode(noise * 10 ** (level_dbfs / 20))[:, 0]] = True
     return silent
 
 
@@ -48,9 +53,6 @@ def known_silence(
         codec: On the device to use.
         folder: Of the model.
         digest: The codec's `codec_digest`; None: it is computed here.
-
-    Raises:
-        ShippedCodesError: The file cannot be read.
     """
     path = folder / SHIPPED
     found = read_codes(path, digest or codec_digest(codec)) if path.is_file() else None

@@ -19,11 +19,12 @@ from models.codecs.excitation import Excitation
 from models.codecs.frame_conv import FrameConv
 from models.codecs.mel import mel_filters
 from models.codecs.quantizer import Quantizer, check_codes, check_samples
-from models.codecs.streaming import State
+from models.codecs.speech_prior import SpeechPrior
+from models.codecs.streaming import DecoderState
 from models.config import SpectralCodecConfig
 
 _EPS = 1e-6  # of every norm
-_FLOOR = 1e-3  # of magnitudes, before their logarithm
+MAGNITUDE_FLOOR = 1e-3  # before their logarithm
 _MAX_MAGNITUDE = 1e3  # larger magnitudes are clamped, so that no code decodes to infinity
 # Mean and standard deviation of the log-mel magnitudes of speech, to normalise the input with.
 _MEAN, _DEVIATION = -3.0, 2.2
@@ -41,7 +42,7 @@ class _FrameBlock(nn.Module):
         self.down = nn.Linear(config.ffn, width)
         self.scale = nn.Parameter(torch.full((width,), 1 / layers))
 
-    def forward(self, x: Tensor, state: State | None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None) -> Tensor:
         y = self.norm(self.over_time(x, state))
         return x + self.scale * self.down(F.silu(self.up(y)))
 
@@ -67,7 +68,7 @@ class _FrameNetwork(nn.Module):
         self.last_norm = nn.LayerNorm(width, eps=_EPS)
         self.out = nn.Linear(width, channels_out)
 
-    def forward(self, x: Tensor, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, state: DecoderState | None = None) -> Tensor:
         x = self.first_norm(self.embed(x, state))
         for block in self.blocks:
             x = block(x, state)
@@ -83,6 +84,8 @@ class SpectralCodec(nn.Module):
     def __init__(self, config: SpectralCodecConfig) -> None:
         super().__init__()
         self.config = config
+        self.prior: SpeechPrior | None = None
+        """Restores what recordings lack before they are encoded; None: nothing does."""
         bins = config.window // 2 + 1
         self.encoder = _FrameNetwork(
             config, config.bands, config.dimension, config.encoder_layers, causal=False
@@ -99,20 +102,21 @@ class SpectralCodec(nn.Module):
         self.excitation = Excitation(config, window)
 
     @torch.inference_mode()
-    def encode(self, samples: Tensor) -> Tensor:
+    def encode(self, samples: Tensor, *, as_it_is: bool = False) -> Tensor:
         """Encode speech.
 
         Args:
             samples: ``[N]`` float in [-1, 1] at the config's sample rate.
+            as_it_is: Whether nothing is restored first.
 
         Returns:
             ``[T, K]`` int64, T = ceil(N / hop).
-
-        Raises:
-            ValueError: ``samples`` is empty or not of one dimension.
         """
         check_samples(samples)
-        return self.quantizer.encode(self.encoder(self.heard(samples[None]))[0])
+        spectra = self.log_mel(samples[None])
+        if self.prior is not None and not as_it_is:
+            spectra = self.prior.restored(spectra[0])[None]
+        return self.quantizer.encode(self.encoder(_normalised(spectra))[0])
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
@@ -123,9 +127,6 @@ class SpectralCodec(nn.Module):
 
         Returns:
             ``[T * hop]`` float32.
-
-        Raises:
-            ValueError: The shape or an id is out of range.
         """
         check_codes(codes, self.config)
         return self.sound(self.quantizer.decode(codes)[None])[0]
@@ -136,14 +137,18 @@ class SpectralCodec(nn.Module):
 
     def heard(self, samples: Tensor) -> Tensor:
         """Return normalised log-mel spectra ``[B, ceil(N / hop), bands]`` of samples ``[B, N]``."""
+        return _normalised(self.log_mel(samples))
+
+    def log_mel(self, samples: Tensor) -> Tensor:
+        """Return logarithms of mel magnitudes ``[B, ceil(N / hop), bands]``."""
         hop, window = self.config.hop, self.config.window
         frames = -(-samples.shape[-1] // hop)
         padded = F.pad(samples, (0, (frames - 1) * hop + window - samples.shape[-1]))
         pieces = padded.unfold(-1, window, hop) * (self.window * self.config.gain)
         magnitudes = torch.fft.rfft(pieces, norm="ortho").abs() @ self.mel.T
-        return (magnitudes.clamp(min=_FLOOR).log() - _MEAN) / _DEVIATION
+        return magnitudes.clamp(min=MAGNITUDE_FLOOR).log()
 
-    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+    def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return the samples ``[B, T * hop]`` of a latent ``[B, T, D]``; differentiable.
 
         Args:
@@ -158,7 +163,7 @@ class SpectralCodec(nn.Module):
         self,
         out: Tensor,
         pitch_hz: Tensor,
-        state: State | None = None,
+        state: DecoderState | None = None,
         told: Tensor | None = None,
         *,
         noise_gain: float = 1.0,
@@ -183,7 +188,7 @@ class SpectralCodec(nn.Module):
         frames = torch.fft.irfft(spectra, self.config.window, norm="ortho") * self.window
         return self._overlap(frames, state) / self.config.gain
 
-    def _overlap(self, frames: Tensor, state: State | None) -> Tensor:
+    def _overlap(self, frames: Tensor, state: DecoderState | None) -> Tensor:
         """Overlap-add windows ``[B, T, window]``; return the complete samples ``[B, T * hop]``."""
         count, hop = frames.shape[1], self.config.hop
         parts = frames.view(len(frames), count, -1, hop)  # [B, T, window / hop, hop]
@@ -198,20 +203,20 @@ class SpectralCodec(nn.Module):
         return total[:, :count].flatten(1)
 
 
+def _normalised(spectra: Tensor) -> Tensor:
+    return (spectra - _MEAN) / _DEVIATION
+
+
 class SpectralStream:
     """Decodes one utterance in chunks, which joined equal `SpectralCodec.decode`."""
 
     def __init__(self, codec: SpectralCodec) -> None:
         self._codec = codec
-        self._state = State()
+        self._state = DecoderState()
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K']``; return their samples ``[T * hop]``.
-
-        Raises:
-            ValueError: As `SpectralCodec.decode`.
-        """
+        """Append frames ``[T, K']``; return their samples ``[T * hop]``."""
         check_codes(codes, self._codec.config)
         latent = self._codec.quantizer.decode(codes)[None]
         return self._codec.sound(latent, self._state)[0]

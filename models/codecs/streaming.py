@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class State(dict[nn.Module, Tensor]):
+class DecoderState(dict[nn.Module, Tensor]):
     """What streams remember, ``[B, ...]`` by the layer that will ask for it.
 
     A layer that is not there has no past in any of the streams: it takes its input as a beginning.
@@ -31,7 +31,7 @@ class State(dict[nn.Module, Tensor]):
 class _Streamed(Protocol):
     """A codec, as far as it is needed here; see `models.codecs.interface.Codec`."""
 
-    def sound(self, latent: Tensor, state: State | None = None) -> Tensor:
+    def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return the samples of a latent."""
 
 
@@ -39,18 +39,14 @@ class StreamTable:
     """The states of many streams: a row each, in memory that stays where it is.
 
     Reading and writing rows takes a few operators of fixed shapes, so they can be recorded.
+
+    Args:
+        latent: ``[1, T, D]``, any beginning of a stream; tells what there is to remember.
     """
 
     @torch.inference_mode()
     def __init__(self, codec: _Streamed, latent: Tensor, streams: int) -> None:
-        """Allocate all rows.
-
-        Args:
-            codec: Whose streams they are.
-            latent: ``[1, T, D]``, any beginning of a stream; tells what there is to remember.
-            streams: How many rows.
-        """
-        state = State()
+        state = DecoderState()
         codec.sound(latent, state)
         self._layers = {layer: (one.dtype, one.shape[1:]) for layer, one in state.items()}
         self._tables = {
@@ -58,7 +54,7 @@ class StreamTable:
             for dtype in {one.dtype for one in state.values()}
         }
 
-    def read(self, rows: Tensor, begins: Tensor) -> State:
+    def read(self, rows: Tensor, begins: Tensor) -> DecoderState:
         """Return what some streams remember.
 
         Args:
@@ -69,14 +65,14 @@ class StreamTable:
         for dtype, table in self._tables.items():
             found = table.index_select(0, rows).masked_fill(begins[:, None], 0)
             parts[dtype] = iter(torch.split(found, self._widths(dtype), 1))
-        state = State({
+        state = DecoderState({
             layer: next(parts[dtype]).view(len(rows), *shape)
             for layer, (dtype, shape) in self._layers.items()
         })
         state.begins = begins
         return state
 
-    def write(self, rows: Tensor, state: State) -> None:
+    def write(self, rows: Tensor, state: DecoderState) -> None:
         """Store what some streams remember now; ``rows`` as in `read`."""
         for dtype, table in self._tables.items():
             own = [

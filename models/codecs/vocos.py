@@ -79,9 +79,6 @@ class Vocos(nn.Module):
 
         Returns:
             ``[T * hop]`` float32.
-
-        Raises:
-            ValueError: The shape or an id is out of range.
         """
         self._check(codes)
         levels = codes.shape[1]
@@ -101,11 +98,7 @@ class Vocos(nn.Module):
         return WholeStream(self)
 
     def _overlap(self, spectra: Tensor) -> Tensor:
-        """Inverse STFT of ``[T, window / 2 + 1]``: samples ``[T * hop]``.
-
-        Windowed frames are overlapped and added, divided by the sum of squared windows, and
-        trimmed by ``(window - hop) / 2`` samples at either end.
-        """
+        """Inverse STFT of ``[T, window / 2 + 1]``: samples ``[T * hop]``."""
         window, hop = self.config.window, self.config.hop
         frames = torch.fft.irfft(spectra, window) * self.window
         weights = self.window.square().expand_as(frames)
@@ -138,11 +131,7 @@ class WholeStream:
         self._codes: list[Tensor] = []
 
     def push(self, codes: Tensor) -> Tensor:
-        """Append frames ``[T, K]``; return no samples.
-
-        Raises:
-            ValueError: As `Vocos.decode`.
-        """
+        """Append frames ``[T, K]``; return no samples."""
         self._vocos._check(codes)
         self._codes.append(codes)
         return torch.zeros(0, device=codes.device)

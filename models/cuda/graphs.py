@@ -1,16 +1,18 @@
 """CUDA graphs: the kernels that a function launches, captured once and replayed in one call.
 
-A step of a small model is some hundred short kernels, which a host takes longer to launch than a
-GPU to run. A captured function must work on tensors that stay where they are, in fixed shapes, and
-must not synchronise. On a CPU the "graph" is the function itself, so that the same code is tested
-there.
+A host takes longer to launch a step's kernels than a GPU to run them. A captured function must work
+on tensors that stay where they are, in fixed shapes, and must not synchronise. On a CPU the "graph"
+is the function itself, so that the same code is tested there.
 """
 
 import logging
+import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
+
+from models.cuda.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 
@@ -22,24 +24,34 @@ Record = Callable[..., Play]
 
 WARM_UPS = 3
 HIGH_PRIORITY, LOW_PRIORITY = -1, 0
+_DEVICE = threading.RLock()
+
+
+def alone(device: torch.device) -> AbstractContextManager[object]:
+    """Return what is held by whoever records, and by threads beside level 0's that use a device.
+
+    CUDA captures one graph at a time in a process, and a wait or allocation elsewhere breaks it.
+    """
+    return _DEVICE if device.type == "cuda" else nullcontext()
+
+
+def as_it_is(function: Play, *, warm_ups: int = 0) -> Play:  # noqa: ARG001  # as a recorder's
+    """Return a function itself: it is called where another would be replayed."""
+    return function
 
 
 class Recorder:
     """Captures functions on one device, with one stream, and one memory pool for temporaries.
 
-    They can share it because no temporary outlives a call: results must be written to tensors
-    allocated outside. For the same reason all graphs of one recorder must be replayed on one
-    stream. What is captured on a stream of high priority runs before the work of others.
+    No temporary outlives a call: results must be written to tensors allocated outside, and all
+    graphs of one recorder be replayed on one stream. One of high priority goes before others.
+
+    Attributes:
+        failed: Why some functions could not be captured.
     """
 
     def __init__(self, device: torch.device, *, priority: int = HIGH_PRIORITY) -> None:
-        """Create stream and memory pool.
-
-        Args:
-            device: The device of the functions' tensors.
-            priority: Of the kernels, `HIGH_PRIORITY` or `LOW_PRIORITY`.
-        """
-        self._device = device
+        self._device, self.failed = device, list[str]()
         # One stream, ever: torch hands out 32 in turn, and the next could be another thread's.
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
@@ -51,42 +63,57 @@ class Recorder:
     def record(self, function: Play, *, warm_ups: int = 0) -> Play:
         """Capture a function and return what replays it; capturing itself runs nothing.
 
-        The function must have been called before, or be warmed up here: libraries initialise
-        themselves in their first call, which cannot be captured. A function that cannot be
-        captured is returned as it is.
+        What cannot be captured, twice, is returned as it is: it is then launched as usual.
 
         Args:
             function: On a CPU it is returned as it is.
-            warm_ups: How often to call it first; its writes must then be harmless.
+            warm_ups: How often to call it first, as libraries initialise themselves in their first
+                call, which cannot be captured. It is then replayed once, too; its writes must be
+                harmless.
         """
         if self._stream is None:
             for _ in range(warm_ups):
                 function()
             return function
-        try:
-            return _Graph(function, self._stream, self._pool, warm_ups).play
-        except RuntimeError:
-            log.warning("a step cannot be captured, and is launched as usual", exc_info=True)
-            return function
+        why = ""
+        with alone(self._device):
+            for _ in range(2):
+                try:
+                    return self._captured(function, self._stream, warm_ups)
+                except RuntimeError as error:
+                    if is_device_lost(error):
+                        raise
+                    log.warning("a function cannot be captured", exc_info=True)
+                    why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                    # Torch 2.11 to 2.13 go on counting the pool as being captured to.
+                    with suppress(RuntimeError):
+                        torch._C._cuda_endAllocateToPool(self._device.index or 0, self._pool)
+                    self._pool = torch.cuda.graph_pool_handle()
+        self.failed.append(why)
+        return function
 
-
-class _Graph:
-    """A captured graph, which keeps its function (and so the function's tensors) alive."""
-
-    def __init__(self, function: Play, stream: torch.cuda.Stream, pool: Any, warm_ups: int) -> None:
-        self._function = function
-        self._graph = torch.cuda.CUDAGraph()
-        current = torch.cuda.current_stream(stream.device)
+    def _captured(self, function: Play, stream: torch.cuda.Stream, warm_ups: int) -> Play:
+        """Return the replay of a graph, which keeps its function alive, and so its tensors."""
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(warm_ups):
                 function()
-            # "thread_local": calls of other threads on the device do not break the capture.
-            with torch.cuda.graph(
-                self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-            ):
+            # Not `torch.cuda.graph`, which waits for the device and empties the allocator's cache
+            # before each: after a capture that failed that is an error of torch's own.
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
                 function()
+            except BaseException:
+                with suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+            if warm_ups:  # the first replay brings the graph to the device
+                graph.replay()
         current.wait_stream(stream)
 
-    def play(self) -> None:
-        self._graph.replay()
+        def play(_: Play = function) -> None:
+            graph.replay()
+
+        return play

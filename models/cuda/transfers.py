@@ -7,20 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-DEPTH = 64
-"""Transfers of one kind that may be on their way, if nothing else is said."""
+DEPTH = 64  # transfers of one kind that may be on their way, if nothing else is said
 
 
 class Upload:
     """Copies of the host's numbers to one tensor, each as they were when it was queued."""
 
     def __init__(self, target: Tensor, depth: int = DEPTH) -> None:
-        """Allocate pinned memory.
-
-        Args:
-            target: Where they go.
-            depth: How many may be on their way.
-        """
         self._target, self._depth = target, depth
         self._pinned = _pinned(target, depth)
         self._numbers = self._pinned.numpy()
@@ -37,12 +30,6 @@ class Download:
     """Copies of one tensor to the host, each of what it held when the copy was queued."""
 
     def __init__(self, source: Tensor, depth: int = DEPTH) -> None:
-        """Allocate pinned memory.
-
-        Args:
-            source: What is copied.
-            depth: How many copies may be on their way.
-        """
         self._source, self._depth = source, depth
         self._pinned = _pinned(source, depth)
         self._numbers = self._pinned.numpy()

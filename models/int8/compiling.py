@@ -5,13 +5,17 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile
+from shutil import copytree
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
 from numba.core import config as numba_config
 
 CACHE: Final = "~/.cache/valle-serve/kernels"
+
+BUILT: Final = Path(__file__).parents[2] / "kernels"
+"""Machine code that an image was built with, where no volume hides it."""
 
 _config: Any = numba_config  # its values are read from the environment, unseen by types
 _P = ParamSpec("_P")
@@ -31,28 +35,38 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     checks the function's own file.
     """
     compiled = numba.njit(nogil=True, error_model="numpy")(function)
-    configured = _config.CACHE_DIR
-    try:
-        with suppress(RuntimeError, OSError):  # no folder is writable: compile at every start
-            _config.CACHE_DIR = str(_cache_folder())
+    folder, configured = cache_folder(), _config.CACHE_DIR
+    if folder is not None:
+        _config.CACHE_DIR = str(folder)
+        try:
             compiled.enable_caching()
-    finally:
-        _config.CACHE_DIR = configured
+        finally:
+            _config.CACHE_DIR = configured
     return compiled
 
 
 @cache
-def _cache_folder() -> Path:
-    """Return the folder of machine code for these sources, creating it.
+def cache_folder() -> Path | None:
+    """Return the folder of machine code for these sources, creating it with what was built.
 
-    Raises:
-        OSError: It cannot be written to; numba would fall back to another place.
-        RuntimeError: There is no home directory.
+    None if it cannot be written to, where numba would fall back to another place: then every
+    process compiles.
     """
     digest = sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    folder = Path(_config.CACHE_DIR or CACHE).expanduser() / digest.hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryFile(dir=folder):
-        return folder
+    with suppress(RuntimeError, OSError):  # there may be no home directory
+        folder = Path(_config.CACHE_DIR or CACHE).expanduser() / digest.hexdigest()[:16]
+        if not folder.exists() and (BUILT / folder.name).is_dir():
+            _copy(BUILT / folder.name, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    return None
+
+
+def _copy(built: Path, folder: Path) -> None:
+    """Copy a folder, whole or, if another process is quicker, not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as made, suppress(OSError):
+        copytree(built, Path(made, built.name)).rename(folder)

@@ -6,6 +6,8 @@ from typing import Any
 
 from numba.core import event
 
+from models.int8.compiling import CACHE, cache_folder
+
 _event: Any = event  # numba has no types
 log = logging.getLogger(__name__)
 
@@ -18,7 +20,17 @@ class _Compilations(event.Listener):
 
     def on_start(self, _: Any) -> None:
         if not self.count:
-            log.info("compiling kernels for this processor; later starts read them from disk")
+            folder = cache_folder()
+            if folder is None:
+                log.warning(
+                    "compiling kernels for this processor, as every start will: they cannot be kept"
+                    " in %s",
+                    CACHE,
+                )
+            else:
+                log.info(
+                    "compiling kernels for this processor; later starts read them from %s", folder
+                )
         self.count += 1
 
     def on_end(self, _: Any) -> None:

@@ -25,11 +25,6 @@ class Int8Passes:
     """The blocks and the final norm in integers; implements `models.stack.passes.CachedPasses`."""
 
     def __init__(self, stack: Transformer) -> None:
-        """Read the weights of a stack.
-
-        Args:
-            stack: Its linear layers are `Int8Linear`: see `models.int8.quantized`.
-        """
         blocks, norm, rotations = stack.blocks, stack.norm, stack.rotations
         self._config = stack.config
         self._layers = [_linears(block) for block in blocks]
@@ -46,11 +41,7 @@ class Int8Passes:
     def step(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Append one position to each of several slots; see `CachedPasses.step`.
-
-        Raises:
-            ValueError: A slot is full (no slot has grown), or the cache is no `Int8Cache`.
-        """
+        """Append one position to each of several slots; see `CachedPasses.step`."""
         for slot in slots:
             cache.check_room(slot, 1)
         starts = [cache.lengths[slot] for slot in slots]
@@ -70,11 +61,7 @@ class Int8Passes:
         mask: Tensor | None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Append several positions to one slot; see `CachedPasses.extend`.
-
-        Raises:
-            ValueError: The slot is full, or the cache is no `Int8Cache`.
-        """
+        """Append several positions to one slot; see `CachedPasses.extend`."""
         count, start = len(x), cache.lengths[slot]
         cache.check_room(slot, count)
         end = start + count
@@ -105,15 +92,7 @@ class Int8Passes:
         first: int = 0,
         end: int | None = None,
     ) -> None:
-        """Run some blocks; a block stores keys and values of all rows before any row attends.
-
-        Args:
-            rows: Their activations, changed.
-            layers: The cache of every layer.
-            mask: ``[R, T]``, true where visible; None: all are.
-            first: The first block that is run.
-            end: The block after the last; None: all others are run.
-        """
+        """Run some blocks; a block stores keys and values of all rows before any row attends."""
         part = slice(first, end)
         for (qkv, out, gate_up, down), layer in zip(self._layers[part], layers[part], strict=True):
             qkv.quantize(rows.x, rows.integers, rows.scales)

@@ -128,17 +128,7 @@ def _emit_dot_products(
     offsets: Sequence[Any],
     outs: Sequence[Any],
 ) -> None:
-    """Emit the products of some rows and tiles, with all sums kept in registers.
-
-    Args:
-        processor: The instruction set.
-        builder: LLVM IR builder that the instructions are appended to.
-        quads: Number of quads in a row.
-        rows: Addresses of the rows.
-        tiles: Addresses of the tiles.
-        offsets: What is subtracted from each row's sums.
-        outs: Addresses of each row's output for the first tile; further tiles follow it.
-    """
+    """Emit the products of some rows and tiles, with all sums kept in registers."""
     lanes, size = ir.VectorType(I32, processor.lanes), processor.lanes * QUAD
     vectors = range(COLUMNS // processor.lanes)
     places = [(tile, vector) for tile in tiles for vector in vectors]

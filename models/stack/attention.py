@@ -14,13 +14,7 @@ from samplers.ops.entropix import AttentionStatistics
 
 
 def measure(scores: Tensor) -> Tensor:
-    """Compute the statistics of one query from its attention scores.
-
-    Args:
-        scores: ``[heads, T]`` float32, before the softmax.
-
-    Returns:
-        ``[4]`` float32 in the order of `AttentionStatistics`.
+    """Return the statistics of a query's scores ``[heads, T]``, as ``[4]``.
 
     Source: xjdr-alt/entropix, `calculate_metrics`, including its variance over the heads (of the
     population; vall-e's is unbiased).
@@ -38,22 +32,18 @@ def measure(scores: Tensor) -> Tensor:
 
 
 def attention_statistics(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> AttentionStatistics:
-    """Compute the attention statistics of one query a row.
+    """Return ``[B]`` of each statistic; a row's values do not depend on the other rows.
 
     Args:
         queries: ``[heads, head_dim]`` a row, rotated.
         keys: ``[kv_heads, T, head_dim]`` a row, rotated, including the key of the query's own
             position; T may differ between rows.
-
-    Returns:
-        ``[B]`` of each statistic; a row's values do not depend on the other rows.
     """
     rows = [measure(_scores(query, own)) for query, own in zip(queries, keys, strict=True)]
     return AttentionStatistics(*torch.stack(rows, 1).unbind())
 
 
 def _scores(query: Tensor, keys: Tensor) -> Tensor:
-    """Return the scores ``[heads, T]`` float32 of a query against ``[kv_heads, T, head_dim]``."""
     grouped = query.float().view(keys.shape[0], -1, query.shape[-1])
     return (grouped @ keys.float().transpose(-1, -2)).flatten(0, 1) * query.shape[-1] ** -0.5
 
@@ -65,9 +55,6 @@ def masked_statistics(queries: Tensor, keys: Tensor, lengths: Tensor) -> Attenti
         queries: ``[B, heads, head_dim]``, rotated.
         keys: ``[B, kv_heads, T, head_dim]``, rotated and finite.
         lengths: ``[B]`` int64, how many of the T positions each row attends to.
-
-    Returns:
-        ``[B]`` of each statistic.
     """
     kv_heads, count = keys.shape[1:3]
     grouped = queries.float().view(len(queries), kv_heads, -1, queries.shape[-1])

@@ -1,10 +1,9 @@
 """How float32 rows are batched on a CPU so that a row's bits do not depend on its batch.
 
 The matrix library picks a different kernel, which sums in another order, for one row than for
-nine; which counts share a kernel depends on the processor. So batching strategies are tried on the
-machine, with the model's own matrices: unpadded; small batches padded with rows of zeros; blocks of
-one size; row by row. The first invariant one is used. They are tried in a fixed order, cheapest
-first: a choice by measured time could differ between two starts and change the speech of a seed.
+nine; which counts share a kernel depends on the processor. So strategies are tried on the machine,
+with the model's own matrices, in a fixed order, cheapest first: a choice by measured time could
+differ between two starts and change the speech of a seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,36 +75,27 @@ STRATEGIES: Final = (
 
 @torch.inference_mode()
 def measure(
-    layers: Sequence[tuple[RowFunction, int]],
-    dtype: torch.dtype = torch.float32,
-    strategies: Sequence[Batching] = STRATEGIES,
+    layers: Sequence[tuple[RowFunction, int]], dtype: torch.dtype = torch.float32
 ) -> Batching:
-    """Return the first strategy under which every layer is invariant.
+    """Return the first strategy under which every layer is invariant, else one that says so.
 
     Args:
         layers: Functions of rows, each with the width ``D`` of its input.
         dtype: Of the rows.
-        strategies: Those tried, in this order.
-
-    Returns:
-        The strategy; row by row with ``invariant`` false if none qualifies.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = [
         (function, torch.randn(ROW_COUNTS[-1], width, generator=generator).to(dtype))
         for function, width in layers
     ]
-    for strategy in strategies:
+    for strategy in STRATEGIES:
         if all(is_invariant(strategy, function, x) for function, x in inputs):
             return strategy
     return Batching(pad_to=1, block_rows=1, invariant=False)
 
 
 def is_invariant(strategy: Batching, function: RowFunction, x: Tensor) -> bool:
-    """Return whether ``x`` ``[max(ROW_COUNTS), D]`` gives the same bits in smaller batches.
-
-    Each count is tried with the first and with the last rows of ``x``.
-    """
+    """Return whether ``[max(ROW_COUNTS), D]`` gives the same bits in batches of its ends."""
     whole = strategy.run(function, x)
     for count in ROW_COUNTS:
         for part in (slice(0, count), slice(len(x) - count, len(x))):

@@ -27,15 +27,12 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width, bias=False)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project to queries, keys and values, and rotate queries and keys by their positions.
+        """Return queries ``[..., heads, head_dim]``, keys and values, the first two rotated.
 
         Args:
             x: ``[..., D]``.
             cos: ``[..., head_dim]`` of each position.
             sin: ``[..., head_dim]``, its first half negated.
-
-        Returns:
-            Queries ``[..., heads, head_dim]``, keys and values ``[..., kv_heads, head_dim]``.
         """
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], -2)
@@ -48,18 +45,13 @@ class Attention(nn.Module):
         return queries, keys, values
 
     def project_complex(self, x: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `project`, rotating by one complex product.
+        """As `project` of ``[>= S, D]``, by one complex product; rows past S are padding.
 
         The two components of each rotation end up next to each other instead of head_dim / 2
-        apart. As this is so in queries and keys alike, their dot products are those of `project`.
+        apart, in queries and keys alike, so that their dot products are those of `project`.
 
         Args:
-            x: ``[>= S, D]`` float32, float64 or bfloat16 (rotated in float32); rows past S are
-                padding and are dropped.
             rotations: ``[S, 1, head_dim / 2]`` complex, of each position.
-
-        Returns:
-            Queries ``[S, heads, head_dim]``, keys and values ``[S, kv_heads, head_dim]``.
         """
         qkv = self.qkv(x)[: len(rotations)].view(len(rotations), -1, self.head_dim)
         rotated, values = qkv.split([self.heads + self.kv_heads, self.kv_heads], 1)
@@ -72,24 +64,14 @@ class Attention(nn.Module):
         queries, keys = torch.split(pairs, [self.heads, self.kv_heads], 1)
         return queries, keys, values
 
-    def added_to(self, x: Tensor, attended: Tensor, *, in_place: bool = False) -> Tensor:
-        """Return ``x`` ``[S, D]`` and the projection of what was attended, in one operator."""
-        return _sum(x, attended, self.out.weight, in_place=in_place)
-
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, bias: Tensor) -> Tensor:
-        """Attend within whole sequences, for training.
+        """Attend within whole sequences ``[B, S, D]``, for training.
 
         Written out, not fused: on a CPU the products and the softmax in bfloat16 train twice as
         fast as the fused kernel with a mask, and the cached passes have an independent reference.
 
         Args:
-            x: ``[B, S, D]``.
-            cos: ``[B, S, head_dim]``.
-            sin: ``[B, S, head_dim]``, its first half negated.
             bias: ``[B, 1, S, S]``, 0 where visible, else -inf.
-
-        Returns:
-            ``[B, S, D]``.
         """
         queries, keys, values = (t.transpose(1, 2) for t in self.project(x, cos, sin))
         group = self.heads // self.kv_heads
@@ -99,18 +81,14 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend from the new positions of one slot to the slot's keys and values.
+        """Attend from the new positions of one slot to the slot's keys and values: ``[S, D]``.
 
         Query heads that share a KV head are folded into the query axis, so no key is repeated.
 
         Args:
             queries: ``[S, heads, head_dim]``.
-            keys: ``[kv_heads, T, head_dim]``.
-            values: ``[kv_heads, T, head_dim]``.
-            mask: ``[S, T]`` bool (true is visible) or additive; None: everything is visible.
-
-        Returns:
-            ``[S, D]``.
+            keys: ``[kv_heads, T, head_dim]``, as the values.
+            mask: ``[S, T]`` bool (true is visible); None: everything is visible.
         """
         count, group = queries.shape[0], self.heads // self.kv_heads
         folded = queries.view(count, self.kv_heads, group, self.head_dim)
@@ -122,16 +100,13 @@ class Attention(nn.Module):
         return y.reshape(count, -1)
 
     def attend_each(self, queries: Tensor, cached: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Attend from one new position of each of several slots, slot by slot.
+        """Attend from one new position of each of several slots: ``[B, D]``.
 
         One kernel call a slot, over its valid length only: no other slot can change its bits.
 
         Args:
             queries: ``[B, heads, head_dim]``.
             cached: Keys and values ``[1, kv_heads, T, head_dim]`` of each slot; T may differ.
-
-        Returns:
-            ``[B, D]``.
         """
         folded = queries.view(len(cached), 1, self.kv_heads, -1, self.head_dim)
         attended = [
@@ -164,16 +139,10 @@ class FeedForward(nn.Module):
         activated = self.activation(gate.expand(2, *gate.shape) if contiguous else gate)
         return self.down((activated[0] if contiguous else activated) * up)
 
-    def added_to(self, x: Tensor, activated: Tensor, *, in_place: bool = False) -> Tensor:
-        """Return ``x`` ``[S, D]`` and the output for what was activated, in one operator."""
-        return _sum(x, activated, self.down.weight, in_place=in_place)
 
-
-def _sum(x: Tensor, factor: Tensor, weight: Tensor, *, in_place: bool) -> Tensor:
+def plus_product(x: Tensor, factor: Tensor, weight: Tensor, *, in_place: bool) -> Tensor:
     """Return ``x + factor weight^T``; on a GPU a sum in new memory is a copy and a product."""
-    if in_place:
-        return x.addmm_(factor, weight.t())
-    return torch.addmm(x, factor, weight.t())
+    return (x.addmm_ if in_place else x.addmm)(factor, weight.t())
 
 
 class RmsNorm(nn.RMSNorm):

@@ -1,8 +1,7 @@
 """The KV cache of a float stack: keys and values of a layer in one tensor, allocated once."""
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -11,40 +10,7 @@ from models.config import ModelConfig
 from models.stack.slot_cache import SlotCache
 
 
-class FloatCache(SlotCache):
-    """Keys and values of a float stack.
-
-    Attributes:
-        finite: Whether only finite keys and values are stored, with 0 for others: a recording
-            reads positions past a slot's length, weighted 0, and a masked NaN is still a NaN.
-    """
-
-    finite: ClassVar = False
-
-    @abstractmethod
-    def part(self, layer: int, slot: int, begin: int, end: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values ``[kv_heads, end - begin, head_dim]`` of some positions."""
-
-    @abstractmethod
-    def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new positions after a slot's length; return all positions including them.
-
-        Args:
-            layer: Index of the layer.
-            slot: Index of the slot.
-            keys: ``[kv_heads, S, head_dim]``, already rotated.
-            values: ``[kv_heads, S, head_dim]``.
-
-        Returns:
-            Keys and values ``[kv_heads, length + S, head_dim]``. The length itself is
-            changed only by `advance`, once every layer has written.
-
-        Raises:
-            ValueError: The slot is full.
-        """
-
-
-class KVCache(FloatCache):
+class KVCache(SlotCache):
     """Keys and values ``[slots, kv_heads, max_length, head_dim]``, one tensor of each a layer.
 
     Attributes:
@@ -68,13 +34,9 @@ class KVCache(FloatCache):
             for _ in range(2)
         )
         # The views that a step writes to and reads from, made once.
-        self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in self._layers()]
-        self._slots = [
-            list(zip(torch.split(k, 1), torch.split(v, 1), strict=True)) for k, v in self._layers()
-        ]
-
-    def _layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return zip(self.keys, self.values, strict=True)
+        both = [*zip(self.keys, self.values, strict=True)]
+        self._flat = [(k.view(-1, shape[-1]), v.view(-1, shape[-1])) for k, v in both]
+        self._slots = [[*zip(torch.split(k, 1), torch.split(v, 1), strict=True)] for k, v in both]
 
     @property
     def bytes(self) -> int:
@@ -82,10 +44,11 @@ class KVCache(FloatCache):
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new positions after a slot's length; see `FloatCache.write`.
+        """Write rotated keys and values ``[kv_heads, S, head_dim]`` behind a slot's length.
 
         Returns:
-            Views, not copies.
+            Views ``[kv_heads, length + S, head_dim]``. The length itself is changed only by
+            `advance`, once every layer has written.
         """
         self.check_room(slot, keys.shape[1])
         start = self.lengths[slot]
@@ -96,14 +59,7 @@ class KVCache(FloatCache):
         return cached_keys[:, :end], cached_values[:, :end]
 
     def grow(self, slots: Sequence[int]) -> Tensor:
-        """Lengthen several slots by one position.
-
-        Returns:
-            ``[B * kv_heads]`` int64: the flat indices for `put`.
-
-        Raises:
-            ValueError: A slot is full; no slot has grown.
-        """
+        """Lengthen several slots by one position; returns ``[B * kv_heads]`` indices for `put`."""
         for slot in slots:
             self.check_room(slot, 1)
         _, heads, room, _ = self.keys[0].shape
@@ -117,14 +73,7 @@ class KVCache(FloatCache):
         return torch.tensor(places, device=self.keys[0].device)
 
     def put(self, layer: int, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Write one position of several slots in one operation.
-
-        Args:
-            layer: Index of the layer.
-            places: Flat indices from `grow`.
-            keys: ``[B, kv_heads, head_dim]``, already rotated.
-            values: ``[B, kv_heads, head_dim]``.
-        """
+        """Write one position ``[B, kv_heads, head_dim]`` of several slots, as `grow` told where."""
         flat_keys, flat_values = self._flat[layer]
         flat_keys.index_copy_(0, places, keys.flatten(0, 1))
         flat_values.index_copy_(0, places, values.flatten(0, 1))
@@ -138,11 +87,7 @@ class KVCache(FloatCache):
         """Return a view ``[kv_heads, length, head_dim]``."""
         return self.rows(layer, slot)[0][0]
 
-    def part(self, layer: int, slot: int, begin: int, end: int) -> tuple[Tensor, Tensor]:
-        """Return views of some positions; see `FloatCache.part`."""
-        return self.keys[layer][slot, :, begin:end], self.values[layer][slot, :, begin:end]
-
-    def _copy(self, slot: int, source: FloatCache, source_slot: int, begin: int, end: int) -> None:
-        for layer, (keys, values) in enumerate(self._layers()):
-            given = source.part(layer, source_slot, begin, end)
-            keys[slot, :, begin:end], values[slot, :, begin:end] = given
+    def _copy(self, slot: int, source: Self, source_slot: int, begin: int, end: int) -> None:
+        for own, other in ((self.keys, source.keys), (self.values, source.values)):
+            for target, given in zip(own, other, strict=True):
+                target[slot, :, begin:end] = given[source_slot, :, begin:end]

@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 class SlotCache(ABC):
-    """Keys and values of several sequences of different lengths, in memory allocated once.
+    """Keys and values of several sequences of different lengths.
 
     Attributes:
         lengths: Positions in use, one number a slot. Kept on the host, where the decoding loop
             knows them anyway, so that no step synchronises with a device.
-        max_length: Positions reserved for each slot.
+        max_length: The most positions of a slot.
     """
 
     def __init__(self, slots: int, max_length: int) -> None:
@@ -38,21 +38,13 @@ class SlotCache(ABC):
         """Copy at least the positions ``begin`` to ``end`` from another cache's slot."""
 
     def check_room(self, slot: int, count: int) -> None:
-        """Raise unless a slot has room for ``count`` more positions.
-
-        Raises:
-            ValueError: It has not.
-        """
+        """Raise ValueError unless a slot has room for ``count`` more positions."""
         end = self.lengths[slot] + count
         if end > self.max_length:
             raise ValueError(f"slot {slot} holds {self.max_length} positions, {end} asked for")
 
     def load(self, slot: int, source: Self, *, source_slot: int = 0) -> None:
-        """Copy all positions of another cache's slot into an empty slot.
-
-        Raises:
-            ValueError: The slot is not empty or too short.
-        """
+        """Copy all positions of another cache's slot into an empty slot of enough room."""
         count = source.lengths[source_slot]
         if self.lengths[slot] or count > self.max_length:
             raise ValueError(
@@ -63,16 +55,7 @@ class SlotCache(ABC):
         self.lengths[slot] = count
 
     def fork(self, source: int, slot: int, *, shared: int = 0) -> None:
-        """Make a slot a copy of another slot of this cache.
-
-        Args:
-            source: The slot to copy.
-            slot: The slot to overwrite.
-            shared: Number of leading positions that are equal already and need no copy.
-
-        Raises:
-            ValueError: One of the two slots is shorter than ``shared``.
-        """
+        """Make a slot a copy of another one; ``shared`` leading positions are equal already."""
         end = self.lengths[source]
         if not 0 <= shared <= min(end, self.lengths[slot]):
             raise ValueError(
@@ -87,11 +70,7 @@ class SlotCache(ABC):
         self.lengths[slot] += count
 
     def rewind(self, slot: int, length: int) -> None:
-        """Truncate a slot to its first ``length`` positions; 0 frees it.
-
-        Raises:
-            ValueError: The slot is shorter than that.
-        """
+        """Truncate a slot to its first ``length`` positions; 0 frees it."""
         if not 0 <= length <= self.lengths[slot]:
             raise ValueError(
                 f"slot {slot} holds {self.lengths[slot]} positions, cannot keep {length}"

@@ -1,9 +1,8 @@
 """The transformer stack: pre-norm Llama blocks over vectors, with and without a KV cache.
 
-RMSNorm, rotary positions, grouped KV heads, gated feed-forward (Touvron et al. 2023,
-arXiv:2302.13971). One set of weights serves three passes: `forward` over whole sequences (training,
-and the reference that the others are tested against), `extend` by many positions of one slot,
-`step` by one position of many slots.
+As Touvron et al. 2023, arXiv:2302.13971. One set of weights serves three passes: `forward` over
+whole sequences (training, and the reference that the others are tested against), `extend` by many
+positions of one slot, `step` by one position of many slots.
 
 The attention mask is data: every position has a *rank* and attends to the positions whose rank is
 not greater than its own. Consecutive ranks are causal, one rank a block is block-causal, equal
@@ -20,15 +19,12 @@ from torch import Tensor, nn
 
 from models.config import ModelConfig
 from models.cuda.kernels.choice import FUSED
-from models.cuda.kernels.reference import replace_nonfinite
 from models.stack.attention import attention_statistics
 from models.stack.batching import UNPADDED, Batching, RowFunction, measure
 from models.stack.block import Block, RmsNorm
-from models.stack.cache import FloatCache, KVCache
-from models.stack.fixed_extend import FixedExtend
-from models.stack.fixed_step import FixedStep
-from models.stack.fixed_whole import FixedWhole
-from models.stack.paged_cache import PagePool
+from models.stack.cache import KVCache
+from models.stack.paged_cache import PagedCache, PagePool
+from models.stack.paged_passes import PagedPasses
 from models.stack.passes import CachedPasses
 from models.stack.slot_cache import SlotCache
 from samplers.ops.entropix import AttentionStatistics
@@ -36,14 +32,12 @@ from samplers.ops.entropix import AttentionStatistics
 MAX_POSITIONS = 8192
 PADDING_RANK = torch.iinfo(torch.int32).max
 
-_WRONG_CACHE = "a float stack needs a KVCache: see Transformer.new_cache"
-
 
 class Transformer(nn.Module):
     """The blocks and the final norm.
 
     Attributes:
-        kernels: Which kernels of passes in fixed shapes are fused.
+        kernels: Which kernels of passes over pages are fused.
     """
 
     cos: Tensor
@@ -68,16 +62,13 @@ class Transformer(nn.Module):
         self.register_buffer("rotations", torch.complex(cos, sin)[:, None], persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor, ranks: Tensor | None = None) -> Tensor:
-        """Run whole sequences without a cache.
+        """Run whole sequences without a cache: ``[B, S, D]`` after the final norm.
 
         Args:
             x: ``[B, S, D]``, right-padded.
             positions: ``[B, S]`` int64, below `MAX_POSITIONS`.
             ranks: ``[B, S]`` int: i attends to j where ``ranks[j] <= ranks[i]``. Padding has
                 `PADDING_RANK`. None: causal, which hides padding because it comes last.
-
-        Returns:
-            ``[B, S, D]`` after the final norm.
         """
         if ranks is None:
             ranks = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
@@ -89,60 +80,28 @@ class Transformer(nn.Module):
         return self.norm(x)
 
     def use_passes(self, passes: CachedPasses) -> None:
-        """Delegate all cached passes and `new_cache` to another implementation from now on."""
+        """Delegate `new_cache` and the passes over such caches to others from now on."""
         self._passes = passes
 
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
-        """Return an empty cache of the kind, device and dtype that the cached passes need.
-
-        Args:
-            slots: Number of sequences.
-            max_length: Positions reserved for each.
-        """
+        """Return an empty cache of so many sequences of at most ``max_length`` positions."""
         if self._passes is not None:
             return self._passes.new_cache(slots, max_length)
         dtype, device = self.norm.weight.dtype, self.norm.weight.device
         return KVCache(self.config, slots, max_length, dtype=dtype, device=device)
 
-    def fixed_step(self, pool: PagePool, *, rows: int, max_length: int) -> FixedStep:
-        """Return the step over a pool's sequences in fixed shapes, for a recording.
-
-        Args:
-            pool: On the device and of the dtype of the weights.
-            rows: The most sequences.
-            max_length: The most positions of each.
-        """
-        return FixedStep(
-            self.blocks, self.norm, self.rotations, pool, self.kernels,
-            rows=rows, max_length=max_length,
-        )  # fmt: skip
-
-    def fixed_extend(self, pool: PagePool) -> FixedExtend:
-        """Return the extension of a pool's sequences in fixed shapes, for a recording.
-
-        Args:
-            pool: On the device and of the dtype of the weights.
-        """
-        return FixedExtend(self.blocks, self.norm, self.rotations, pool, self.kernels)
-
-    def fixed_whole(self) -> FixedWhole:
-        """Return the passes over sequences that see all of themselves, for a recording."""
-        return FixedWhole(self.blocks, self.norm, self.rotations)
+    def paged(self, pool: PagePool) -> PagedPasses:
+        """Return the passes over the sequences of a pool."""
+        return PagedPasses(self.blocks, self.norm, self.rotations, pool, self.kernels)
 
     @property
     def depends_on_batch(self) -> bool:
-        """Whether the bits of a row may depend on its batch unless rows go through `batching`.
-
-        True for floats on a CPU. Delegated passes are exact; on a GPU no bits are promised.
-        """
+        """Whether a row's bits may depend on its batch: of floats on a CPU; a GPU promises none."""
         return self._passes is None and self.norm.weight.device.type == "cpu"
 
     @property
     def batching(self) -> Batching:
-        """How the rows of a step are batched; measured on first use where it matters.
-
-        The result holds for the number of threads set at that time.
-        """
+        """How the rows of a step are batched; measured on first use, for the threads set then."""
         if not self.depends_on_batch:
             return UNPADDED
         if self._batching is None:
@@ -159,33 +118,22 @@ class Transformer(nn.Module):
     def extend(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
     ) -> Tensor:
-        """Append positions to a slot; each attends to everything that the slot held before.
+        """Append positions to a slot: ``[S, D]`` after the final norm.
+
+        Each attends to everything that the slot held before.
 
         Args:
             x: ``[S, D]``.
             positions: ``[S]`` int64.
-            cache: Its slot grows by S.
-            slot: The slot to extend.
-            ranks: ``[S]`` int among the new positions; None: full attention among them.
-
-        Returns:
-            ``[S, D]`` after the final norm.
-
-        Raises:
-            ValueError: The slot is full, or the cache is not of `new_cache`'s kind.
+            ranks: ``[S]`` int among the new positions, in pages none less than the one before;
+                None: full attention among them.
         """
         return self._extend(x, positions, cache, slot, ranks)[0]
 
     def extend_with_attention(
         self, x: Tensor, positions: Tensor, cache: SlotCache, slot: int, ranks: Tensor | None = None
     ) -> tuple[Tensor, AttentionStatistics]:
-        """As `extend`, with the attention statistics of the last position in the last layer.
-
-        The last position must attend to all others, as it does where its rank is the highest.
-
-        Raises:
-            ValueError: As `extend`.
-        """
+        """As `extend`, with the last layer's statistics of the last position, which sees all."""
         hidden, queries = self._extend(x, positions, cache, slot, ranks)
         return hidden, attention_statistics([queries[-1]], [cache.keys_of(-1, slot)])
 
@@ -198,29 +146,15 @@ class Transformer(nn.Module):
         ranks: Tensor | None,
         layer: int,
     ) -> tuple[Tensor, Tensor]:
-        """As `extend`, with the queries ``[S, heads, head_dim]`` of one layer.
-
-        They are rotated as the cache's `keys_of` that layer are.
-
-        Raises:
-            ValueError: As `extend`.
-        """
+        """As `extend`, with a layer's queries ``[S, heads, head_dim]``, rotated as its keys are."""
         return self._extend(x, positions, cache, slot, ranks, layer)
 
     def step(self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]) -> Tensor:
-        """Append one position to each of several slots, whatever their lengths.
+        """Append a position to each of B distinct slots: ``[B, D]`` after the final norm.
 
         Args:
             x: ``[B, D]``.
             positions: ``[B]`` int64.
-            cache: Each slot grows by one.
-            slots: B distinct slots.
-
-        Returns:
-            ``[B, D]`` after the final norm.
-
-        Raises:
-            ValueError: A slot is full, or the cache is not of `new_cache`'s kind.
         """
         return self._step(x, positions, cache, slots)[0]
 
@@ -232,24 +166,14 @@ class Transformer(nn.Module):
         slots: Sequence[int],
         rows: Sequence[int],
     ) -> tuple[Tensor, AttentionStatistics]:
-        """As `step`, with the attention statistics of some rows in the last layer.
-
-        Args:
-            x: ``[B, D]``.
-            positions: ``[B]`` int64.
-            cache: Each slot grows by one.
-            slots: B distinct slots.
-            rows: Indices into the B rows whose statistics are computed; the others cost nothing.
-
-        Returns:
-            ``[B, D]`` after the final norm, and the statistics of ``rows`` in their order.
-
-        Raises:
-            ValueError: As `step`.
-        """
+        """As `step`, with the attention statistics in the last layer of some of the B rows."""
         hidden, queries = self._step(x, positions, cache, slots)
         keys = [cache.keys_of(-1, slots[row]) for row in rows]
         return hidden, attention_statistics([queries[row] for row in rows], keys)
+
+    def _passes_over(self, cache: SlotCache) -> CachedPasses | None:
+        """Return whose passes run on a cache; None: our own."""
+        return self.paged(cache.pool) if isinstance(cache, PagedCache) else self._passes
 
     def _extend(
         self,
@@ -260,26 +184,19 @@ class Transformer(nn.Module):
         ranks: Tensor | None,
         layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told.
-
-        Raises:
-            ValueError: As `extend`.
-        """
+        """Return ``[S, D]`` and queries ``[S, heads, head_dim]``; of the last layer if not told."""
         mask = None
         if ranks is not None and len(x) > 1:
             past = torch.ones(len(x), cache.lengths[slot], dtype=torch.bool, device=x.device)
             mask = torch.cat([past, ranks[None] <= ranks[:, None]], 1)
-        if self._passes is not None:
-            return self._passes.extend(x, positions, cache, slot, mask, layer)
-        if not isinstance(cache, FloatCache):
-            raise ValueError(_WRONG_CACHE)
+        if (passes := self._passes_over(cache)) is not None:
+            return passes.extend(x, positions, cache, slot, mask, layer)
+        cache = _as_kv_cache(cache)
         rotations, wanted = self.rotations[positions], x
         last = len(self.blocks) - 1 if layer is None else layer
         for number, block in enumerate(self.blocks):
             attention = block.attention
             queries, keys, values = attention.project_complex(block.attention_norm(x), rotations)
-            if cache.finite:
-                keys, values = replace_nonfinite(keys), replace_nonfinite(values)
             cached = cache.write(number, slot, keys.transpose(0, 1), values.transpose(0, 1))
             x = x + attention.out(attention.attend(queries, *cached, mask))
             x = x + block.feed_forward(block.feed_forward_norm(x))
@@ -292,8 +209,8 @@ class Transformer(nn.Module):
         self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Return ``[B, D]`` and the last layer's queries ``[B, heads, head_dim]``."""
-        if self._passes is not None:
-            return self._passes.step(x, positions, cache, slots)
+        if (passes := self._passes_over(cache)) is not None:
+            return passes.step(x, positions, cache, slots)
         cache = _as_kv_cache(cache)
         parts = [
             self._step_block(x[part], positions[part], cache, slots[part])
@@ -324,5 +241,5 @@ class Transformer(nn.Module):
 
 def _as_kv_cache(cache: SlotCache) -> KVCache:
     if not isinstance(cache, KVCache):
-        raise ValueError(_WRONG_CACHE)
+        raise ValueError("a float stack needs a KVCache: see Transformer.new_cache")
     return cache

@@ -8,13 +8,14 @@ from models.text.errors import TextError
 from models.text.front_end import FrontEnd
 from models.text.normalise import normalise
 from models.text.phonemes import ENGLISH_SYMBOLS, encode_phonemes, phonemize, phonemize_many
-from models.text.prepare import prepare
+from models.text.prepare import TextOptions, prepare
 from models.text.split import Utterance, split
 
 __all__ = [
     "ENGLISH_SYMBOLS",
     "FrontEnd",
     "TextError",
+    "TextOptions",
     "Utterance",
     "encode_phonemes",
     "normalise",

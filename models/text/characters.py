@@ -9,6 +9,7 @@ from typing import Final
 
 from models.text.errors import TextError
 from models.text.normalise.vocabulary import SYMBOLS
+from models.text.source import Rewritten
 
 INLINE: Final = "\ue000-\uf8ff"
 """The Private Use Area as a regex range: `markup` puts inline phonemes there."""
@@ -21,6 +22,8 @@ _FOLDS: Final = str.maketrans({
     **dict.fromkeys("\u2028\u2029", "\n"),
     "…": "...",
 })
+_FOLDED: Final = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _DIGIT_LIKE: Final = "²³°"  # NFKC would turn these into digits
 _GREEK_LETTER: Final = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03c9](?![\u0370-\u03ff])")
 _MOST_NAMED: Final = 5
@@ -51,6 +54,13 @@ def _is_latin(letter: str) -> bool:
 
 
 def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = "") -> str:
+    """Return what `cleaned` makes of a text."""
+    return cleaned(Rewritten.of(text), reads=reads, intact=intact).text
+
+
+def cleaned(
+    text: Rewritten, *, reads: Callable[[str], bool] = _is_latin, intact: str = ""
+) -> Rewritten:
     """Return the text in NFKC form, with plain quotes and dashes and without emoji.
 
     Args:
@@ -61,21 +71,32 @@ def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = 
     Raises:
         TextError: The text has letters that cannot be pronounced; single Greek letters are allowed.
     """
-    text = "".join(map(_expanded, text)).translate(_FOLDS)
-    compatible = rf"[^{_DIGIT_LIKE}{intact}]+"
-    text = re.sub(compatible, lambda match: unicodedata.normalize("NFKC", match[0]), text)
-    text = "".join(map(_kept, text.translate(_FOLDS)))
-    alone = {match.start() for match in _GREEK_LETTER.finditer(text)}
+    if text.text.isascii():
+        return text
+    text = _folded(text.sub(_NOT_ASCII, lambda match: _expanded(match[0])))
+    # NFKC composes nothing with a space before it, so words may be normalised one by one.
+    compatible = re.compile(rf"[^{_DIGIT_LIKE}{intact} ]+")
+    text = _folded(text.sub(compatible, lambda match: unicodedata.normalize("NFKC", match[0])))
+    text = text.sub(_NOT_ASCII, lambda match: _kept(match[0]))
+    alone = {match.start() for match in _GREEK_LETTER.finditer(text.text)}
     foreign = dict.fromkeys(
         letter
-        for place, letter in enumerate(text)
+        for place, letter in enumerate(text.text)
         if letter.isalpha() and place not in alone and not reads(letter)
     )
     if foreign:
         names = [f"{letter!r} ({unicodedata.name(letter, 'unnamed')})" for letter in foreign]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        raise TextError(f"no voice reads {', '.join(names[:_MOST_NAMED])}{more}")
+        raise TextError(
+            f"no voice reads {', '.join(names[:_MOST_NAMED])}{more}: write it in the letters of the"
+            " model's language, or load a model of this one (docs/public-checkpoints.md)"
+        )
     return text
+
+
+def _folded(text: Rewritten) -> Rewritten:
+    """Return a text with plain quotes and dashes."""
+    return text.sub(_FOLDED, lambda match: match[0].translate(_FOLDS))
 
 
 def _expanded(character: str) -> str:

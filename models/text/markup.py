@@ -18,6 +18,7 @@ MIN_RATE: Final = 0.25
 MAX_RATE: Final = 4.0
 _FIRST_PLACE, _PLACES = 0xE000, 0x1900
 _PRIVATE: Final = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
+_PHONEMES: Final = re.compile(r"\[\[(.*?)\]\](?!\])", re.DOTALL)
 _MARKUP: Final = re.compile(
     r"\[\[(?P<phonemes>.*?)\]\](?!\])"
     r"|\[pause:(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>ms|s)\]"
@@ -58,6 +59,22 @@ class Inline:
         """Replace placeholder characters by their phonemes."""
         return _PRIVATE.sub(lambda match: self.words[match[0]], phonemes)
 
+    def hide(self, text: str) -> str:
+        """Replace `[[phonemes]]` that are known to be valid by placeholder characters."""
+        return _PHONEMES.sub(lambda match: " ".join(map(self.placed, match[1].split())), text)
+
+    def placed(self, word: str) -> str:
+        """Return the placeholder character of a word of phonemes.
+
+        Raises:
+            TextError: There are too many words.
+        """
+        if len(self.words) == _PLACES:
+            raise TextError(f"more than {_PLACES} words of inline phonemes")
+        place = chr(_FIRST_PLACE + len(self.words))
+        self.words[place] = word
+        return place
+
     def write(self, text: str) -> str:
         """Replace placeholder characters by the original markup."""
         return _PRIVATE.sub(lambda match: f"[[{self.words[match[0]]}]]", text).replace("]] [[", " ")
@@ -77,7 +94,7 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
             MIN_RATE to MAX_RATE.
     """
     text = _PRIVATE.sub("", text)
-    words: dict[str, str] = {}
+    inline = Inline({})
     stretches: list[Stretch] = []
     written, start = "", 0
     voice: str | None = None
@@ -91,13 +108,8 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
                 " [voice:name] or [rate:0.8]"
             )
         if match["phonemes"] is not None:
-            places = []
-            for word in _phoneme_words(match["phonemes"], symbols, max_phonemes):
-                if len(words) == _PLACES:
-                    raise TextError(f"more than {_PLACES} words of inline phonemes")
-                places.append(chr(_FIRST_PLACE + len(words)))
-                words[places[-1]] = word
-            written += " ".join(places)
+            words = _phoneme_words(match["phonemes"], symbols, max_phonemes)
+            written += " ".join(map(inline.placed, words))
         elif match["voice"] is not None:
             stretches.append(Stretch(written, None, voice, rate))
             written, voice = "", match["voice"].strip()
@@ -109,7 +121,7 @@ def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[
         else:
             stretches.append(Stretch(written, _pause_s(match), voice, rate))
             written = ""
-    return [*stretches, Stretch(written + text[start:], None, voice, rate)], Inline(words)
+    return [*stretches, Stretch(written + text[start:], None, voice, rate)], inline
 
 
 def _phoneme_words(phonemes: str, symbols: Collection[str], max_phonemes: int) -> list[str]:

@@ -67,9 +67,6 @@ def phonemize_many(texts: Sequence[str], language: str = "en") -> list[str]:
 
     Punctuation is kept, folded to the inventory (curly quotes to straight ones, dashes to an em
     dash, three dots to an ellipsis). Characters of the Private Use Area are kept.
-
-    Raises:
-        TextError: The language is not supported.
     """
     # phonemizer can keep punctuation itself, but misplaces it when a piece is silent; splitting at
     # punctuation first avoids that.
@@ -101,11 +98,7 @@ def _join(pieces: list[str], spoken: Iterator[str]) -> str:
 
 
 def phonemize(text: str, language: str = "en") -> str:
-    """Return the phonemes of a text; see `phonemize_many`.
-
-    Raises:
-        TextError: The language is not supported.
-    """
+    """Return the phonemes of a text; see `phonemize_many`."""
     return phonemize_many([text], language)[0]
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from models.text.characters import check
 from models.text.errors import TextError
 from models.text.incremental.text import pieces
 from models.text.markup import MAX_PAUSE_S, parse
 from models.text.phonemes import ENGLISH_SYMBOLS
+from models.text.pronunciations import Entries, pronounced
 from models.text.reader import Reader, builtin_reader
+from models.text.source import Rewritten
 from models.text.split import Utterance, split
 from models.text.ssml import refuse
 
@@ -18,56 +22,48 @@ MOST_WRITTEN = 6
 ENDS = ",.!?;:—…\"')"
 
 
+class TextOptions(NamedTuple):
+    """How a text is read.
+
+    Attributes:
+        language: The language of the text.
+        max_chars: The longest text accepted.
+        max_phonemes: The longest utterance returned.
+        symbols: Phonemes that the model knows, allowed in inline phonemes.
+        reader: Converts words to phonemes; None is that of the built-in voice.
+        pronunciations: What is spoken for words; see `models.text.pronunciations`.
+    """
+
+    language: str = "en"
+    max_chars: int = 4096
+    max_phonemes: int = 250
+    symbols: Collection[str] = ENGLISH_SYMBOLS
+    reader: Reader | None = None
+    pronunciations: Entries = MappingProxyType({})
+
+
+AS_BUILT_IN: Final = TextOptions()
+
+
 def prepare(
-    text: str,
-    *,
-    language: str = "en",
-    max_chars: int = 4096,
-    max_phonemes: int = 250,
-    symbols: Collection[str] = ENGLISH_SYMBOLS,
-    reader: Reader | None = None,
-    on_piece: Callable[[], None] = lambda: None,
+    text: str, options: TextOptions = AS_BUILT_IN, on_piece: Callable[[], None] = lambda: None
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
     Args:
         text: Written text; may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`,
             `[rate:0.8]` and the SSML of `models.text.ssml`.
-        language: The language of the text.
-        max_chars: The longest text accepted.
-        max_phonemes: The longest utterance returned.
-        symbols: Phonemes that the model knows, allowed in inline phonemes.
-        reader: Converts words to phonemes; None is that of the built-in voice.
         on_piece: Called after each piece, some milliseconds of work, so that a caller can do
             something more urgent.
-
-    Raises:
-        TextError: The text is empty, blank, too long, has nothing to speak, is in an unsupported
-            script or language, or has control characters, surrogates or malformed markup.
     """
     utterances: list[Utterance] | None = None
-    for utterances in prepared(
-        text,
-        language=language,
-        max_chars=max_chars,
-        max_phonemes=max_phonemes,
-        symbols=symbols,
-        reader=reader,
-    ):
+    for utterances in prepared(text, options):
         if utterances is None:
             on_piece()
     return utterances or []
 
 
-def prepared(
-    text: str,
-    *,
-    language: str = "en",
-    max_chars: int = 4096,
-    max_phonemes: int = 250,
-    symbols: Collection[str] = ENGLISH_SYMBOLS,
-    reader: Reader | None = None,
-) -> Iterator[list[Utterance] | None]:
+def prepared(text: str, options: TextOptions = AS_BUILT_IN) -> Iterator[list[Utterance] | None]:
     """Prepare a text as `prepare` does, a piece at each step.
 
     Yields:
@@ -76,7 +72,8 @@ def prepared(
     Raises:
         TextError: As `prepare`.
     """
-    reader = reader or builtin_reader(language)
+    symbols, max_chars, max_phonemes = options.symbols, options.max_chars, options.max_phonemes
+    reader = options.reader or builtin_reader(options.language)
     check(text, max_chars)
     utterances: list[Utterance] = []
     written = 0
@@ -84,8 +81,10 @@ def prepared(
         refuse(piece)
         stretches, inline = parse(piece, symbols, max_phonemes)
         for stretch in stretches:
-            words = reader.clean(stretch.text)
-            written += len(words)
+            words = reader.clean(
+                pronounced(Rewritten.of(stretch.text), options.pronunciations, inline)
+            )
+            written += len(words.text)
             if written > MOST_WRITTEN * max_chars:
                 raise TextError(
                     f"the text has over {written} characters once numbers and signs are written"
@@ -93,9 +92,15 @@ def prepared(
                 )
             spoken = [
                 replace(one, voice=stretch.voice, rate=stretch.rate)
-                for one in split(words, inline, speak=reader.phonemize, max_phonemes=max_phonemes)
+                for one in split(
+                    words,
+                    inline,
+                    speak=reader.phonemize,
+                    max_phonemes=max_phonemes,
+                    joint="," if reader.closes and "," in symbols else "",
+                )
             ]
-            if spoken and stretch.goes_on and words.rstrip()[-1:] not in {*ENDS, ")"}:
+            if spoken and stretch.goes_on and words.text.rstrip()[-1:] not in {*ENDS, ")"}:
                 spoken[-1] = replace(spoken[-1], pause_after_s=0.0)  # in the middle of a sentence
             utterances += spoken
             if stretch.pause_after_s is not None:
@@ -112,11 +117,7 @@ def prepared(
 
 
 def _add_pause(utterances: list[Utterance], pause_s: float) -> None:
-    """Add a pause after the last utterance.
-
-    Raises:
-        TextError: Consecutive pauses add up to too much.
-    """
+    """Add a pause after the last utterance."""
     if not utterances:
         utterances.append(Utterance("", ""))
     pause_s += utterances[-1].pause_after_s or 0.0
@@ -126,9 +127,6 @@ def _add_pause(utterances: list[Utterance], pause_s: float) -> None:
 
 
 def _add_full_stop(phonemes: str, max_phonemes: int) -> str:
-    """Append a full stop to phonemes that do not end in punctuation.
-
-    Models were trained on sentences; without final punctuation they tend not to stop.
-    """
+    """Append a full stop to phonemes that do not end in punctuation."""
     open_ended = phonemes and phonemes[-1] not in ENDS and len(phonemes) < max_phonemes
     return f"{phonemes}." if open_ended else phonemes

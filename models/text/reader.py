@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.text.characters import clean
-from models.text.normalise import normalise
+from models.text.characters import cleaned
+from models.text.normalise import normalised
 from models.text.phonemes import phonemize, require_language
+from models.text.source import Rewritten
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,12 @@ class Reader:
         closes: Whether the model expects punctuation at the end of every utterance.
     """
 
-    clean: Callable[[str], str]
+    clean: Callable[[Rewritten], Rewritten]
     phonemize: Callable[[str], str]
     closes: bool = True
 
 
 def builtin_reader(language: str) -> Reader:
-    """Return the reader of a language for the built-in voice.
-
-    Raises:
-        TextError: The language is not supported.
-    """
+    """Return the reader of a language for the built-in voice."""
     require_language(language)
-    return Reader(lambda text: normalise(clean(text)), lambda text: phonemize(text, language))
+    return Reader(lambda text: normalised(cleaned(text)), lambda text: phonemize(text, language))

@@ -81,7 +81,6 @@ class SsmlRewriter:
     """Rewrites a text that arrives in packets; the result does not depend on how it is divided."""
 
     def __init__(self) -> None:
-        """Begin before the first character."""
         self._held = ""
         self._rates = [1.0]  # of the elements around the next character
 
@@ -164,12 +163,7 @@ def _attributes(written: str) -> dict[str, str]:
 
 
 def _rate(written: str, around: float) -> float | None:
-    """Return the rate of a prosody element, given that around it; None if it is not supported.
-
-    Args:
-        written: Its attributes.
-        around: The rate around it, which a signed percentage changes.
-    """
+    """Return the rate of a prosody element, given that around it; None if it is not supported."""
     attributes = _attributes(written)
     if list(attributes) != ["rate"] or _ATTRIBUTE.sub("", written).strip():
         return None

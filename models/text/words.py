@@ -1,4 +1,4 @@
-"""Which phonemes belong to which word of a normalised text.
+"""Which phonemes belong to which word of a text.
 
 espeak-ng joins small words ("of the" is one group of phonemes) and now and then divides one, so
 spaces alone do not tell. Each word is pronounced by itself, and the phonemes of the sentence are
@@ -11,66 +11,85 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from models.text.source import WrittenWord
+
 # A dash or an ellipsis between two words needs no space: store—and.
 _TOKEN: Final = re.compile(r"[^\s\[—–…]*\[\[(?P<phonemes>.*?)\]\][^\s—–…]*|(?:[^\s—–….]|\.(?!\.))+")
 _MARKS: Final = frozenset(",.!?;:—…\"'()-")
 _LIGHT: Final = frozenset("ˈˌː ")
-_EDGES: Final = ",.!?;:—…\"'()[]{}-“”‘’"
 
 _SUBSTITUTED, _ADDED, _LIGHTLY, _FREELY, _NEVER = 1.0, 0.9, 0.4, 0.05, 9.0
 
 
 class WordSpan(NamedTuple):
-    """A word, and its phonemes: from one index of the utterance's to before another."""
+    """A word as it was written, its phonemes, and the words that are spoken for it.
+
+    The phonemes are those of the utterance from one index to before another.
+    """
 
     word: str
     begin: int
     end: int
+    spoken: str
 
 
-def word_spans(text: str, phonemes: str, speak: Callable[[str], str]) -> list[WordSpan]:
+def word_spans(
+    words: Sequence[WrittenWord], phonemes: str, speak: Callable[[str], str]
+) -> list[WordSpan]:
     """Return the words of an utterance with their phonemes, in order.
 
-    A word without a sound of its own has an empty span where it would be.
+    A word whose sound cannot be found has an empty span where it would be; one without a sound
+    of its own belongs to the word before.
 
     Args:
-        text: Normalised words; inline phonemes in double brackets.
-        phonemes: Of the whole text.
+        words: Of the utterance; inline phonemes in double brackets.
+        phonemes: Of the whole utterance.
         speak: Words to phonemes.
     """
-    words, alone = [], []
-    for token in _TOKEN.finditer(text):
-        inline = token["phonemes"]
-        spoken = inline if inline is not None else speak(token[0])
-        spoken = "".join(symbol for symbol in spoken if symbol not in _MARKS).strip()
-        if not spoken:
-            continue
-        words.append(f"[[{inline}]]" if inline is not None else token[0].strip(_EDGES) or token[0])
-        alone.append(spoken)
+    sounding: list[WrittenWord] = []
+    alone: list[str] = []
+    for word in words:
+        if sound := _alone(word.spoken, speak):
+            sounding.append(word)
+            alone.append(sound)
+        elif sounding:
+            before = sounding[-1]
+            sounding[-1] = WrittenWord(*map(" ".join, zip(before, word, strict=True)))
     pairs = _aligned(" ".join(alone), phonemes)
     spans, at, start = [], 0, 0
-    for word, spoken in zip(words, alone, strict=True):
-        places = [pairs[n] for n in range(at, at + len(spoken)) if pairs[n] is not None]
-        at += len(spoken) + 1
+    for word, sound in zip(sounding, alone, strict=True):
+        places = [pairs[n] for n in range(at, at + len(sound)) if pairs[n] is not None]
+        at += len(sound) + 1
         found = [place for place in places if place is not None and place >= start]
         begin, end = (found[0], found[-1] + 1) if found else (start, start)
-        spans.append(WordSpan(word, begin, end))
+        spans.append(WordSpan(word.written, begin, end, word.spoken))
         start = max(start, end)
     return _completed(spans, phonemes)
+
+
+def _alone(words: str, speak: Callable[[str], str]) -> str:
+    """Return the phonemes of words, each pronounced by itself, without marks."""
+    sounds = []
+    for token in _TOKEN.finditer(words):
+        inline = token["phonemes"]
+        spoken = inline if inline is not None else speak(token[0])
+        sounds.append("".join(symbol for symbol in spoken if symbol not in _MARKS).strip())
+    return " ".join(filter(None, sounds))
 
 
 def _completed(spans: Sequence[WordSpan], phonemes: str) -> list[WordSpan]:
     """Return the spans with the phonemes beside them that none has, up to the next space."""
     done: list[WordSpan] = []
     before = 0
-    for number, (word, begin, end) in enumerate(spans):
+    for number, span in enumerate(spans):
+        begin, end = span.begin, span.end
         after = spans[number + 1].begin if number + 1 < len(spans) else len(phonemes)
         if begin < end:
             while begin > before and not _parts(phonemes[begin - 1]):
                 begin -= 1
             while end < after and not _parts(phonemes[end]):
                 end += 1
-        done.append(WordSpan(word, begin, end))
+        done.append(span._replace(begin=begin, end=end))
         before = max(before, end)
     return done
 

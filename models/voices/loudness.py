@@ -1,12 +1,13 @@
 """Integrated loudness by ITU-R BS.1770 (EBU R 128), measured by libav's filter `ebur128`."""
 
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import av
 import numpy as np
-from av.filter import Graph
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from av.filter import Graph
 
 _BLOCK_S: Final = 0.4  # length of a gating block of BS.1770
 _SILENT_LUFS: Final = -70.0  # the absolute gate: the filter's result if nothing passes it
@@ -18,11 +19,13 @@ def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
 
     Args:
         samples: ``[N]`` float, finite. Audio shorter than 0.4 s is repeated to that length.
-        sample_rate_hz: Sample rate.
 
     Returns:
         LUFS, to 0.01; minus infinity for silence.
     """
+    import av
+    from av.filter import Graph
+
     if not len(samples):
         return -np.inf
     shortest = -(-round(_BLOCK_S * sample_rate_hz) // len(samples))
@@ -44,8 +47,10 @@ def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
     return measured + 20 * np.log10(peak) if measured > _SILENT_LUFS else -np.inf
 
 
-def _last_measurement(graph: Graph) -> float:
+def _last_measurement(graph: "Graph") -> float:
     """Return the last of the filter's measurements, of which it makes one every 0.1 s."""
+    import av
+
     measured = _SILENT_LUFS
     while True:
         try:

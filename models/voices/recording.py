@@ -1,22 +1,31 @@
 """Reading of uploaded recordings: untrusted audio files made ready to be voices.
 
 Nothing in the file is trusted before it is checked: neither length nor rate nor samples. A small
-file can decode to hours of audio, so at most one sample more than allowed is decoded.
+file can decode to hours of audio, so it is decoded a block at a time, and to a limit.
 """
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import soundfile
-import soxr
 from numpy.typing import NDArray
 
+from models.voices.libav import LibavError, LibavFile, libav_format
 from models.voices.loudness import loudness_lufs
-from models.voices.mp3 import Mp3Error, Mp3TooLong, looks_like_mp3, read_mp3
+from models.voices.quality import quality_warnings
+
+if TYPE_CHECKING:
+    import soundfile
 
 MIN_S, MAX_S = 1.0, 30.0
+LONGEST_S: Final = 600.0
+"""Of a longer file only this much is looked at for the best seconds."""
+
+MAX_AUDIO_S: Final = 12.0
+"""The longest prompt."""
+
 MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 MAX_KEPT_RATE_HZ: Final = 48_000
 LEVEL_LUFS: Final = -26.0
@@ -28,14 +37,16 @@ _SILENT_LUFS = -60.0
 _SILENT_BELOW_DB = -45.0  # relative to the loudest 10 ms
 _BEFORE_S, _AFTER_S = 0.05, 0.10  # silence kept at the ends, as in the training data
 _CLIPPED_SHARE = 0.002
+_BLOCK = 1 << 16  # samples that are decoded at a time
+_LEVELS_A_SECOND = 100
+_PAUSE_DB, _PAUSE_PARTS = -25.0, 20  # how much softer a pause is, and how many parts it lasts
 _FORMATS = {
     "WAV": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
     "WAVEX": {"PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW"},
     "FLAC": {"PCM_S8", "PCM_16", "PCM_24"},
     "OGG": {"VORBIS", "OPUS"},
 }
-_TOO_LONG = f"it is longer than {MAX_S:g} s"
-_NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus)"
+_NO_FORMAT = "send WAV, FLAC, MP3 or OGG (Vorbis or Opus), M4A or WebM"
 
 Samples = NDArray[np.float32]
 """``[N]``, mono."""
@@ -52,10 +63,12 @@ class Recording:
     Args:
         samples: ``[N]`` in [-1, 1], mono, trimmed, at `LEVEL_LUFS`.
         rate_hz: At most `MAX_KEPT_RATE_HZ`.
+        warnings: What may spoil the voice.
     """
 
     samples: Samples
     rate_hz: int
+    warnings: tuple[str, ...] = ()
 
     @property
     def audio_s(self) -> float:
@@ -64,25 +77,30 @@ class Recording:
 
     def flac(self) -> bytes:
         """Return a FLAC file of 16 bits."""
+        import soundfile
+
         file = io.BytesIO()
         soundfile.write(file, self.samples, self.rate_hz, format="FLAC", subtype="PCM_16")
         return file.getvalue()
 
 
-def read_recording(content: bytes) -> Recording:
+def read_recording(content: bytes, start_s: float | None = None) -> Recording:
     """Read an uploaded file.
 
     Averages the channels, trims silence at both ends, normalises loudness to `LEVEL_LUFS`, and
-    resamples rates over 48 kHz.
+    resamples rates over 48 kHz. Of a file longer than `MAX_S` the best seconds are taken.
 
     Args:
-        content: A WAV, FLAC, MP3 or OGG file.
+        content: A WAV, FLAC, OGG or MP3 file, or one of those of `models.voices.libav`.
+        start_s: Where to begin; None: at the beginning, of a long file where it is best.
 
     Raises:
         RecordingError: The file is of another format or damaged, or the audio is too short, too
-            long, too quiet or clipped, or has too many channels or an unusual sample rate.
+            quiet or clipped, or has too many channels or an unusual sample rate.
     """
-    samples, rate_hz = _decode(content)
+    import soxr
+
+    samples, rate_hz = _decode(content, start_s)
     if not np.isfinite(samples).all():
         raise RecordingError("it has NaN or infinite samples")
     samples = _trim(samples, rate_hz)
@@ -92,49 +110,100 @@ def read_recording(content: bytes) -> Recording:
     if rate_hz > MAX_KEPT_RATE_HZ:
         samples = soxr.resample(samples, rate_hz, MAX_KEPT_RATE_HZ)
         rate_hz = MAX_KEPT_RATE_HZ
-    return Recording(np.clip(samples, -1, 1).astype(np.float32), rate_hz)
+    warnings = quality_warnings(samples, rate_hz)
+    return Recording(np.clip(samples, -1, 1).astype(np.float32), rate_hz, tuple(warnings))
 
 
-def _decode(content: bytes) -> tuple[NDArray[np.float64], int]:
-    """Return mono samples ``[N]`` and their rate.
+def _decode(content: bytes, start_s: float | None) -> tuple[NDArray[np.float64], int]:
+    """Return at most `MAX_S` of mono samples ``[N]`` and their rate."""
+    import soundfile
 
-    Raises:
-        RecordingError: The format is not accepted, or its header is out of bounds.
-    """
-    if looks_like_mp3(content):
-        return _decode_mp3(content)
+    try:
+        file = _opened(content)
+        rate_hz = file.rate_hz
+        _check_header(file.channels, rate_hz)
+        if start_s is None:
+            start_s = _best_start_s(_levels(file), 1 / _LEVELS_A_SECOND)
+        first = round(start_s * rate_hz)
+        samples = _part(_opened(content), first, first + round(MAX_S * rate_hz))
+    except (OSError, soundfile.SoundFileError, LibavError) as error:
+        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
+    if start_s and not len(samples):
+        raise RecordingError(f"it ends before {start_s:g} s, where it should begin")
+    _check_length(len(samples) / rate_hz)
+    return samples.astype(np.float64), rate_hz
+
+
+class _SndFile:
+    """A file that libsndfile reads, as `LibavFile` is one that libav does."""
+
+    def __init__(self, content: bytes) -> None:
+        import soundfile
+
+        self._file = soundfile.SoundFile(io.BytesIO(content))
+        _check_format(self._file)
+        self.rate_hz, self.channels = int(self._file.samplerate), int(self._file.channels)
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the samples, mono, from the beginning on."""
+        with self._file:
+            while len(block := self._file.read(_BLOCK, dtype="float32", always_2d=True)):
+                yield block.mean(axis=1, dtype=np.float32)
+
+
+def _opened(content: bytes) -> LibavFile | _SndFile:
+    """Return the file of an upload, by its first bytes."""
+    form = libav_format(content)
+    if form is not None:
+        return LibavFile(content, form)
     if not _looks_known(content):
         raise RecordingError(_NO_FORMAT)
-    try:
-        with soundfile.SoundFile(io.BytesIO(content)) as file:
-            _check_format(file)
-            _check_header(file.channels, file.samplerate)
-            if file.frames > MAX_S * file.samplerate:
-                _check_length(file.frames / file.samplerate)
-            rate_hz = int(file.samplerate)
-            # One sample more than allowed: the length in the header may be missing or wrong.
-            samples = file.read(round(MAX_S * rate_hz) + 1, dtype="float32", always_2d=True)
-    except (OSError, soundfile.SoundFileError) as error:
-        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
-    _check_length(len(samples) / rate_hz)
-    return samples.mean(axis=1, dtype=np.float64), rate_hz
+    return _SndFile(content)
 
 
-def _decode_mp3(content: bytes) -> tuple[NDArray[np.float64], int]:
-    """Return mono samples ``[N]`` of an MP3 file and their rate.
+def _part(file: LibavFile | _SndFile, first: int, until: int, at: int = 0) -> NDArray[np.float32]:
+    """Return the samples from one index to before another, decoding no more."""
+    parts: list[NDArray[np.float32]] = []
+    for block in file.blocks():
+        parts.append(block[max(0, first - at) : max(0, until - at)])
+        at += len(block)
+        if at >= until:
+            break
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
-    Raises:
-        RecordingError: As `_decode`.
-    """
-    try:
-        samples, rate_hz = read_mp3(content, MAX_S)
-    except Mp3TooLong as error:
-        raise RecordingError(_TOO_LONG) from error
-    except Mp3Error as error:
-        raise RecordingError(f"it cannot be read; {_NO_FORMAT}") from error
-    _check_header(samples.shape[1], rate_hz)
-    _check_length(len(samples) / rate_hz)
-    return samples.mean(axis=1, dtype=np.float64), rate_hz
+
+def _levels(file: LibavFile | _SndFile) -> NDArray[np.float64]:
+    """Return the power of each 100th of a second, of the first `LONGEST_S`."""
+    window = file.rate_hz // _LEVELS_A_SECOND
+    levels: list[NDArray[np.float64]] = []
+    rest, count = np.zeros(0, np.float32), 0
+    for block in file.blocks():
+        rest = np.concatenate([rest, block])
+        whole = len(rest) // window * window
+        levels.append((rest[:whole].reshape(-1, window).astype(np.float64) ** 2).mean(1))
+        rest, count = rest[whole:], count + whole
+        if count >= LONGEST_S * file.rate_hz:
+            break
+    return np.concatenate(levels) if levels else np.zeros(0)
+
+
+def _best_start_s(power: NDArray[np.float64], each_s: float) -> float:
+    """Return where the best seconds of a file begin: after a pause, with speech and few pauses."""
+    if len(power) * each_s <= MAX_S or not np.isfinite(power).all():
+        return 0.0
+    active = power > max(np.percentile(power, 95) * 10 ** (_PAUSE_DB / 10), 1e-12)
+    before = np.convolve(active, np.ones(_PAUSE_PARTS), "full")[: len(active)] - active
+    begins = np.flatnonzero(active & (before == 0))
+    room = len(active) - round(MAX_AUDIO_S / each_s)
+    begins = begins[begins <= room]
+    if not len(begins):
+        return 0.0
+    spoken = np.concatenate([[0], np.cumsum(active)])
+    shares = sum(
+        (spoken[np.minimum(begins + round(part_s / each_s), len(active))] - spoken[begins]) / part_s
+        for part_s in (3.0, MAX_AUDIO_S)
+    )
+    return max(0.0, float(begins[int(np.argmax(shares))]) * each_s - _BEFORE_S)
 
 
 def _looks_known(content: bytes) -> bool:
@@ -143,22 +212,14 @@ def _looks_known(content: bytes) -> bool:
     return wav or content[:4] in {b"fLaC", b"OggS"}
 
 
-def _check_format(file: soundfile.SoundFile) -> None:
-    """Refuse formats and encodings that are not accepted.
-
-    Raises:
-        RecordingError: It is one of them.
-    """
+def _check_format(file: "soundfile.SoundFile") -> None:
+    """Refuse formats and encodings that are not accepted."""
     if file.subtype not in _FORMATS.get(file.format, ()):
         raise RecordingError(f"{file.format} with {file.subtype} is not supported; {_NO_FORMAT}")
 
 
 def _check_header(channels: int, rate_hz: int) -> None:
-    """Refuse channels and rates out of bounds before any audio is decoded.
-
-    Raises:
-        RecordingError: One is out of bounds.
-    """
+    """Refuse channels and rates out of bounds before any audio is decoded."""
     if channels > _MAX_CHANNELS:
         raise RecordingError(f"it has {channels} channels; at most {_MAX_CHANNELS} are accepted")
     if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
@@ -168,23 +229,13 @@ def _check_header(channels: int, rate_hz: int) -> None:
 
 
 def _check_length(audio_s: float, what: str = "") -> None:
-    """Refuse audio that is too short or too long.
-
-    Raises:
-        RecordingError: It is.
-    """
-    if audio_s > MAX_S:
-        raise RecordingError(_TOO_LONG)
+    """Refuse audio that is too short."""
     if audio_s < MIN_S:
         raise RecordingError(f"it has {audio_s:.2f} s{what}; at least {MIN_S:g} s is needed")
 
 
 def _check_clipping(samples: NDArray[np.float64]) -> None:
-    """Refuse clipped audio: peaks that are flat, with equal consecutive samples.
-
-    Raises:
-        RecordingError: Too many samples are.
-    """
+    """Refuse clipped audio: peaks that are flat, with equal consecutive samples."""
     height = np.abs(samples)
     top = height[1:] >= 0.98 * height.max()
     flat = np.diff(samples) == 0
@@ -196,11 +247,7 @@ def _check_clipping(samples: NDArray[np.float64]) -> None:
 
 
 def _trim(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
-    """Trim silence at both ends, leaving a short rest.
-
-    Raises:
-        RecordingError: The audio is silent.
-    """
+    """Trim silence at both ends, leaving a short rest."""
     window = rate_hz // 100
     blocks = samples[: len(samples) // window * window].reshape(-1, window)
     rms = np.sqrt((blocks**2).mean(axis=1))
@@ -213,11 +260,7 @@ def _trim(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
 
 
 def _normalise(samples: NDArray[np.float64], rate_hz: int) -> NDArray[np.float64]:
-    """Normalise loudness to `LEVEL_LUFS`, or as close as the peaks allow.
-
-    Raises:
-        RecordingError: The audio is silent.
-    """
+    """Normalise loudness to `LEVEL_LUFS`, or as close as the peaks allow."""
     # Measured at full scale: the absolute gate of ITU-R BS.1770 would drop quiet speech.
     samples = samples / np.abs(samples).max()
     lufs = loudness_lufs(samples, rate_hz)

@@ -9,19 +9,17 @@ import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 import numpy as np
-import soundfile
-import soxr
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from models.codecs.interface import CodecShape
 from models.codecs.shipped_codes import SUFFIX, ShippedCodesError, codec_digest, read_codes
+from models.voices.recording import MAX_AUDIO_S
 
-MAX_AUDIO_S = 12.0
 DEFAULT = "default"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
@@ -39,6 +37,8 @@ class VoiceCard(BaseModel):
 
     title: str = Field("", max_length=100, description="Display name.")
     language: str = Field("en", description="Language of the speaker.")
+    gender: Literal["", "female", "male", "neutral"] = Field("", description="Of the speaker.")
+    accent: str = Field("", max_length=100, description="Of the speaker, as in British.")
     transcript: str | None = Field(None, description="What the audio says.")
     description: str = Field("", max_length=1000, description="How it sounds, where it is from.")
     is_default: bool = Field(
@@ -67,6 +67,7 @@ class Voice(VoiceCard):
         created_at: Time of the upload, in seconds since 1970.
         audio_s: Length of the audio in seconds, if known.
         speech_lufs: Loudness of speech in this voice, if measured.
+        warnings: What may spoil it, as found when it was uploaded; empty later.
         codes: File with the codes of ``audio``, if it ships: see `models.codecs.shipped_codes`.
     """
 
@@ -79,6 +80,7 @@ class Voice(VoiceCard):
     audio_s: float | None = None
     speech_lufs: float | None = None
     codes: Path | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -94,14 +96,6 @@ class BuiltinVoices:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read the cards; audio is read when it is first used.
-
-        Args:
-            folder: If it has no audio, the only voice is `default`, the unprompted model.
-
-        Raises:
-            VoiceError: A name or a card is not valid.
-        """
         self._voices = {path.stem: _read_voice(path) for path in sorted(folder.glob("*.flac"))}
         if not self._voices:
             self._voices[DEFAULT] = Voice(name=DEFAULT, title="The model's own")
@@ -114,11 +108,7 @@ class BuiltinVoices:
         return name == DEFAULT or name in self._voices
 
     def __getitem__(self, name: str) -> Voice:
-        """Return the voice of that name.
-
-        Raises:
-            KeyError: There is none.
-        """
+        """Return the voice of that name."""
         return self.default if name == DEFAULT else self._voices[name]
 
     @property
@@ -154,7 +144,13 @@ class PromptEncoder(Protocol):
 
 
 class PromptCodes:
-    """LRU cache of voices' codes for one codec. Not thread-safe."""
+    """LRU cache of voices' codes for one codec. Not thread-safe.
+
+    Args:
+        max_frames: Longest prompt of the model, in frames; 0: it takes none.
+        digest: The codec's `codec_digest`; None: computed for the first voice that ships with
+            codes.
+    """
 
     def __init__(
         self,
@@ -164,15 +160,6 @@ class PromptCodes:
         max_frames: int,
         digest: str | None = None,
     ) -> None:
-        """Create an empty cache.
-
-        Args:
-            codec: Encodes the audio.
-            device: Device of the codec's weights.
-            max_frames: Longest prompt of the model, in frames; 0: it takes none.
-            digest: The codec's `codec_digest`; None: computed for the first voice that ships with
-                codes.
-        """
         self._codec = codec
         self._device = device
         self._max_frames = max_frames
@@ -180,11 +167,7 @@ class PromptCodes:
         self._digest = digest
 
     def of(self, voice: Voice) -> Tensor | None:
-        """Return the codes ``[T, K]`` int64 of a voice, or None if there is no prompt.
-
-        Raises:
-            VoiceError: The audio cannot be read.
-        """
+        """Return the codes ``[T, K]`` int64 of a voice, or None if there is no prompt."""
         if voice.audio is None or not self._max_frames:
             return None
         key = (voice.owner, voice.key)
@@ -211,11 +194,7 @@ class PromptCodes:
         return self._codec.encode(torch.from_numpy(samples).to(self._device))
 
     def _shipped(self, voice: Voice) -> Tensor | None:
-        """Return the codes that ship with a voice, if they belong to this codec.
-
-        Raises:
-            VoiceError: The file of codes is damaged.
-        """
+        """Return the codes that ship with a voice, if they belong to this codec."""
         if voice.codes is None or not isinstance(self._codec, nn.Module):
             return None
         if self._digest is None:
@@ -235,6 +214,9 @@ def read_mono(
     Raises:
         VoiceError: The file cannot be read or holds no samples.
     """
+    import soundfile
+    import soxr
+
     place = source if isinstance(source, Path) else "an uploaded voice"
     try:
         with soundfile.SoundFile(source) as file:

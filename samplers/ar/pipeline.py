@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from samplers.ar.state import RowParams, SamplerState
+from samplers.ar.state import RowParams
 from samplers.knobs.order import Order, arrange
 from samplers.ops.entropix import Decision
 from samplers.processors.batch_params import BatchParams
@@ -18,24 +17,11 @@ from samplers.processors.registry import BY_STEP, FIXED, lookback
 from samplers.processors.scores import Scores
 
 
-class RowsState(Protocol):
-    """What a pipeline reads of the state of some rows; see `SamplerState`."""
-
-    mu: Tensor
-    last_act: Tensor
-
-    def scores(self, logits: Tensor, lookback: int) -> Scores:
-        """Return the scores of a step before any processor."""
-
-
 @dataclass(frozen=True)
 class OrderGroup:
-    """Rows with the same order of steps.
+    """Rows with the same order of steps: those at ``index (n,)``, or all.
 
-    Attributes:
-        index: ``(n,)`` int64, which rows; None if all.
-        penalties: Processors up to the first that decides how a code is drawn.
-        filters: The rest.
+    ``penalties`` come before the first processor that decides how a code is drawn.
     """
 
     index: Tensor | None
@@ -48,80 +34,37 @@ class Pipeline:
 
     Attributes:
         searches: The rows of each beam search.
-        drawer: Draws codes from the scores that `run` leaves.
+        lookback: How many of the newest codes the processors read.
+        acts: Whether entropix may pause or branch in any row.
     """
 
     def __init__(
         self,
-        batch: BatchParams,
+        rows: Sequence[RowParams],
         *,
-        lookback: int,
-        acts: bool,
-        searches: Sequence[Sequence[int]] = (),
+        vocab_size: int,
+        stop_token: int,
+        device: torch.device,
     ) -> None:
-        """Build the processors.
-
-        Args:
-            batch: The params of the rows.
-            lookback: How many of the newest codes they read.
-            acts: Whether entropix may pause or branch in any row.
-            searches: The rows of each beam search.
-        """
-        orders = [
-            arrange(p.sampler_order, temperature_last=p.temperature_last) for p in batch.params
-        ]
+        params = [row.params for row in rows]
+        silent = [row.silent for row in rows]
+        batch = BatchParams(params, vocab_size, stop_token, device, silent)
+        orders = [arrange(p.sampler_order, temperature_last=p.temperature_last) for p in params]
         self._groups = [_group(batch, orders, order) for order in dict.fromkeys(orders)]
         self.drawer = Drawer(batch)
-        self.searches, self._lookback, self._acts = searches, lookback, acts
-
-    @classmethod
-    def of(
-        cls, state: SamplerState, vocab_size: int, stop_token: int, device: torch.device
-    ) -> "Pipeline":
-        """Return what the rows of a state need.
-
-        Args:
-            state: State of the rows.
-            vocab_size: V.
-            stop_token: The id that ends an utterance.
-            device: Where the logits will be.
-        """
-        params = [row.params for row in state.rows]
-        silent = [row.silent for row in state.rows]
+        longest = max(row.max_frames + row.prompted for row in rows)
+        self.lookback = min(max(lookback(p) for p in params), longest)
+        self.acts = any(row.acts for row in rows)
         beams: dict[RowParams, list[int]] = {}
-        for place, row in enumerate(state.rows):
+        for place, row in enumerate(rows):
             if row.params.beam_width:
                 beams.setdefault(row, []).append(place)
-        return cls(
-            BatchParams(params, vocab_size, stop_token, device, silent),
-            lookback=min(max(lookback(p) for p in params), state.longest_counted),
-            acts=any(row.acts for row in state.rows),
-            searches=list(beams.values()),
-        )
-
-    def scores(self, logits: Tensor, state: "RowsState") -> Scores:
-        """Return the scores of a step before any processor.
-
-        Args:
-            logits: ``(B, V)`` float32 without NaN.
-            state: State of the rows.
-        """
-        scores = state.scores(logits, self._lookback)
-        if self.drawer.wants_mu:
-            scores.mu = state.mu.gather(1, scores.lengths)
-        if self._acts:
-            scores.last_act = state.last_act.gather(1, scores.lengths)
-        return scores
+        self.searches = list(beams.values())
 
     def run(self, scores: Scores, *, tracing: bool) -> Tensor | None:
-        """Apply the processors.
+        """Apply the processors to scores, in place; return ``(B, V)`` logits after penalties.
 
-        Args:
-            scores: From `scores`; changed in place.
-            tracing: Whether the result is needed.
-
-        Returns:
-            ``(B, V)``, the logits after bans and penalties; may be None if not tracing.
+        The result may be None if not tracing.
         """
         if len(self._groups) == 1:
             return _apply(self._groups[0], scores)

@@ -1,38 +1,65 @@
-"""The step of rows that a plain or a light chain draws, as a few operators' worth of numbers.
+"""What a kernel draws by itself: rows of a few usual features, packed into numbers.
 
-`samplers.ar.chain.PLAIN` has temperature, top-k, top-p and min-p alone, so a row's knobs are five
-numbers; `LIGHT` also what lowers and raises single codes before them, which is a table more. A step
-is two functions of tensors, before the model and behind it, for each of which there is a kernel:
-`models.cuda.kernels`. Both change the tensors of a `RowState`.
+Most rows have temperature, top-k, top-p and min-p alone, five numbers; nearly all others what
+lowers and raises single codes before them, which is a table more. A kernel draws a step of such
+rows on the same table as `samplers.ar.sampler.ArSampler`, and what it computes is what that does:
+`draw` unpacks the numbers, and is the reference that kernels are compared with.
 """
 
 import math
-from typing import Final, NamedTuple
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from samplers.ar.chain import LIGHT
-from samplers.ar.row_state import Host, RowState
+from samplers.ar.sampler import ArSampler
+from samplers.ar.state import Host, RowParams, SlotTable
 from samplers.ar.trace import log_prob_of
 from samplers.knobs.features import FEATURES, is_on
+from samplers.knobs.order import STEPS, arrange
 from samplers.knobs.params import SamplingParams
 from samplers.ops import filters, penalties
-from samplers.ops import temperature as temperatures
 from samplers.ops.bounds import within
-from samplers.ops.draw import Draw, categorical, greedy, uniform
-from samplers.ops.guidance import guide
+from samplers.processors.registry import FIXED, MOVABLE, lookback
+
+
+class Kind(Enum):
+    """What a kernel draws; the second also what the first is."""
+
+    PLAIN = frozenset({"temperature", "top_k", "top_p", "min_p"})
+    LIGHT = PLAIN | {
+        "logit_bias", "ban_tokens", "min_frames", "repetition_penalty", "frequency_penalty",
+        "presence_penalty",
+    }  # fmt: skip
+
+
+WINDOW: Final = 128
+"""The most codes that penalties of a light row count."""
+
+_FEATURES: Final = frozenset({"mirostat_mode", "ras", "entropix"}).union(
+    *(processor.features for processor in (*FIXED, *MOVABLE))
+)
+
+
+def kind_of(params: SamplingParams) -> Kind | None:
+    """Return the smallest kind of what a row asks for; None if it is drawn by operators."""
+    order = arrange(params.sampler_order, temperature_last=params.temperature_last)
+    if params.beam_width or order != STEPS:
+        return None
+    on, longest = {feature for feature in _FEATURES if is_on(feature, params)}, lookback(params)
+    return next(
+        (kind for kind in Kind if on <= kind.value and longest <= WINDOW * (kind is Kind.LIGHT)),
+        None,
+    )
 
 
 class PlainRow(NamedTuple):
     """The knobs of a row, each with the value that changes nothing where it is off.
 
-    Attributes:
-        temperature: 0 is greedy.
-        top_k: At most the size of the vocabulary.
-        top_p: Infinity keeps all.
-        min_p: 0 keeps all.
-        keep: How many codes min-p leaves at least; at most the size of the vocabulary.
+    A temperature of 0 is greedy, a `top_p` of infinity and a `min_p` of 0 keep all. `keep` is how
+    many codes min-p leaves at least; that and `top_k` are at most the size of the vocabulary.
     """
 
     temperature: float
@@ -52,6 +79,7 @@ class LightRow(NamedTuple):
         once: 1 where only the newest occurrence of a code counts for it.
         frequency: Nats for each occurrence.
         presence: Nats for any.
+        factor: Of the repetition penalty, as the next two in `LightTable.nats` already.
     """
 
     least: float
@@ -60,10 +88,9 @@ class LightRow(NamedTuple):
     once: float
     frequency: float
     presence: float
-
-
-WINDOW: Final = LIGHT.lookback
-"""The most codes that penalties of a light row count."""
+    factor: float
+    decay: float
+    clamp: float
 
 
 class LightTable(NamedTuple):
@@ -95,12 +122,7 @@ def light_width(vocab_size: int) -> int:
 
 
 def plain_row(params: SamplingParams, vocab_size: int) -> PlainRow:
-    """Return the numbers of a row.
-
-    Args:
-        params: Resolved; a plain chain serves them, or a light one.
-        vocab_size: V.
-    """
+    """Return the numbers of a row, whose params are resolved and of a `Kind`."""
     return PlainRow(
         max(0.0, within(params.temperature)),
         min(_knob(params, "top_k", vocab_size), vocab_size),
@@ -111,12 +133,7 @@ def plain_row(params: SamplingParams, vocab_size: int) -> PlainRow:
 
 
 def light_row(params: SamplingParams, vocab_size: int) -> Tensor:
-    """Return the record of a row, ``[light_width(V)]`` int64 on the host.
-
-    Args:
-        params: Resolved; a light chain serves them.
-        vocab_size: V.
-    """
+    """Return the record of a row, ``[light_width(V)]`` int64 on the host; see `plain_row`."""
     record = torch.zeros(1, light_width(vocab_size), dtype=torch.int64)
     table = LightTable.of(record, vocab_size)
     repeats = is_on("repetition_penalty", params)
@@ -128,6 +145,9 @@ def light_row(params: SamplingParams, vocab_size: int) -> Tensor:
         params.repetition_penalty_one_time,
         _knob(params, "frequency_penalty", 0.0),
         _knob(params, "presence_penalty", 0.0),
+        _knob(params, "repetition_penalty", 1.0),
+        params.repetition_penalty_decay,
+        params.repetition_penalty_clamp,
     )
     table.numbers[0] = torch.tensor(numbers, dtype=torch.float64)
     if repeats:
@@ -141,6 +161,7 @@ def light_row(params: SamplingParams, vocab_size: int) -> Tensor:
             decay=column(params.repetition_penalty_decay),
             window=column(params.repetition_penalty_window),
             clamp=column(params.repetition_penalty_clamp),
+            mode=column(penalties.MODES.index(params.repetition_penalty_mode)),
         )
     for code, value in params.logit_bias.items():
         if 0 <= code < vocab_size:
@@ -155,40 +176,29 @@ def _knob(params: SamplingParams, feature: str, neutral: float) -> float:
 
 
 def begin(
-    numbers: Tensor,
-    codes: Tensor,
-    lengths: Tensor,
-    stopped: Tensor,
-    seen: Tensor,
-    pages: Tensor,
-    page: int,
+    numbers: Tensor, codes: Tensor, lengths: Tensor, pages: Tensor, page: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Begin a step: rows of another generation begin anew, and each is told what it is fed.
+    """Tell each of B rows what the model is fed.
 
     Args:
-        numbers: As the next four of `RowState`; the last three of them are changed.
-        codes: See there.
-        lengths: See there.
-        stopped: See there.
-        seen: See there.
+        numbers: See `samplers.ar.state.SlotTable`, as the next two.
         pages: ``[B, P]`` int64: where the positions of each row lie in the cache.
         page: Positions of a page.
 
     Returns:
-        Of each row, ``[B]`` each: the code that it is fed, int64; its position id; its place in the
-        cache; how many of its positions it sees with that; and whether there is no code yet, so
-        that what it writes is overwritten, bool.
+        ``[B]`` each: the code that a row is fed, int64; its position id; its place in the cache;
+            how many positions it sees with that; whether there is no code yet, so that what it
+            writes is overwritten, bool.
     """
-    state = RowState(numbers, codes, codes, codes, lengths, stopped, seen, lengths, lengths)
-    state.begin_step()
-    owner = state.number(Host.OWNER)
+    owner = numbers[:, Host.OWNER]
+    newest = (numbers[:, Host.PROMPTED] + lengths - 1).clamp(min=0)
     frames = lengths.index_select(0, owner)
     last = (frames - 1).clamp(min=0)
-    place = state.number(Host.PREFIX) + last
+    place = numbers[:, Host.PREFIX] + last
     own = pages.gather(1, (place // page)[:, None])[:, 0]
     return (
-        state.newest().index_select(0, owner),
-        state.number(Host.START) + last,
+        codes.gather(1, newest[:, None])[:, 0].index_select(0, owner),
+        numbers[:, Host.START] + last,
         own * page + place % page,
         place + 1,
         frames == 0,
@@ -208,84 +218,67 @@ def draw(
     stop_token: int,
     light: Tensor | None,
 ) -> None:
-    """Draw the next code of every row, and append it to those that are active.
+    """Draw the next code of the rows that are active, as `ArSampler` does, and append it.
 
-    What `RowState.draw` does with a plain or a light chain, with guidance before it and the results
-    behind.
+    Reads the numbers on the host: a recording holds it as one operator.
 
     Args:
         logits: ``[B, V]`` float32, the model's.
-        numbers: See `RowState`.
-        guidance: ``[B, 2]`` float32: strength and rescale of rows that are guided.
-        avoid: See `RowState`.
+        numbers: See `samplers.ar.state.SlotTable`, as ``avoid``; ``codes``, ``lengths`` and
+            ``stopped`` change.
+        guidance: ``[B, 2]`` float32: strength, above 1, and rescale of rows that have a partner.
         knobs: ``[B, len(PlainRow)]`` float64.
-        codes: See `RowState`; changed, as the next two.
-        lengths: See there.
-        stopped: See there.
-        results: ``[B, 3]`` float64: written are the code, its log-probability in nats, and whether
-            the logits had NaN.
-        stop_token: The code that ends an utterance.
+        results: ``[B, 3]`` float64: written are, of active rows, the code, its log-probability in
+            nats, and whether the logits had NaN.
         light: ``[B, light_width(V)]`` int64 of `LightTable`; None: all rows are plain.
     """
-    vocab_size = logits.shape[1]
-    partner = numbers[:, Host.PARTNER]
-    null = logits.index_select(0, partner)
-    moved = guide(logits[:, None], null[:, None], *guidance.unbind(1))[:, 0]
-    own = torch.arange(len(logits), device=logits.device)
-    guided = torch.where((partner != own)[:, None], moved, logits)
-    applies = lengths == numbers[:, Host.AVOID]
-    clean = filters.sanitise(torch.where(applies[:, None], guided + avoid, guided))
+    host, vocab_size = numbers.cpu().numpy(), logits.shape[1]
+    sampler = ArSampler(
+        SlotTable.around(host, numbers, avoid, codes, lengths, stopped), stop_token=stop_token
+    )
+    slots = [slot for slot, one in enumerate(host) if one[Host.ACTIVE]]
+    for slot in slots:
+        packed = None if light is None else light[slot].cpu().numpy().tobytes()
+        params = _unpacked(tuple(knobs[slot].tolist()), packed, vocab_size)
+        if host[slot, Host.PARTNER] != slot:
+            strength, rescale = guidance[slot].tolist()
+            params = params.model_copy(update={"cfg_strength": strength, "cfg_rescale": rescale})
+        limit, prompted = (int(host[slot, one]) for one in (Host.LIMIT, Host.PROMPTED))
+        sampler.adopt(slot, RowParams(params, limit, None, prompted))
+    if not slots:
+        return
+    partners = [int(host[slot, Host.PARTNER]) for slot in slots]
+    null = [partner for slot, partner in zip(slots, partners, strict=True) if slot != partner]
+    own = logits[slots]
+    drawn = sampler.step(own, null=logits[null] if null else None)
+    results[slots, 0] = drawn.double()
+    results[slots, 1] = log_prob_of(filters.sanitise(own), drawn).double()
+    results[slots, 2] = (own.isnan().any(-1) | logits[partners].isnan().any(-1)).double()
+
+
+@lru_cache(maxsize=256)
+def _unpacked(plain: tuple[float, ...], light: bytes | None, vocab_size: int) -> SamplingParams:
+    """Return params that ask for what a row's numbers say."""
+    one = PlainRow(*plain)
+    knobs: dict[str, Any] = {
+        "temperature": one.temperature, "top_k": int(one.top_k), "top_p": min(1.0, one.top_p),
+        "min_p": one.min_p, "min_tokens_to_keep": int(one.keep),
+    }  # fmt: skip
     if light is not None:
-        clean = _penalised(clean, numbers, codes, lengths, stop_token, light)
-
-    temperature, top_p, min_p = (knobs[:, place, None].float() for place in (0, 2, 3))
-    top_k, keep = (knobs[:, place, None].long() for place in (1, 4))
-    is_greedy = temperature <= 0
-    scaled = temperatures.scale(clean, temperature.masked_fill(is_greedy, 1.0))
-    scaled = torch.where(is_greedy, temperatures.only_best(clean), scaled)
-    ordered = filters.descending(scaled)
-    for floor_of, knob in ((filters.top_k_floor, top_k), (filters.top_p_floor, top_p)):
-        floor = floor_of(ordered, knob)
-        scaled, ordered = (filters.keep_from(one, floor) for one in (scaled, ordered))
-    likely = filters.min_p_floor(ordered[:, :1], min_p)
-    scaled = filters.keep_from(scaled, torch.minimum(likely, filters.top_k_floor(ordered, keep)))
-
-    key, attempt = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
-    noise = uniform(key, vocab_size, step=lengths[:, None], attempt=attempt, draw=Draw.CODE)
-    drawn = torch.where(is_greedy[:, 0], greedy(scaled), categorical(scaled, noise))
-    empty = scaled.gather(1, drawn[:, None])[:, 0] == -torch.inf
-    full = lengths >= numbers[:, Host.LIMIT]
-    ended = stopped | empty | (drawn == stop_token) | full
-    drawn = drawn.masked_fill(ended, stop_token)
-    results[:, 0].copy_(drawn)
-    results[:, 1].copy_(log_prob_of(filters.sanitise(logits), drawn))
-    results[:, 2].copy_(logits.isnan().any(-1) | null.isnan().any(-1))
-    active = numbers[:, Host.ACTIVE] > 0
-    # A row that does not grow writes behind its end.
-    codes.scatter_(1, (numbers[:, Host.PROMPTED] + lengths)[:, None], drawn[:, None])
-    lengths.add_(active & ~ended)
-    stopped.copy_(torch.where(active, ended, stopped))
-
-
-def _penalised(
-    logits: Tensor,
-    numbers: Tensor,
-    codes: Tensor,
-    lengths: Tensor,
-    stop_token: int,
-    light: Tensor,
-) -> Tensor:
-    """Return ``[B, V]`` logits with what light rows add and take; arguments as of `draw`."""
-    vocab_size = logits.shape[1]
-    table = LightTable.of(light, vocab_size)
-    least, window, mode, once = (table.numbers[:, place, None].long() for place in range(4))
-    frequency, presence = (table.numbers[:, place, None].float() for place in (4, 5))
-    back = torch.arange(1, min(WINDOW, codes.shape[1] - 1) + 1, device=codes.device)
-    places = (numbers[:, Host.PROMPTED] + lengths)[:, None] - back
-    counted = codes.gather(1, places.clamp(min=0)).masked_fill_(places < 0, -1)
-    held = penalties.hold_stop(logits + table.bias, lengths[:, None], least, stop_token)
-    each = table.nats[:, : len(back)]
-    nats = penalties.summed_nats(counted, vocab_size, each, once > 0)
-    lowered = penalties.apply_penalty(held, nats, mode)
-    found = penalties.occurrences(counted, vocab_size, window)
-    return penalties.frequency_presence(lowered, found, frequency, presence)
+        record = torch.frombuffer(bytearray(light), dtype=torch.int64)[None]
+        table = LightTable.of(record, vocab_size)
+        more, bias = LightRow(*table.numbers[0].tolist()), table.bias[0].tolist()
+        knobs |= {
+            "min_frames": int(more.least), "repetition_penalty": more.factor,
+            "repetition_penalty_window": int(more.window),
+            "repetition_penalty_mode": penalties.MODES[int(more.mode)],
+            "repetition_penalty_one_time": bool(more.once),
+            "repetition_penalty_decay": more.decay,
+            "repetition_penalty_clamp": bool(more.clamp),
+            "frequency_penalty": more.frequency, "presence_penalty": more.presence,
+            "logit_bias": {
+                code: nats for code, nats in enumerate(bias) if nats and math.isfinite(nats)
+            },
+            "ban_tokens": tuple(code for code, nats in enumerate(bias) if nats == -math.inf),
+        }  # fmt: skip
+    return SamplingParams.model_construct(**SamplingParams().model_dump() | knobs)

@@ -4,243 +4,273 @@ Every row has params, a history and a random stream of its own. The sampler know
 nor the audio, and holds all state of sampling: histories, attempts, which rows stopped.
 """
 
+from bisect import insort
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from samplers.ar.history import History
-from samplers.ar.pipeline import Pipeline
-from samplers.ar.state import DrawnCodes, SamplerState
-from samplers.ar.step import StepResult, StepTensors
-from samplers.ar.trace import Record, Trace
-from samplers.knobs.params import SamplingParams
+from samplers.ar.rows import StepRows
+from samplers.ar.state import Host, RowInput, RowParams, SlotTable
+from samplers.ar.trace import Record, StepTensors, Trace
 from samplers.ops import filters
 from samplers.ops.beam import extend
+from samplers.ops.draw import Stage, forked_keys, stream_key
 from samplers.ops.entropix import AttentionStatistics
+
+_BUILT = 16
+"""Sets of rows whose processors are kept: rows that pause come back."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of a step.
+
+    Attributes:
+        codes: ``(B,)`` int64; the stop where a row has ended.
+        sources: The row that each row continues: itself, unless it is a beam.
+        scores: ``(B,)`` float32 nats, the scores of beams; None if no row is one.
+        alternatives: ``(B, n)`` int64: where a row branches the code and the others to go on with,
+            else -1. None if no row may branch.
+        alternative_records: With a trace: its record with each column of those others.
+    """
+
+    codes: Tensor
+    sources: Sequence[int]
+    scores: Tensor | None = None
+    alternatives: Tensor | None = None
+    alternative_records: Sequence[Record] = ()
 
 
 class ArSampler:
     """Draws the level-0 codes of a batch of utterances, one a row at each step.
 
-    A row that drew the stop, or that holds as many codes as it may, gives the stop from then on,
-    and its history no longer grows. Between two steps rows may join, at the end, and leave,
-    whereupon those behind move up. No row's codes depend on the other rows.
+    Each row has a slot of a table from its `join` to its `leave`; those that are not paused draw,
+    in the order of their slots. A row that drew the stop, or that holds as many codes as it may,
+    gives the stop from then on, and its history no longer grows. No row's codes depend on the other
+    rows.
+
+    Attributes:
+        table: The state of all slots.
+        vocab_size: V, the stop included.
     """
 
-    def __init__(
-        self, *, stop_token: int, vocab_size: int, device: torch.device | str = "cpu"
-    ) -> None:
-        """Create a sampler without rows.
-
-        Args:
-            stop_token: The id that ends an utterance.
-            vocab_size: V, the stop included.
-            device: Where the logits will be.
-
-        Raises:
-            ValueError: The stop is outside the vocabulary.
-        """
+    def __init__(self, table: SlotTable, *, stop_token: int) -> None:
+        vocab_size = table.avoid.shape[1]
         if not 0 <= stop_token < vocab_size:
             raise ValueError(f"stop_token must be in [0, {vocab_size}), not {stop_token}")
-        self._stop_token, self._vocab_size = stop_token, vocab_size
-        self._device = torch.device(device)
-        self._rows: SamplerState | None = None
-        self._built: Pipeline | None = None  # when a step needs it
+        self.table = table
+        self._stop_token, self.vocab_size = stop_token, vocab_size
+        self._rows: dict[int, RowParams] = {}
+        self._active: list[int] = []
+        self._built: dict[tuple[int, ...], StepRows] = {}
+        self._avoiding: set[int] = set()
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._rows.rows) if self._rows else 0
-
-    @torch.inference_mode()
-    def join(
-        self,
-        params: SamplingParams,
-        seed: int,
+    @classmethod
+    def of(
+        cls,
+        slots: int,
         *,
-        max_frames: int,
-        utterance: int = 0,
-        candidate: int = 0,
-        prompt: Tensor | None = None,
-        silent: Tensor | None = None,
-        drawn: DrawnCodes | None = None,
-    ) -> None:
-        """Add a row, or all beams of a search, at the end.
+        frames: int,
+        vocab_size: int,
+        stop_token: int,
+        prompt: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> "ArSampler":
+        """Return a sampler without rows; see `SlotTable` for the sizes."""
+        device = torch.device(device)
+        table = SlotTable(slots, frames=frames, prompt=prompt, vocab_size=vocab_size, device=device)
+        return cls(table, stop_token=stop_token)
 
-        Args:
-            params: Resolved.
-            seed: Seed of its random stream.
-            max_frames: How many codes it may hold.
-            utterance: Index of the utterance in its text; part of the stream's name.
-            candidate: Which of several hypotheses of the utterance it is; part of the stream's
-                name.
-            prompt: The level-0 codes ``(N,)`` int64 of its voice, counted by penalties under
-                `penalty_includes_prompt`.
-            silent: ``(<= V,)`` bool, the codes of silence, which entropix pauses with. None: it
-                never pauses.
-            drawn: Codes that the row holds already; None: none.
-        """
-        self.rejoin(
-            SamplerState.begin(
-                params, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
-                prompt=prompt, silent=silent, device=self._device, drawn=drawn,
-            )
-        )  # fmt: skip
-
-    @torch.inference_mode()
-    def leave(self, *rows: int) -> SamplerState:
-        """Remove rows.
-
-        Args:
-            *rows: Which, at least one; those behind each move up by one.
-
-        Returns:
-            A copy of their state, for `rejoin`.
-        """
-        gone = self._state.take(rows)
-        others = [place for place in range(len(self)) if place not in rows]
-        self._rows = self._state.take(others) if others else None
-        self._built = None
-        return gone
-
-    @torch.inference_mode()
-    def rejoin(self, state: SamplerState) -> None:
-        """Add rows that left at the end; they go on as if they had not left.
-
-        Args:
-            state: From `leave`.
-        """
-        self._rows = SamplerState.join([self._rows, state] if self._rows else [state])
-        self._built = None
-
-    @torch.inference_mode()
-    def fork(self, row: int, length: int, code: int, number: int) -> None:
-        """Add a copy of a row, at the end, with another code in place of its last.
-
-        Args:
-            row: Which row.
-            length: How many codes it holds.
-            code: The other code.
-            number: Number of the copy, from 1 on: names its random stream from here.
-        """
-        self.rejoin(self._state.fork(row, length, code, number))
+    @property
+    def active(self) -> Sequence[int]:
+        """The slots of the rows that draw, in their order."""
+        return self._active
 
     @property
     def wants_attention(self) -> bool:
-        """Whether a row has entropix on, so that every step needs the statistics."""
-        return any(row.wants_attention for row in self._state.rows)
+        """Whether a row that draws has entropix on, so that a step needs the statistics."""
+        return any(self._rows[slot].wants_attention for slot in self._active)
 
-    @property
-    def history(self) -> History:
-        """The codes drawn; read only."""
-        return self._state.history
+    @torch.inference_mode()
+    def join(self, slots: Sequence[int], given: RowInput) -> None:
+        """Begin a row, or a search with a beam a slot; what the slots held is forgotten."""
+        params, prompt = given.params, given.prompt
+        if not params.penalty_includes_prompt:
+            prompt = None
+        prompted = 0 if prompt is None else len(prompt)
+        row = RowParams(params, given.max_frames, given.silent, prompted)
+        key = stream_key(given.seed, given.utterance, Stage.AR, candidate=given.candidate)
+        for number, slot in enumerate(slots):
+            self.leave(slot)
+            self.table.begin(slot, row, key, prompt, given.drawn)
+            if number:  # a search begins with one beam
+                self.table.beam_scores[slot], self.table.stopped[slot] = -torch.inf, True
+            self._rows[slot] = row
+            insort(self._active, slot)
 
-    @property
-    def lengths(self) -> Tensor:
-        """``(B,)`` int64: how many codes each row has drawn, the stop not counted."""
-        return self.history.lengths
+    def adopt(self, slot: int, row: RowParams) -> None:
+        """Draw a row whose state is in the table already, with all that it is to avoid."""
+        self._rows[slot] = row
+        self._avoiding.add(slot)
+        insort(self._active, slot)
 
-    @property
-    def codes(self) -> Tensor:
-        """``(B, max_frames)`` int64: the codes drawn; valid are the first `lengths` of a row."""
-        return self.history.codes
+    def leave(self, slot: int) -> None:
+        """End a row, if the slot has one."""
+        if self._rows.pop(slot, None) is not None:
+            self.pause(slot)
+            self.table.lengths[slot] = 0
+            self._avoiding.discard(slot)
+            self._built = {slots: rows for slots, rows in self._built.items() if slot not in slots}
 
-    @property
-    def stopped(self) -> Tensor:
-        """``(B,)`` bool: which rows have ended."""
-        return self._state.stopped
+    def pause(self, slot: int) -> None:
+        """Leave a row out of steps until it is resumed."""
+        if slot in self._active:
+            self._active.remove(slot)
+            self.table.activate(slot, active=False)
+
+    def resume(self, slot: int) -> None:
+        """Draw a paused row again; its codes are as if it had not been paused."""
+        if slot in self._rows and slot not in self._active:
+            insort(self._active, slot)
+            self.table.activate(slot, active=True)
+
+    @torch.inference_mode()
+    def rewind(self, slot: int, length: int, avoid: Tensor | None = None) -> None:
+        """Keep the first ``length`` codes of a row, which goes on with fresh noise; see `avoid`."""
+        self.table.rewind(slot, self._rows[slot], length)
+        self._avoiding.discard(slot)
+        if avoid is not None:
+            self.avoid(slot, length, avoid)
+
+    @torch.inference_mode()
+    def avoid(self, slot: int, frame: int, nats: Tensor) -> None:
+        """Have ``(V,)`` nats added to a row's logits of its next frame, ``frame``."""
+        self.table.write_avoid(slot, frame, nats)
+        self._avoiding.add(slot)
+
+    @torch.inference_mode()
+    def fork(self, source: int, target: int, length: int, code: int, number: int) -> None:
+        """Begin a copy of a row of ``length`` codes, with another one in place of its last.
+
+        Args:
+            number: Of the copy, from 1 on: names its random stream from here.
+        """
+        self.leave(target)
+        row = self._rows[target] = self._rows[source]
+        key = int(forked_keys(torch.tensor([[self.table.host[source, Host.KEY]]]), number))
+        self.table.copy([source], [target], [row])
+        self.table.fork(target, row, code, length, key)
+        insort(self._active, target)
+
+    def memory(self, slot: int, length: int) -> tuple[Tensor, Tensor] | None:
+        """Return mirostat's state and entropix's last act at each length up to ``length``.
+
+        Each ``(length + 1,)``, on the host; None for a row that has neither, or that has left.
+        """
+        row = self._rows.get(slot)
+        if row is None or not (row.params.mirostat_mode or row.acts):
+            return None
+        tables = (self.table.mu, self.table.last_act)
+        mu, last_act = (one[slot, : length + 1].clone().cpu() for one in tables)
+        return mu, last_act
 
     def step(
         self,
         logits: Tensor,
         trace: Trace | None = None,
-        own: Tensor | None = None,
+        null: Tensor | None = None,
         attention: AttentionStatistics | None = None,
     ) -> Tensor:
         """Draw the next code of every row; as `advance`, but returns the codes ``(B,)`` alone."""
-        return self.advance(logits, trace, own, attention).codes
+        return self.advance(logits, trace, null, attention).codes
 
     @torch.inference_mode()
     def advance(
         self,
-        logits: Tensor,
+        own: Tensor,
         trace: Trace | None = None,
-        own: Tensor | None = None,
+        null: Tensor | None = None,
         attention: AttentionStatistics | None = None,
     ) -> StepResult:
         """Draw the next code of every row, and extend the beams of every search.
 
         Args:
-            logits: ``(B, V)``, any float dtype, on this sampler's device; not changed. Unused in
-                rows of beams that have ended.
+            own: ``(B, V)``, any float dtype, the model's logits; not changed.
             trace: Where to record the step; changes no code.
-            own: ``(B, V)``, for the trace: the model's own logits, where ``logits`` are guided or
-                otherwise changed.
-            attention: Statistics of the model's attention; unused in rows without entropix.
-
-        Raises:
-            ValueError: A row has entropix on, and there are no attention statistics.
+            null: ``(G, V)``: the logits without the text of the rows that are guided.
+            attention: Statistics of the model's attention, if `wants_attention`.
         """
-        pipeline, state = self._pipeline, self._state
-        scores = pipeline.scores(filters.sanitise(logits), state)
+        rows = self._step_rows()
+        rows.load()
+        logits = rows.guide(own, null)
+        if not self._avoiding.isdisjoint(rows.slots):
+            logits = rows.avoid(logits)
+            self._avoiding.difference_update(rows.slots)
+        scores = rows.scores(filters.sanitise(logits))
         clean, scores.attention = scores.logits, attention
-        penalised = pipeline.run(scores, tracing=trace is not None)
-        drawn = pipeline.drawer.draw(scores)
-        tensors = StepTensors(logits, clean, own, penalised, scores, drawn)
-        sources: Sequence[int] = range(len(self))
-        if pipeline.searches:
-            tensors, sources = self._search(pipeline.searches, tensors)
-        drawn = tensors.drawn
-        empty = drawn.empty
+        penalised = rows.pipeline.run(scores, tracing=trace is not None)
+        drawn = rows.pipeline.drawer.draw(scores)
+        given = None if logits is own else own  # for the trace
+        step = StepTensors(logits, clean, given, penalised, scores, drawn)
+        sources: Sequence[int] = range(len(rows.slots))
+        if rows.pipeline.searches:
+            step, sources = self._search(rows, step)
+        drawn, empty = step.drawn, step.drawn.empty
         ended = empty | (drawn.codes == self._stop_token)
-        stopped = state.stopped | ended | (state.history.lengths >= state.limits[:, 0])
+        stopped = rows.stopped | ended | (rows.lengths >= rows.limits[:, 0])
         codes = drawn.codes.masked_fill(stopped, self._stop_token)
-        alternatives = tensors.alternatives(stopped, self._stop_token)
+        alternatives = drawn.alternatives
+        if alternatives is not None and (decision := step.scores.decision) is not None:
+            ends = ~decision.branched | stopped[:, None]
+            alternatives = alternatives.masked_fill(ends | (alternatives == self._stop_token), -1)
         records: Sequence[Record] = ()
         if trace is not None:
-            entry = tensors.record(codes, self._stop_token, alive=~state.stopped, empty=empty)
+            entry = step.record(codes, self._stop_token, alive=~rows.stopped, empty=empty)
             trace.records.append(entry)
             if alternatives is not None:
-                others = alternatives[:, 1:].unbind(1)
-                records = [tensors.rescored(entry, column) for column in others]
-        state.append(codes, stopped, tensors.scores, drawn)
-        return StepResult(codes, sources, state.beam_scores.clone(), alternatives, records)
+                records = [step.rescored(entry, one) for one in alternatives[:, 1:].unbind(1)]
+        rows.append(codes, stopped, step.scores, drawn)
+        beam_scores = rows.beam_scores.clone() if rows.pipeline.searches else None
+        return StepResult(codes, sources, beam_scores, alternatives, records)
 
-    def _search(
-        self, searches: Sequence[Sequence[int]], tensors: StepTensors
-    ) -> tuple[StepTensors, Sequence[int]]:
+    def note_drawn(self) -> None:
+        """Note that a step of all rows that draw was drawn by a kernel, on the same table."""
+        self._avoiding.difference_update(self._active)
+        for slot in self._active:
+            held = self.table.held
+            held[slot] = min(held[slot] + 1, self._rows[slot].max_frames)
+
+    def _search(self, rows: StepRows, step: StepTensors) -> tuple[StepTensors, Sequence[int]]:
         """Extend the beams of every search; a row may become the continuation of another."""
-        state, logits = self._state, tensors.scores.logits
-        full = state.history.lengths >= state.limits[:, 0]
-        nothing = ~(logits > -torch.inf).any(-1)
-        finished = state.stopped | full | nothing
-        step = extend(searches, logits, tensors.drawn.codes, state.beam_scores, finished)
-        moved = [row for row, source in enumerate(step.sources) if row != source]
+        logits = step.scores.logits
+        full = rows.lengths >= rows.limits[:, 0]
+        finished = rows.stopped | full | ~(logits > -torch.inf).any(-1)
+        found = extend(rows.pipeline.searches, logits, step.drawn.codes, rows.beam_scores, finished)
+        moved = [place for place, source in enumerate(found.sources) if place != source]
         if moved:
-            state.overwrite(moved, [step.sources[row] for row in moved])
-            tensors = tensors.take(torch.tensor(step.sources, device=self._device))
-        state.beam_scores.copy_(step.scores)
-        state.stopped.logical_or_(step.scores == -torch.inf)
-        tensors.drawn.codes = step.codes.masked_fill(step.codes < 0, self._stop_token)
-        return tensors, step.sources
+            sources = [found.sources[place] for place in moved]
+            self.table.copy(
+                [rows.slots[place] for place in sources],
+                [rows.slots[place] for place in moved],
+                [rows.rows[place] for place in sources],
+            )
+            rows.load()
+            step = step.take(torch.tensor(found.sources, device=logits.device))
+        rows.put_beams(found.scores)
+        step.drawn.codes = found.codes.masked_fill(found.codes < 0, self._stop_token)
+        return step, found.sources
 
-    @torch.inference_mode()
-    def rewind(self, row: int, length: int) -> None:
-        """Remove all but the first ``length`` codes of a row; it goes on with fresh noise.
-
-        Args:
-            row: Which row.
-            length: How many codes to keep; no more than the row holds.
-        """
-        self._state.rewind(row, length)
-
-    @property
-    def _state(self) -> SamplerState:
-        assert self._rows is not None, "there is no row"
-        return self._rows
-
-    @property
-    def _pipeline(self) -> Pipeline:
-        if self._built is None:
-            self._built = Pipeline.of(self._state, self._vocab_size, self._stop_token, self._device)
-        return self._built
+    def _step_rows(self) -> StepRows:
+        """Return the rows that draw; those of the last few sets are kept."""
+        slots = tuple(self._active)
+        assert slots, "there is no row"
+        built = self._built.pop(slots, None)
+        if built is None:
+            rows = [self._rows[slot] for slot in slots]
+            built = StepRows(self.table, slots, rows, self.vocab_size, self._stop_token)
+            if len(self._built) >= _BUILT:
+                del self._built[next(iter(self._built))]
+        self._built[slots] = built
+        return built

@@ -1,27 +1,48 @@
-"""The state of a batch of rows between steps; rows join, leave and come back.
+"""The state of sampling between steps: one table, a slot a row, in memory allocated once.
 
-Processors have no state. What a row's state was at each length is kept, so that a rewind restores
-nothing.
+A row has a slot from its beginning to its end and is never moved. What the host decides about it is
+a few numbers, which go up before a step if any of them changed; all else is written on the device.
+What is queued runs in order, so a row that begins, goes back or becomes a copy is written between
+two steps, without waiting for them. What a row's state was at each length is kept, so that a rewind
+restores nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from samplers.ar.history import History
 from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.bounds import within
-from samplers.ops.draw import Stage, forked_keys, stream_key
-from samplers.processors.draw import DrawResult
 from samplers.processors.registry import reads_runs
-from samplers.processors.scores import Scores
 
 NEVER = -(2**31)
 """The frame of an act that never was: longer ago than any interval."""
+
+Send = Callable[[NDArray[Any]], None]
+"""Queues a copy of the host's numbers to the device; the array may change afterwards."""
+
+
+class Host(IntEnum):
+    """The columns of `SlotTable.numbers`, which the host alone writes."""
+
+    ACTIVE = 0  # 1 if the row draws
+    ATTEMPT = 1  # how often it was rewound
+    LIMIT = 2  # frames that it may have
+    KEY = 3  # of its random stream
+    PROMPTED = 4  # codes of a prompt that its penalties count
+    AVOID = 5  # the frame at which `avoid` is added to its logits; -1: none
+    PREFIX = 6  # positions of the cache before its first frame
+    START = 7  # position id of its first frame
+    OWNER = 8  # the slot whose newest code it is fed: its own, but for the unconditional one
+    PARTNER = 9  # the slot of its unconditional logits; its own if it is not guided
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +50,6 @@ class RowParams:
     """What never changes about a row; the beams of one search share one.
 
     Attributes:
-        params: Resolved.
-        max_frames: How many codes it may hold.
         silent: ``(<= V,)`` bool, the codes of silence, or None.
         prompted: How many codes of a prompt its penalties count.
     """
@@ -53,16 +72,15 @@ class RowParams:
 
     @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a processor reads runs, see `repeats.count_runs`."""
+        """Whether a processor reads runs, see `samplers.ops.repeats.count_runs`."""
         return reads_runs(self.params)
 
 
 @dataclass(frozen=True)
 class DrawnCodes:
-    """Codes that a row begins with, and what was known when the last of them was drawn.
+    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn.
 
     Attributes:
-        codes: ``(N,)`` int64.
         attempts: How often the row was rewound before.
         mu: Mirostat's state after them, in bits; None: that of a new row.
         last_act: The frame at which entropix last acted; None: it never did.
@@ -74,242 +92,216 @@ class DrawnCodes:
     last_act: int | None = None
 
 
-@dataclass(eq=False)
-class SamplerState:
-    """State of some rows; B is their number.
+@dataclass(frozen=True)
+class RowInput:
+    """What a row begins with.
 
     Attributes:
-        rows: What never changes about them.
-        history: The codes that each has drawn.
-        counted: The same with the prompt before it that penalties count; None where no row has
-            one.
-        stopped: ``(B,)`` bool, which have ended.
-        limits: ``(B, 1)`` int64, how many codes each may hold.
-        keys: ``(B, 1)`` int64, key of each row's random stream.
-        attempts: ``(B, 1)`` int64, how often each was rewound.
-        mu: ``(B, max_frames + 2)`` float32, in bits: mirostat's state at each length.
-        last_act: ``(B, max_frames + 2)`` int64, the frame at which entropix last paused or
-            branched, at each length.
-        beam_scores: ``(B,)`` float32 nats, the log-probability of a beam's codes; -inf in a row
-            of a search that holds no beam.
+        utterance: Names its random stream, with the seed and the candidate.
+        candidate: Which of several hypotheses of the utterance it is.
+        prompt: Level 0 ``(N,)`` int64 of its voice, which penalties may count.
+        silent: ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
+        drawn: What it holds already.
     """
 
-    rows: Sequence[RowParams]
-    history: History
-    counted: History | None
-    stopped: Tensor
-    limits: Tensor
-    keys: Tensor
-    attempts: Tensor
-    mu: Tensor
-    last_act: Tensor
-    beam_scores: Tensor
+    params: SamplingParams
+    seed: int
+    max_frames: int
+    utterance: int = 0
+    candidate: int = 0
+    prompt: Tensor | None = None
+    silent: Tensor | None = None
+    drawn: DrawnCodes | None = None
+
+
+class SlotTable:
+    """The state of S slots, each of up to N frames, after P codes of a prompt.
+
+    With ``shared`` a CPU reads the host's numbers where they are; else they are sent.
+
+    Attributes:
+        host: ``[S, len(Host)]`` int64, the host's side of `numbers`; after a change see `changed`.
+        numbers: ``[S, len(Host)]`` int64.
+        avoid: ``[S, V]`` float32, added to the logits of one frame.
+        codes: ``[S, P + N + 1]`` int64: the prompt that penalties count, then the frames.
+        lengths: ``[S]`` int64, frames drawn.
+        stopped: ``[S]`` bool, which have ended.
+        mu: ``[S, N + 2]`` float32 bits: mirostat's state at each length.
+        last_act: ``[S, N + 2]`` int64, the frame of entropix's last act, at each length.
+        beam_scores: ``[S]`` float32 nats, log-probabilities of beams; -inf: a row holds none.
+        held: An upper bound of the frames of each slot, on the host.
+        version: Counts the changes of `host`.
+        sent: The version that the device has.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        *,
+        frames: int,
+        prompt: int,
+        vocab_size: int,
+        device: torch.device,
+        shared: bool = True,
+    ) -> None:
+        self.host = np.zeros((slots, len(Host)), np.int64)
+        self.host[:, Host.OWNER] = self.host[:, Host.PARTNER] = range(slots)
+        self.host[:, Host.AVOID] = -1
+        self._shared = shared and device.type == "cpu"
+        numbers = torch.from_numpy(self.host)
+        self.numbers = numbers if self._shared else torch.zeros_like(numbers, device=device)
+        self.version = 1
+        self.sent = int(self._shared)
+        self.avoid = torch.zeros(slots, vocab_size, device=device)
+        self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
+        self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
+        self.stopped = torch.zeros(slots, dtype=torch.bool, device=device)
+        # The stop, too, has a next state: one column past the last length.
+        self.mu = torch.zeros(slots, frames + 2, device=device)
+        self.last_act = torch.zeros(slots, frames + 2, dtype=torch.int64, device=device)
+        self.beam_scores = torch.zeros(slots, device=device)
+        self.held = [0] * slots
+        self._runs: Tensor | None = None
 
     @classmethod
-    def begin(
+    def around(
         cls,
-        params: SamplingParams,
-        seed: int,
-        *,
-        max_frames: int,
-        device: torch.device,
-        utterance: int = 0,
-        candidate: int = 0,
-        prompt: Tensor | None = None,
-        silent: Tensor | None = None,
-        drawn: DrawnCodes | None = None,
-    ) -> "SamplerState":
-        """Return the state of a new row, or of all beams of a search; see `ArSampler.join`."""
-        before = prompt if params.penalty_includes_prompt else None
-        prompted = 0 if before is None else len(before)
-        row = RowParams(params, max_frames, silent, prompted)
-        history = History(1, max_frames, device, track_runs=row.tracks_runs)
-        counted = None
-        if before is not None and prompted:
-            counted = History(1, max_frames + prompted, device, track_runs=row.tracks_runs)
-            past = before.to(device)
-            if drawn is not None:
-                past = torch.cat([past, drawn.codes.to(device)])
-            counted.preload(0, past)
-        if drawn is not None:
-            history.preload(0, drawn.codes.to(device))
-        key = stream_key(seed, utterance, Stage.AR, candidate=candidate)
-        # The stop, too, has a next state: one column past the last length.
-        shape = (1, max_frames + 2)
-        begun = cls(
-            [row],
-            history,
-            counted,
-            torch.zeros(1, dtype=torch.bool, device=device),
-            torch.tensor([[max_frames]], device=device),
-            torch.tensor([[key]], device=device),
-            torch.zeros(1, 1, dtype=torch.int64, device=device),
-            torch.full(shape, float(within(params.mirostat_tau)), device=device).mul_(2),
-            torch.full(shape, NEVER, device=device),
-            torch.zeros(1, device=device),
-        )
+        host: NDArray[np.int64],
+        numbers: Tensor,
+        avoid: Tensor,
+        codes: Tensor,
+        lengths: Tensor,
+        stopped: Tensor,
+    ) -> "SlotTable":
+        """Return a table in memory that exists, of rows that have no other state."""
+        slots, vocab_size = avoid.shape
+        table = cls(slots, frames=0, prompt=0, vocab_size=vocab_size, device=avoid.device)
+        table.host, table.numbers, table.held = host, numbers, lengths.tolist()
+        table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped
+        return table
+
+    @property
+    def runs(self) -> Tensor:
+        """``[S, P + N]`` int64 of `samplers.ops.repeats.count_runs`; made when it is asked for."""
+        if self._runs is None:
+            self._runs = torch.zeros_like(self.codes[:, :-1])
+        return self._runs
+
+    def changed(self) -> None:
+        """Note that the host changed a number."""
+        self.version += 1
+        if self._shared:
+            self.sent = self.version
+
+    def send(self, upload: Send) -> None:
+        """Bring the host's numbers to the device, if any of them changed since they last went."""
+        if self.sent != self.version:
+            upload(self.host)
+            self.sent = self.version
+
+    def activate(self, slot: int, *, active: bool) -> None:
+        """Have a row drawn, or not."""
+        self.host[slot, Host.ACTIVE] = active
+        self.changed()
+
+    def write_avoid(self, slot: int, frame: int, nats: Tensor) -> None:
+        """Have ``(V,)`` nats added to the logits of one frame of a row."""
+        self.avoid[slot] = nats.to(self.avoid.device, non_blocking=True)
+        self.host[slot, Host.AVOID] = frame
+        self.changed()
+
+    def begin(
+        self, slot: int, row: RowParams, key: int, prompt: Tensor | None, drawn: DrawnCodes | None
+    ) -> None:
+        """Write what a row begins with: every column, so that nothing of the last one is left.
+
+        ``prompt`` is ``(row.prompted,)`` int64, if that is not 0.
+        """
+        device, length = self.codes.device, 0
+        self.mu[slot].fill_(within(row.params.mirostat_tau)).mul_(2)
+        self.last_act[slot] = NEVER
+        past = self.codes.new_zeros(0) if prompt is None else prompt.to(device)
         if drawn is not None:
             length = len(drawn.codes)
-            begun.attempts.fill_(drawn.attempts)
+            past = torch.cat([past, drawn.codes.to(device)])
             if drawn.mu is not None:
-                begun.mu[:, length] = drawn.mu
+                self.mu[slot, length] = drawn.mu
             if drawn.last_act is not None:
-                begun.last_act[:, length] = drawn.last_act
-        if params.beam_width > 1:
-            begun = begun.take([0] * params.beam_width)
-            begun.beam_scores[1:], begun.stopped[1:] = -torch.inf, True
-        return begun
+                self.last_act[slot, length] = drawn.last_act
+        if len(past):
+            self.codes[slot, : len(past)] = past
+        self.lengths[slot], self.stopped[slot], self.beam_scores[slot] = length, False, 0.0
+        self.held[slot] = length
+        if row.tracks_runs:
+            self._count_runs(slot, row.prompted + length)
+        numbers = self.host[slot]
+        numbers[Host.ACTIVE], numbers[Host.KEY], numbers[Host.LIMIT] = 1, key, row.max_frames
+        numbers[Host.ATTEMPT] = 0 if drawn is None else drawn.attempts
+        numbers[Host.PROMPTED], numbers[Host.AVOID] = row.prompted, -1
+        self.changed()
 
-    @classmethod
-    def join(cls, parts: Sequence["SamplerState"]) -> "SamplerState":
-        """Return the state of the rows of several states, in order.
+    def rewind(self, slot: int, row: RowParams, length: int) -> None:
+        """Shorten a row to its first ``length`` codes; a row that has ended goes on."""
+        self.lengths[slot], self.stopped[slot] = length, False
+        self.held[slot] = length
+        self.host[slot, Host.ATTEMPT] += 1
+        self.host[slot, Host.AVOID] = -1
+        self.changed()
+        if row.tracks_runs:
+            self._count_runs(slot, row.prompted + length)
 
-        Args:
-            parts: At least one, all on one device.
-        """
-        prompted = any(part.counted is not None for part in parts)
-        return cls(
-            [row for part in parts for row in part.rows],
-            History.join([part.history for part in parts]),
-            History.join([part.counted or part.history for part in parts]) if prompted else None,
-            torch.cat([part.stopped for part in parts]),
-            limits=torch.cat([part.limits for part in parts]),
-            keys=torch.cat([part.keys for part in parts]),
-            attempts=torch.cat([part.attempts for part in parts]),
-            mu=_stack([part.mu for part in parts]),
-            last_act=_stack([part.last_act for part in parts]),
-            beam_scores=torch.cat([part.beam_scores for part in parts]),
-        )
+    def copy(
+        self, sources: Sequence[int], targets: Sequence[int], rows: Sequence[RowParams]
+    ) -> None:
+        """Copy rows over others, all different; ``rows`` are those of the sources."""
+        device = self.codes.device
+        source, target = (torch.tensor(slots, device=device) for slots in (sources, targets))
+        longest = max(self.held[slot] for slot in sources)
+        prompted = max(row.prompted for row in rows)
+        tables = [
+            self.lengths, self.stopped, self.beam_scores, self.codes[:, : prompted + longest],
+            self.mu[:, : longest + 2], self.last_act[:, : longest + 2],
+        ]  # fmt: skip
+        if any(row.tracks_runs for row in rows):
+            tables.append(self.runs)
+        for table in tables:
+            table.index_copy_(0, target, table.index_select(0, source))
+        numbers = self.host[list(sources), : Host.AVOID]
+        held = [self.held[slot] for slot in sources]
+        self.host[list(targets), : Host.AVOID] = numbers
+        for slot, bound in zip(targets, held, strict=True):
+            self.held[slot] = bound
+        self.changed()
 
-    def take(self, places: Sequence[int]) -> "SamplerState":
-        """Return a copy of the state of some rows.
+    def fork(self, slot: int, row: RowParams, code: int, length: int, key: int) -> None:
+        """Give a copy of a row that holds ``length`` codes another last one, and other noise."""
+        self.codes[slot, row.prompted + length - 1] = code
+        self.lengths[slot], self.stopped[slot] = length, False
+        self.held[slot] = length
+        self.host[slot, Host.KEY], self.host[slot, Host.AVOID] = key, -1
+        self.changed()
+        if row.tracks_runs:
+            self._count_runs(slot, row.prompted + length)
 
-        Args:
-            places: Which rows, in the order of the copy; at least one.
-        """
-        rows = [self.rows[place] for place in places]
-        track_runs, counted = any(row.tracks_runs for row in rows), None
-        longest = max(row.max_frames for row in rows)
-        if self.counted is not None and any(row.prompted for row in rows):
-            most = max(row.max_frames + row.prompted for row in rows)
-            counted = self.counted.take(places, most, track_runs=track_runs)
-        index = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
-        columns = (self.stopped, self.limits, self.keys, self.attempts)
-        by_length = (self.mu[:, : longest + 2], self.last_act[:, : longest + 2])
-        return SamplerState(
-            rows,
-            self.history.take(places, longest, track_runs=track_runs),
-            counted,
-            *(table.index_select(0, index) for table in (*columns, *by_length, self.beam_scores)),
-        )
-
-    @property
-    def histories(self) -> Sequence[History]:
-        """`history`, and `counted` if there is one."""
-        return (self.history,) if self.counted is None else (self.history, self.counted)
-
-    @property
-    def longest_counted(self) -> int:
-        """How many codes penalties may count in a full row, those of its prompt included."""
-        return max(row.max_frames + row.prompted for row in self.rows)
-
-    @cached_property
-    def tracks_runs(self) -> bool:
-        """Whether any row needs the runs of its history."""
-        return any(row.tracks_runs for row in self.rows)
-
-    def scores(self, logits: Tensor, lookback: int) -> Scores:
-        """Return the scores of a step before any processor.
-
-        Args:
-            logits: ``(B, V)`` float32 without NaN.
-            lookback: How many of the newest codes the processors read.
-        """
-        recent = counted = self.history.newest_first(lookback)
-        if self.counted is not None:
-            counted = self.counted.newest_first(lookback)
-        runs = (self.counted or self.history).runs if self.tracks_runs else counted
-        lengths = self.history.lengths[:, None]
-        return Scores(
-            logits, lengths, recent, counted, runs, self.keys, self.attempts, limits=self.limits
-        )
-
-    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: DrawResult) -> None:
-        """Add the result of a step.
-
-        Args:
-            codes: ``(B,)`` int64, the codes of the step.
-            stopped: ``(B,)`` bool, rows that have ended: their histories do not grow.
-            scores: After the step.
-            drawn: The draw.
-        """
-        following = scores.lengths + 1
-        if drawn.mu is not None:
-            self.mu.scatter_(1, following, drawn.mu)
-        if scores.last_act is not None and scores.decision is not None:
-            acted = scores.decision.paused | scores.decision.branched
-            last_act = torch.where(acted, scores.lengths, scores.last_act)
-            self.last_act.scatter_(1, following, last_act)
-        self.stopped.copy_(stopped)
-        for history in self.histories:
-            history.append(codes, ~stopped)
-
-    def rewind(self, place: int, length: int) -> None:
-        """Remove all but the first ``length`` codes of a row, which then goes on.
-
-        Args:
-            place: Which row.
-            length: How many to keep; no more than it holds.
-        """
-        self.history.rewind(place, length)
-        if self.counted is not None:
-            self.counted.rewind(place, self.rows[place].prompted + length)
-        self.attempts[place] += 1
-        self.stopped[place] = False
-
-    def overwrite(self, places: Sequence[int], sources: Sequence[int]) -> None:
-        """Copy rows of a beam search over others of it.
-
-        Args:
-            places: The rows that change, all different.
-            sources: The row, as it was before, that each becomes.
-        """
-        device = self.keys.device
-        index, source = (torch.tensor(given, device=device) for given in (places, sources))
-        for table in (self.stopped, self.attempts, self.mu, self.last_act, self.beam_scores):
-            table.index_copy_(0, index, table.index_select(0, source))
-        for history in self.histories:
-            history.overwrite(places, sources)
-
-    def fork(self, place: int, length: int, code: int, number: int) -> "SamplerState":
-        """Return a copy of a row with another code in place of its last.
-
-        Args:
-            place: Which row.
-            length: How many codes it holds.
-            code: The other code.
-            number: Number of the copy, from 1 on: names its random stream from here.
-        """
-        forked = self.take([place])
-        forked.keys = forked_keys(forked.keys, number)
-        newest = torch.tensor([code], device=self.keys.device)
-        for history, before in (
-            (forked.history, 0),
-            (forked.counted, forked.rows[0].prompted),
-        ):
-            if history is not None:
-                history.rewind(0, before + length - 1)
-                history.append(newest, torch.ones_like(newest, dtype=torch.bool))
-        return forked
+    def _count_runs(self, slot: int, length: int) -> None:
+        """Count the runs of a slot anew; reads its codes, which waits for the device."""
+        counted = runs_of(self.codes[slot, :length].tolist())
+        self.runs[slot] = 0
+        self.runs[slot, :length] = torch.tensor(counted, device=self.codes.device)
 
 
-def _stack(tables: Sequence[Tensor]) -> Tensor:
-    """Return ``(n, W)`` tables of unequal widths as one, shorter rows padded with 0."""
-    stacked = tables[0].new_zeros(
-        sum(len(table) for table in tables), max(table.shape[1] for table in tables)
-    )
-    start = 0
-    for table in tables:
-        stacked[start : start + len(table), : table.shape[1]] = table
-        start += len(table)
-    return stacked
+def runs_of(codes: Sequence[int]) -> list[int]:
+    """Return `samplers.ops.repeats.count_runs` of codes, oldest first, in linear time.
+
+    Source: the Z-algorithm, Gusfield 1997, over the codes newest first.
+    """
+    newest, length = codes[::-1], len(codes)
+    found, left, right = [0] * length, 0, 0
+    for lag in range(1, length):
+        run = min(right - lag, found[lag - left]) if lag < right else 0
+        while lag + run < length and newest[run] == newest[lag + run]:
+            run += 1
+        found[lag] = run
+        if lag + run > right:
+            left, right = lag, lag + run
+    return [*found[1:], 0][:length]

@@ -6,13 +6,16 @@
 
 from typing import Any
 
-from samplers.knobs.knob import KnobSet, knob
+from samplers.knobs.knob import KnobSet, Needs, knob
+
+_RANKS: Needs = ({"best_of": (), "entropix_action": ("branch",)},)
 
 
-def _penalty(default: float, description: str) -> Any:
+def _penalty(default: float, description: str, needs: Needs = _RANKS) -> Any:
     return knob(
         default, description,
         group="candidates", off=0.0, unit="nats", step=0.1, top=10.0, ge=0.0, le=100.0,
+        needs=needs,
     )  # fmt: skip
 
 
@@ -26,6 +29,7 @@ class CandidateKnobs(KnobSet):
         "is kept: first those that spoke to their stop, then by rank. No audio is sent before all "
         "have ended, and each needs a row.",
         group="candidates", off=1, step=1, ge=1, le=8,
+        values=(1, 2, 4),
     )
     beam_width: int = knob(
         0,
@@ -38,6 +42,7 @@ class CandidateKnobs(KnobSet):
         "Finished beams are ranked by the log-probability of their codes, stop included, over "
         "the power of their number that this is; 0 favours short ones.",
         group="candidates", off=0.0, step=0.05, ge=0.0, le=2.0,
+        needs=({"beam_width": ()},),
     )
     rank_loop_penalty: float = _penalty(
         2.0,
@@ -51,5 +56,6 @@ class CandidateKnobs(KnobSet):
         0.5,
         "Less this times the distance of the logarithm of a take's length from the median's; "
         "with best_of alone.",
+        ({"best_of": ()},),
     )
     # fmt: on

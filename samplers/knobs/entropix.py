@@ -11,29 +11,41 @@ interaction strength.
 
 from typing import Any, Literal
 
-from samplers.knobs.knob import KnobSet, knob
+from samplers.knobs.knob import KnobSet, Needs, knob
 
 EntropixAction = Literal["temperature", "resample", "pause", "branch"]
 
+_ON: Needs = ({"entropix": ()},)
+_HEATS: Needs = ({"entropix_action": ("temperature", "pause")},)
+_PAUSES: Needs = ({"entropix_action": ("pause",)},)
+_BRANCHES: Needs = ({"entropix_action": ("branch",)},)
+
 
 def _threshold(default: float, description: str, unit: str) -> Any:
-    return knob(default, description, group="entropix", unit=unit, step=0.1, top=10.0, ge=0.0)
+    return knob(
+        default, description,
+        group="entropix", unit=unit, step=0.1, top=10.0, ge=0.0, needs=_ON,
+    )  # fmt: skip
 
 
-def _weight(default: float, description: str) -> Any:
-    return knob(default, description, group="entropix", off=0.0, step=0.05, ge=-10.0, le=10.0)
+def _weight(default: float, description: str, needs: Needs = _ON) -> Any:
+    return knob(
+        default, description,
+        group="entropix", off=0.0, step=0.05, ge=-10.0, le=10.0, needs=needs,
+    )  # fmt: skip
 
 
-def _factor(default: float, description: str) -> Any:
-    return knob(default, description, group="entropix", step=0.05, ge=0.0, le=10.0)
+def _factor(default: float, description: str, needs: Needs = _ON) -> Any:
+    return knob(default, description, group="entropix", step=0.05, ge=0.0, le=10.0, needs=needs)
 
 
 def _share(default: float, description: str) -> Any:
-    return knob(default, description, group="entropix", step=0.01, ge=0.0, le=1.0)
+    return knob(default, description, group="entropix", step=0.01, ge=0.0, le=1.0, needs=_ON)
 
 
-def _count(default: int, description: str, *, unit: str = "", least: int = 1, most: int) -> Any:
-    return knob(default, description, group="entropix", unit=unit, step=1, ge=least, le=most)
+def _count(default: int, description: str, **options: Any) -> Any:
+    options = {"ge": 1, "needs": _ON, **options}
+    return knob(default, description, group="entropix", step=1, **options)
 
 
 class EntropixKnobs(KnobSet):
@@ -53,7 +65,7 @@ class EntropixKnobs(KnobSet):
         "`resample` sets the code that is drawn aside and draws another (in HEHV too), `pause` "
         "puts in a frame of silence, or heats where there may be none, `branch` draws several "
         "continuations (in LEHV too) and keeps the best, or draws as usual where it just did.",
-        group="entropix", off="temperature",
+        group="entropix", off="temperature", needs=_ON,
     )
 
     entropix_low_entropy: float = _threshold(
@@ -77,12 +89,15 @@ class EntropixKnobs(KnobSet):
     )
 
     entropix_helv_temperature: float = _factor(
-        1.3, "HELV: the temperature is T times (this + entropix_helv_attention_entropy ae)."
+        1.3, "HELV: the temperature is T times (this + entropix_helv_attention_entropy ae).",
+        _HEATS,
     )
     entropix_helv_attention_entropy: float = _weight(
-        0.2, "HELV: what the attention's entropy adds to that factor."
+        0.2, "HELV: what the attention's entropy adds to that factor.", _HEATS
     )
-    entropix_helv_temperature_ceiling: float = _factor(1.5, "HELV: the highest temperature.")
+    entropix_helv_temperature_ceiling: float = _factor(
+        1.5, "HELV: the highest temperature.", _HEATS
+    )
 
     entropix_lehv_temperature: float = _factor(
         1.2, "LEHV: the temperature is T times (this + entropix_lehv_strength is)."
@@ -94,7 +109,7 @@ class EntropixKnobs(KnobSet):
     entropix_lehv_top_k_agreement: float = _weight(
         0.5, "LEHV: top_k is k (1 + this (1 - ag)), rounded down."
     )
-    entropix_lehv_top_k_floor: int = _count(5, "LEHV: the lowest top_k.", most=2**31 - 1)
+    entropix_lehv_top_k_floor: int = _count(5, "LEHV: the lowest top_k.", le=2**31 - 1)
 
     entropix_hehv_temperature: float = _factor(
         2.0, "HEHV: the temperature is T times (this + entropix_hehv_attention_varentropy av)."
@@ -109,7 +124,7 @@ class EntropixKnobs(KnobSet):
     entropix_hehv_top_p_floor: float = _share(0.5, "HEHV: the lowest top_p.")
 
     entropix_adaptive_candidates: int = _count(
-        5, "Adaptive: so many codes are drawn, and the likeliest of them is taken.", most=32
+        5, "Adaptive: so many codes are drawn, and the likeliest of them is taken.", le=32
     )
     entropix_adaptive_entropy: float = _weight(
         0.3, "Adaptive: the temperature is T times (1 + this (H + V) + "
@@ -130,35 +145,36 @@ class EntropixKnobs(KnobSet):
     entropix_adaptive_top_k_agreement: float = _weight(
         0.2, "Adaptive: what the attention's agreement takes from that factor."
     )
-    entropix_adaptive_top_k_floor: int = _count(1, "Adaptive: the lowest top_k.", most=2**31 - 1)
+    entropix_adaptive_top_k_floor: int = _count(1, "Adaptive: the lowest top_k.", le=2**31 - 1)
     entropix_adaptive_top_k_ceiling: int = _count(
-        100, "Adaptive: the highest top_k.", most=2**31 - 1
+        100, "Adaptive: the highest top_k.", le=2**31 - 1
     )
     entropix_adaptive_min_p: float = _weight(0.5, "Adaptive: min_p is m (1 - this (H + V)).")
     entropix_adaptive_min_p_floor: float = _share(0.01, "Adaptive: the lowest min_p.")
     entropix_adaptive_min_p_ceiling: float = _share(0.5, "Adaptive: the highest min_p.")
 
     entropix_pause_interval: int = _count(
-        50, "`pause` puts in at most one frame of silence in so many.", unit="frames", most=7500
+        50, "`pause` puts in at most one frame of silence in so many.",
+        unit="frames", needs=_PAUSES, le=7500,
     )
     entropix_pause_silence: int = _count(
         5, "`pause` neither acts before so many frames, nor behind as many of silence.",
-        unit="frames", most=750,
+        unit="frames", needs=_PAUSES, le=750,
     )
     entropix_pause_end: int = _count(
         10, "`pause` does not act where fewer frames than this are left to the longest length.",
-        unit="frames", least=0, most=7500,
+        unit="frames", needs=_PAUSES, ge=0, le=7500,
     )
     entropix_branch_rollouts: int = _count(
         4, "`branch` draws this many continuations, each with another first code; a row is held "
-        "for each as long as the utterance lasts.", least=2, most=8,
+        "for each as long as the utterance lasts.", ge=2, le=8, needs=_BRANCHES,
     )
     entropix_branch_frames: int = _count(
         12, "`branch` ranks them after this many frames, which are sent no sooner.",
-        unit="frames", most=75,
+        unit="frames", needs=_BRANCHES, le=75,
     )
     entropix_branch_interval: int = _count(
         50, "`branch` acts at most once in so many frames, or in entropix_branch_frames.",
-        unit="frames", most=7500,
+        unit="frames", needs=_BRANCHES, le=7500,
     )
     # fmt: on

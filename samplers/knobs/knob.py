@@ -1,9 +1,43 @@
 """How a knob is declared: default, one sentence, bounds, display hints, the step it switches."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+HEADINGS: Final[Mapping[str, str]] = {
+    "request": "Seed and limits",
+    "guidance": "Guidance by the text",
+    "bans": "Forbidden codes",
+    "length": "Length of the speech",
+    "repetition": "Repetition penalties",
+    "dry": "Repeated sequences (DRY)",
+    "truncation": "Likely codes only (top-p, top-k, min-p)",
+    "temperature": "Temperature",
+    "xtc": "Without the likeliest codes (XTC)",
+    "mirostat": "Steady surprise (Mirostat)",
+    "ras": "Repetition-aware sampling (RAS)",
+    "order": "Order of the steps",
+    "backtrack": "Backtracking from loops and silences",
+    "nar": "Finer levels (NAR)",
+    "context": "What the model hears before the text",
+    "joining": "Pauses between sentences",
+    "candidates": "Best of several takes",
+    "masked": "Drawing in passes (NAR-len)",
+    "entropix": "By entropy and attention (entropix)",
+    "playback": "Speed and loudness",
+}
+"""A group of knobs -> its name in words."""
+
+_HINTS: Final = frozenset({"off", "unit", "step", "bottom", "top", "label", "values", "needs"})
+
+
+Needs: TypeAlias = Sequence[Mapping[str, Sequence[Any]]]
+"""What must be set for a knob to act: of each mapping one of the knobs, at one of the values.
+
+No value stands for any but the knob's off value. A knob that itself lacks what it needs is not set.
+"""
 
 
 class KnobSet(BaseModel):
@@ -25,44 +59,33 @@ class SwitchesStep:
     random: bool = False
 
 
-def knob(
-    default: Any,
-    description: str,
-    *,
-    group: str,
-    off: Any = None,
-    unit: str = "",
-    step: float | None = None,
-    top: float | None = None,
-    **bounds: Any,
-) -> Any:
+def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
     """Declare a knob, as a field of a `KnobSet`.
 
     Args:
         default: Value of a request that does not set the knob.
         description: One sentence.
-        group: Heading under which documentation and user interfaces show the knob.
-        off: Value at which the knob has no effect, if there is one.
-        unit: Unit of the value.
-        step: Step of a slider.
-        top: Upper end of a slider for a knob without an upper bound.
-        **bounds: Constraints of pydantic's `Field`: ``ge``, ``gt``, ``le``, ``lt``, ``max_length``.
+        group: Of `HEADINGS`, under which documentation and user interfaces show the knob.
+        **options: Hints of `ui`, and constraints of pydantic's `Field`: ``ge``, ``gt``, ``le``,
+            ``lt``, ``max_length``.
 
     Returns:
         The pydantic field; its JSON schema has the hints as ``x-ui``.
     """
-    hints = ui(group, unit=unit, off=off, step=step, top=top)
-    return Field(default, description=description, json_schema_extra=hints, **bounds)
+    hints = {name: value for name, value in options.items() if name in _HINTS}
+    bounds = {name: value for name, value in options.items() if name not in _HINTS}
+    return Field(default, description=description, json_schema_extra=ui(group, **hints), **bounds)
 
 
-def ui(
-    group: str,
-    *,
-    unit: str = "",
-    off: Any = None,
-    step: float | None = None,
-    top: float | None = None,
-) -> dict[str, Any]:
-    """Return hints for user interfaces as an addition to a JSON schema: see `knob`."""
-    hints = {"group": group, "unit": unit, "off": off, "step": step, "top": top}
-    return {"x-ui": {name: hint for name, hint in hints.items() if hint is not None and hint != ""}}
+def ui(group: str, **hints: Any) -> dict[str, Any]:
+    """Return hints for user interfaces as an addition to a JSON schema.
+
+    Args:
+        group: Of `HEADINGS`.
+        **hints: ``off``, the value at which the knob has no effect; ``unit`` of the value; ``step``
+            of a slider, and its ends ``bottom`` and ``top`` where they are not the bounds;
+            ``label``, the name of the few knobs that a first view shows; ``values`` that are worth
+            a comparison; ``needs``, what else must be set for it to act.
+    """
+    given = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}
+    return {"x-ui": {"group": group, "heading": HEADINGS[group], **given}}

@@ -29,6 +29,7 @@ class NarKnobs(KnobSet):
     nar_temperature: float = knob(
         0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
         group="nar", off=0.0, step=0.05, top=2.0, ge=-1.0,
+        values=(0.0, 0.3, 0.6),
     )
     nar_level_temperatures: tuple[float, ...] = knob(
         (), "Temperatures of level 1, 2, ...; levels past the end use nar_temperature.",
@@ -37,14 +38,17 @@ class NarKnobs(KnobSet):
     nar_top_k: int = knob(
         0, "As top_k, for the finer levels.",
         group="nar", off=0, step=1, top=1024, ge=-1,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
     )
     nar_top_p: float = knob(
         1.0, "As top_p, for the finer levels.",
         group="nar", off=1.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
     )
     nar_min_p: float = knob(
         0.0, "As min_p, for the finer levels.",
         group="nar", off=0.0, step=0.01, ge=0.0, le=1.0,
+        needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
     )
     nar_cfg_strength: float = knob(
         1.0, "As cfg_strength, for the finer levels; doubles their work.",
@@ -53,6 +57,7 @@ class NarKnobs(KnobSet):
     nar_cfg_rescale: float = knob(
         0.7, "As cfg_rescale, for the finer levels, each frame by itself.",
         group="nar", off=0.0, step=0.05, ge=0.0, le=1.0,
+        needs=({"nar_cfg_strength": ()},),
     )
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
@@ -62,10 +67,12 @@ class NarKnobs(KnobSet):
     nar_left_context_frames: int = knob(
         75, "Frames before a window that its passes see.",
         group="nar", unit="frames", step=15, top=300, ge=0,
+        needs=({"nar_window_frames": ()},),
     )
     nar_lookahead_frames: int = knob(
         15, "Frames after a window that its passes see; the window waits for them.",
         group="nar", unit="frames", step=5, top=150, ge=0,
+        needs=({"nar_window_frames": ()},),
     )
     # fmt: on
 

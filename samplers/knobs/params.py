@@ -5,9 +5,7 @@ batch's tensors are all made from `SamplingParams`. Its knobs are declared here 
 `nar`, `candidates`, `masked` and `entropix` of this package; nothing else may give a knob a default
 (`tests/samplers/knobs/test_single_source.py` walks the source). Loads without torch.
 
-Each knob's JSON schema has `x-ui`, from `samplers.knobs.knob.knob`: `group`, `unit`, `off` (the
-value at which the knob has no effect), `step` (of a slider) and, where there is no upper bound,
-`top`.
+Each knob's JSON schema has `x-ui`, the hints of `samplers.knobs.knob.ui`.
 """
 
 from typing import Annotated, Any, Literal
@@ -53,16 +51,19 @@ class RequestKnobs(KnobSet):
         "Seed of every draw; the same request with the same seed gives the same codes. "
         "Without one a seed is drawn and reported.",
         group="request", ge=0, le=2**63 - 1,
+        label="Seed",
     )
 
     cfg_strength: float = knob(
         1.0, "Guidance: how far to go from what the model says without the words towards what it "
         "says with them, and beyond; doubles the work.",
         group="guidance", off=1.0, step=0.1, top=4.0, ge=1.0,
+        label="Closeness to the text", values=(1.0, 1.5, 2.0, 3.0),
     )
     cfg_rescale: float = knob(
         0.7, "How much of the guided logits' spread is set back to that without guidance.",
         group="guidance", off=0.0, step=0.05, ge=0.0, le=1.0,
+        needs=({"cfg_strength": ()},),
     )
     logit_bias: dict[int, float] = knob(
         {}, "Code id to a value added to its logit; -100 as good as bans it.",
@@ -93,16 +94,21 @@ class DrawKnobs(KnobSet):
         group="mirostat", off=0,
     )
     mirostat_tau: float = knob(
-        3.0, "Surprise that mirostat aims at; 0 is off.",
-        group="mirostat", off=0.0, unit="bits", step=0.1, top=10.0, ge=0.0,
+        1.2, "Surprise that mirostat aims at, below the model's mean entropy, or it keeps every "
+        "code; 0 is off.",
+        group="mirostat", off=0.0, unit="bits", step=0.1, top=2.0, ge=0.0,
+        values=(0.8, 1.0, 1.2, 1.5),
+        needs=({"mirostat_mode": ()},),
     )
     mirostat_eta: float = knob(
         0.1, "How quickly mirostat corrects itself.",
         group="mirostat", step=0.05, top=1.0, gt=0.0,
+        needs=({"mirostat_mode": ()},),
     )
     mirostat_surprise: Literal["full", "truncated"] = knob(
         "full", "Surprise under all codes (the paper), or under those kept (llama.cpp).",
         group="mirostat",
+        needs=({"mirostat_mode": ()},),
     )
     ras: bool = knob(
         False, "Repetition-aware sampling: a code drawn again too soon is drawn anew from all.",
@@ -111,22 +117,27 @@ class DrawKnobs(KnobSet):
     ras_top_p: float = knob(
         0.8, "RAS: the first draw is from the likeliest codes that sum to this.",
         group="ras", step=0.01, ge=0.0, le=1.0,
+        needs=({"ras": ()},),
     )
     ras_top_k: int = knob(
         25, "RAS: the first draw is from this many codes at most.",
         group="ras", step=1, top=100, ge=1,
+        needs=({"ras": ()},),
     )
     ras_window: int = knob(
         10, "RAS: how many of the newest codes a drawn code is looked for in.",
         group="ras", unit="frames", step=1, top=75, ge=1,
+        needs=({"ras": ()},),
     )
     ras_tau: float = knob(
         0.1, "RAS: the share of that window from which a code is repeated too often.",
         group="ras", step=0.05, gt=0.0, le=1.0,
+        needs=({"ras": ()},),
     )
     ras_mask_first: bool = knob(
         True, "RAS: the second draw excludes the code of the first, which breaks loops for sure.",
         group="ras", off=False,
+        needs=({"ras": ()},),
     )
     sampler_order: OrderName | Annotated[tuple[StepName, ...], _EACH_STEP] = knob(
         "canonical", "Order of the steps: a name, or a list; a step left out is off.",
@@ -135,6 +146,7 @@ class DrawKnobs(KnobSet):
     temperature_last: bool = knob(
         False, "Move the temperature behind the filters, so that they see the model's own odds.",
         group="order", off=False,
+        needs=({"temperature": (), "min_temperature": (), "entropix": ()},),
     )
 
     backtrack: bool = knob(
@@ -144,41 +156,51 @@ class DrawKnobs(KnobSet):
     backtrack_max_period: int = knob(
         75, "Longest sequence of codes whose repetition counts as a loop.",
         group="backtrack", unit="frames", step=1, top=150, ge=1,
+        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_min_repeats: int = knob(
         4, "How many copies of a sequence in a row make a loop.",
         group="backtrack", step=1, top=16, ge=2,
+        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_min_frames: int = knob(
         30, "How long a loop must be, all copies together.",
         group="backtrack", unit="frames", step=1, top=150, ge=2,
+        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_max_silence: int = knob(
         150, "Longest silence; a longer one is taken back. 0 allows any.",
         group="backtrack", off=0, unit="frames", step=1, top=750, ge=0,
+        values=(0, 25, 50, 75),
+        needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_window: int = knob(
         75, "A frame is final once this many newer ones exist; a loop that lies deeper ends the "
         "utterance as stuck.",
         group="backtrack", unit="frames", step=1, top=750, ge=1,
+        needs=({"backtrack": ()},),
     )
     backtrack_share: float = knob(
         1.0, "At most this share of the frames so far is taken back: the beginning of an utterance "
         "is final, and can be heard, sooner; a loop that lies deeper is taken back in part.",
         group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+        needs=({"backtrack": ()},),
     )
     backtrack_budget: int = knob(
         8, "How often an utterance may be taken back before it is ended as stuck.",
         group="backtrack", off=0, step=1, top=32, ge=0,
+        needs=({"backtrack": ()},),
     )
     backtrack_factor: float = knob(
         0.1, "What the odds of the code that led into a loop are multiplied by in its place, each "
         "time it does so; the second time it is forbidden there.",
         group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+        needs=({"backtrack": ()},),
     )
     backtrack_strength: float = knob(
         1.0, "Exponent on backtrack_factor; 100 or more forbids the code at once.",
         group="backtrack", off=0.0, step=0.5, top=100.0, ge=0.0,
+        needs=({"backtrack": ()},),
     )
     # fmt: on
 
@@ -210,6 +232,7 @@ class JoiningKnobs(KnobSet):
         0.25, "Silence between two utterances where the text asks for none in particular; changes "
         "no code.",
         group="joining", off=0.0, unit="s", step=0.05, top=2.0, ge=0.0, le=10.0,
+        label="Pauses", values=(0.0, 0.2, 0.4, 0.8),
     )
     # fmt: on
 

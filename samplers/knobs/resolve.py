@@ -26,11 +26,6 @@ def resolve(
 
     Returns:
         A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
-
-    Raises:
-        ConflictError: Two knobs that the caller set contradict each other.
-        UnknownPreset: The caller or the card names an unknown preset.
-        ValueError: A preset holds an illegal value.
     """
     knobs = SamplingParams.model_fields
     chosen = {name: getattr(params, name) for name in knobs if name in params.model_fields_set}

@@ -23,157 +23,205 @@ class StepKnobs(KnobSet):
     # fmt: off
     repetition_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         1.0, "Divides the odds of recently drawn codes, once per occurrence; above 1 discourages.",
-        group="repetition", off=1.0, step=0.01, top=2.0, gt=0.0,
+        group="repetition", off=1.0, step=0.01, bottom=0.9, top=1.5, gt=0.0,
+        values=(1.0, 1.02, 1.05, 1.1),
     )
     repetition_penalty_decay: float = knob(
         0.0,
-        "Exponent on the distance d of an occurrence: its penalty is repetition_penalty * d^decay; "
-        "below 0 old codes are punished less.",
-        group="repetition", off=0.0, step=0.05, ge=-2.0, le=2.0,
+        "Exponent on the distance d of an occurrence: its nats are ln repetition_penalty d^decay; "
+        "below 0 old codes are punished less. Where the mode is not additive its penalty is "
+        "repetition_penalty d^decay, which acts on the last repetition_penalty^(1/-decay) codes.",
+        group="repetition", off=0.0, step=0.05, bottom=-1.0, top=0.5, ge=-2.0, le=2.0,
+        values=(-1.0, -0.5, -0.25, 0.0),
+        needs=({"repetition_penalty": ()},),
     )
     repetition_penalty_window: int = knob(
         75, "How many of the newest codes the repetition, frequency and presence penalties count; "
         "0 is all of them.",
         group="repetition", unit="frames", step=1, top=750, ge=0,
+        values=(25, 75, 150),
+        needs=({"repetition_penalty": (), "frequency_penalty": (), "presence_penalty": ()},),
     )
     repetition_penalty_one_time: bool = knob(
         False, "Count only the newest occurrence of a code instead of every one.",
         group="repetition", off=False,
+        needs=({"repetition_penalty": ()},),
     )
     repetition_penalty_mode: PenaltyMode = knob(
-        "signed",
-        "How the penalty P acts: `signed` divides positive and multiplies negative logits, "
-        "`additive` subtracts ln P, `raw` always divides (as the reference does).",
+        "additive",
+        "How the penalty P acts: `additive` subtracts ln P, which divides the odds by P; `signed` "
+        "divides positive and multiplies negative logits, `raw` always divides (the reference).",
         group="repetition",
+        needs=({"repetition_penalty": ()},),
     )
     repetition_penalty_clamp: bool = knob(
         True,
-        "Never let the distance turn an occurrence's penalty into a reward; "
-        "off only to reproduce the reference.",
+        "Never let the distance turn an occurrence's penalty into a reward, which no additive one "
+        "is; off only to reproduce the reference.",
         group="repetition", off=False,
+        needs=(
+            {"repetition_penalty_decay": ()},
+            {"repetition_penalty_mode": ("signed", "raw")},
+        ),
     )
     penalty_includes_prompt: bool = knob(
         False,
         "Penalties, DRY and no_repeat_ngram_size count the codes of the voice's prompt as if they "
         "had been drawn just before.",
         group="repetition", off=False,
+        needs=(
+            {
+                "repetition_penalty": (), "frequency_penalty": (), "presence_penalty": (),
+                "dry_multiplier": (), "no_repeat_ngram_size": (),
+            },
+        ),
     )
     frequency_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit once for each of its occurrences.",
         group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+        values=(0.0, 0.02, 0.05),
     )
     presence_penalty: Annotated[float, SwitchesStep("repetition_penalty")] = knob(
         0.0, "Subtracted from a code's logit if it occurred at all.",
         group="repetition", off=0.0, unit="nats", step=0.05, ge=-2.0, le=2.0,
+        values=(0.0, 0.02, 0.05),
     )
     dry_multiplier: Annotated[float, SwitchesStep("dry")] = knob(
         0.0, "DRY: what is subtracted from a code that would prolong a repeated sequence.",
         group="dry", off=0.0, unit="nats", step=0.1, ge=0.0, le=8.0,
+        values=(0.0, 0.5, 1.0, 2.0),
     )
     dry_base: float = knob(
         1.75, "DRY: by what the penalty grows with each further code of the repeated sequence.",
         group="dry", step=0.05, top=4.0, ge=1.0,
+        needs=({"dry_multiplier": ()},),
     )
     dry_allowed_length: int = knob(
         2, "DRY: sequences shorter than this may repeat.",
         group="dry", unit="frames", step=1, top=75, ge=1,
+        values=(8, 12, 16),
+        needs=({"dry_multiplier": ()},),
     )
     dry_range: int = knob(
         0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
         group="dry", unit="frames", step=1, top=750, ge=0,
+        needs=({"dry_multiplier": ()},),
     )
     dry_sequence_breakers: tuple[int, ...] = knob(
         (), "DRY: codes (silence, say) that end a sequence and are never punished.",
         group="dry", off=[], max_length=MOST_CODES, fail_fast=True,
+        needs=({"dry_multiplier": ()},),
     )
     no_repeat_ngram_size: Annotated[int, SwitchesStep("no_repeat_ngram")] = knob(
         0, "Forbids any sequence of this many codes to occur twice; harmful for most speech.",
         group="repetition", off=0, unit="frames", step=1, top=75, ge=0,
+        values=(0, 40, 60, 75),
     )
     length_penalty: Annotated[float, SwitchesStep("length_penalty")] = knob(
         0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
         group="length", off=0.0, step=0.05, ge=-2.0, le=2.0,
+        values=(-0.1, -0.05, 0.0, 0.05, 0.1),
     )
     length_penalty_mode: PenaltyMode = knob(
-        "signed", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
+        "additive", "How the length penalty acts on the stop's logit; as repetition_penalty_mode.",
         group="length",
+        needs=({"length_penalty": ()},),
     )
     exponential_decay_factor: Annotated[float, SwitchesStep("length_penalty")] = knob(
         1.0, "Above 1 the stop's logit grows with each frame past exponential_decay_start.",
         group="length", off=1.0, step=0.01, top=1.5, gt=0.0,
+        values=(1.0, 1.01, 1.02, 1.05),
     )
     exponential_decay_start: int = knob(
         0, "After how many frames exponential_decay_factor begins to act.",
         group="length", unit="frames", step=1, top=1500, ge=0,
+        needs=({"exponential_decay_factor": ()},),
     )
 
     top_n_sigma: Annotated[float, SwitchesStep("top_n_sigma")] = knob(
         0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
         group="truncation", off=0.0, step=0.1, top=4.0, ge=-1.0,
+        values=(0.0, 1.0, 1.5, 2.0),
     )
     temperature: Annotated[float, SwitchesStep("temperature")] = knob(
         1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
         group="temperature", off=1.0, step=0.05, top=2.0, ge=-1.0,
+        label="Liveliness", values=(0.4, 0.6, 0.8, 1.0, 1.2),
     )
     min_temperature: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
         -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
         group="temperature", off=-1.0, step=0.05, top=2.0, ge=-1.0,
+        values=(-1.0, 0.3, 0.5, 0.7),
     )
     dynatemp_mode: Literal["sigmoid", "entropy"] = knob(
         "sigmoid", "What moves the temperature: the best code's probability, or the entropy.",
         group="temperature",
+        needs=({"min_temperature": ()},),
     )
     dynatemp_slope: float = knob(
         10.0, "Steepness of the sigmoid of dynatemp_mode=sigmoid.",
         group="temperature", step=1.0, top=50.0, ge=0.0,
+        needs=({"dynatemp_mode": ("sigmoid",)},),
     )
     dynatemp_center: float = knob(
         0.5, "Probability of the best code at which that sigmoid is halfway.",
         group="temperature", step=0.05, ge=0.0, le=1.0,
+        needs=({"dynatemp_mode": ("sigmoid",)},),
     )
     dynatemp_exponent: float = knob(
         1.0, "Exponent on the entropy (as a share of the highest possible) of its mode.",
         group="temperature", step=0.1, top=4.0, gt=0.0,
+        needs=({"dynatemp_mode": ("entropy",)},),
     )
     top_k: Annotated[int, SwitchesStep("top_k")] = knob(
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
         group="truncation", off=0, step=1, top=1024, ge=-1,
+        values=(0, 25, 50, 100),
     )
     top_p: Annotated[float, SwitchesStep("top_p")] = knob(
         1.0, "Keep the likeliest codes until their probabilities sum to this; 0 keeps one.",
         group="truncation", off=1.0, step=0.01, ge=0.0, le=1.0,
+        values=(0.8, 0.85, 0.9, 0.95, 1.0),
     )
     min_p: Annotated[float, SwitchesStep("min_p")] = knob(
         0.0, "Keep codes at least this fraction as likely as the likeliest.",
         group="truncation", off=0.0, step=0.01, ge=0.0, le=1.0,
+        values=(0.0, 0.02, 0.05, 0.1),
     )
     min_tokens_to_keep: int = knob(
         1, "min_p keeps at least this many codes.",
         group="truncation", off=1, step=1, top=64, ge=1,
+        needs=({"min_p": (), "entropix": ()},),
     )
     typical_p: Annotated[float, SwitchesStep("typical_p")] = knob(
         1.0, "Keep the codes whose surprise is nearest the entropy until they sum to this.",
         group="truncation", off=1.0, step=0.01, gt=0.0, le=1.0,
+        values=(0.8, 0.9, 0.95, 1.0),
     )
     epsilon_cutoff: Annotated[float, SwitchesStep("epsilon_cutoff")] = knob(
         0.0, "Keep codes with at least this probability.",
         group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+        values=(0.0, 0.0005, 0.001, 0.002),
     )
     eta_cutoff: Annotated[float, SwitchesStep("eta_cutoff")] = knob(
         0.0, "As epsilon_cutoff, but lower where the entropy is high.",
         group="truncation", off=0.0, step=0.0005, top=0.02, ge=0.0, lt=1.0,
+        values=(0.0, 0.0005, 0.001, 0.002),
     )
     xtc_probability: Annotated[float, SwitchesStep("xtc", random=True)] = knob(
-        0.0, "Chance that all likely codes but the least likely of them are excluded.",
+        0.0, "Chance that of the codes above `xtc_threshold` only the least likely one is kept.",
         group="xtc", off=0.0, step=0.05, ge=0.0, le=1.0,
+        values=(0.0, 0.1, 0.3),
     )
     xtc_threshold: float = knob(
         0.1, "Probability from which a code is likely to xtc_probability; above 0.5 it is off.",
         group="xtc", step=0.01, gt=0.0, le=1.0,
+        needs=({"xtc_probability": ()},),
     )
     protect_stop: bool = knob(
         True, "XTC and typical_p never exclude the stop.",
         group="length",
+        needs=({"xtc_probability": (), "typical_p": ()},),
     )
     # fmt: on
 

@@ -96,15 +96,7 @@ def extend(
 
 
 def _settle(parents: Sequence[int], alive: Sequence[bool]) -> list[tuple[int, int]]:
-    """Assign a row to every child: the first of a parent gets its parent's, the others the rest.
-
-    Args:
-        parents: Of each child, best child first.
-        alive: Which children are beams; the others continue no other row.
-
-    Returns:
-        For each row the row that it continues, and the child that it holds.
-    """
+    """Assign a row to every child: the first of a parent gets its parent's, the others the rest."""
     held: dict[int, tuple[int, int]] = {}
     others = []
     for child, parent in enumerate(parents):

@@ -112,7 +112,7 @@ def uniform(
     step: Tensor | int = 0,
     position: Tensor | int = 0,
     attempt: Tensor | int = 0,
-    draw: int = 0,
+    draw: Tensor | int = 0,
 ) -> Tensor:
     """Return uniform numbers for ``width`` entries a row; a pure function of its arguments.
 
@@ -122,11 +122,11 @@ def uniform(
         step: ``(B, 1)`` int64 or a number: which AR token, or which denoising pass.
         position: ``(B, 1)`` int64 or a number: which frame.
         attempt: ``(B, 1)`` int64 or a number: how often the row was rewound.
-        draw: Which of several draws at one place, a `Draw`.
+        draw: Which of several draws at one place, a `Draw`; ``(n, 1, 1)`` int64: all of them.
 
     Returns:
-        ``(B, width)`` float32 strictly inside (0, 1). Near 0 the spacing is that of 40-bit
-        fractions, so a race of exponentials keeps very unlikely codes possible.
+        ``(B, width)`` float32 strictly inside (0, 1), or ``(n, B, width)``. Near 0 the spacing is
+        that of 40-bit fractions, so a race of exponentials keeps very unlikely codes possible.
 
     Source: the finaliser of splitmix64, Steele, Lea and Flood 2014 (variant 13 of Stafford).
     """
@@ -136,7 +136,8 @@ def uniform(
             words = words.add(count, alpha=_signed(axis))
         else:
             offset += count * axis
-    words = words + _signed(offset & _WORD)
+    if offset or words is keys:  # what follows is in place
+        words = words + _signed(offset & _WORD)
     entries = torch.arange(1, width + 1, device=keys.device).mul_(_signed(_GOLDEN))
     bits = _mix(_mix(words) + entries)
     fraction = (bits >> 24).bitwise_and_((1 << 40) - 1).to(torch.float32)
@@ -154,10 +155,11 @@ def categorical(logits: Tensor, noise: Tensor) -> Tensor:
 
     Args:
         logits: ``(B, V)`` float32; -inf is never drawn. A row needs one finite entry.
-        noise: ``(B, V)`` of `uniform`; the Gumbel variable of an entry is -ln(-ln(1 - noise)).
+        noise: ``(..., B, V)`` of `uniform`; the Gumbel variable of an entry is
+            -ln(-ln(1 - noise)).
 
     Returns:
-        ``(B,)`` int64: argmax of p_i / E_i, where E_i = -ln(1 - noise_i).
+        ``(..., B)`` int64: argmax of p_i / E_i, where E_i = -ln(1 - noise_i).
 
     Source: Gumbel 1954; as a race, Efraimidis and Spirakis 2006.
     """
@@ -183,6 +185,6 @@ def without_replacement(logits: Tensor, noise: Tensor, count: int) -> Tensor:
 
 
 def _race(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return -p_i / E_i, ``(B, V)``: the smallest wins."""
-    # -E_i is what log1p gives.
-    return torch.softmax(logits, -1).div_(torch.log1p(-noise))
+    """Return -p_i / E_i, of the shape of the noise: the smallest wins."""
+    waits = torch.log1p(-noise)  # -E_i
+    return torch.div(torch.softmax(logits, -1), waits, out=waits)

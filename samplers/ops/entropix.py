@@ -11,12 +11,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
-
-EntropixSettings = Mapping[str, Tensor]
 
 HOTTEST = 1e30
 """The highest temperature; above it products would not be finite in float32."""
@@ -65,6 +64,11 @@ class SamplingTensors:
     top_k: Tensor
     min_p: Tensor
 
+    @cached_property
+    def columns(self) -> Tensor:
+        """All of them, ``(B, 4)`` float32: temperature, top_p, min_p, top_k."""
+        return torch.cat([self.temperature, self.top_p, self.min_p, self.top_k.float()], 1)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -108,16 +112,11 @@ def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
     return entropy, (probs * (surprise - entropy).square()).sum(-1, keepdim=True)
 
 
-def state(entropy: Tensor, varentropy: Tensor, settings: EntropixSettings) -> Tensor:
+def state(entropy: Tensor, varentropy: Tensor, settings: "EntropixSettings") -> Tensor:
     """Return the state of each row, ``(B, 1)`` int64 of `State`, from its `moments`."""
-    calm = varentropy < settings["low_varentropy"]
-    wild = varentropy > settings["high_varentropy"]
-    found = torch.full_like(entropy, State.ADAPTIVE, dtype=torch.int64)
-    # Written last to first, so that the first that fits wins.
-    found = found.masked_fill((entropy > settings["hehv_entropy"]) & wild, State.HEHV)
-    found = found.masked_fill((entropy < settings["lehv_entropy"]) & wild, State.LEHV)
-    found = found.masked_fill((entropy > settings["helv_entropy"]) & calm, State.HELV)
-    return found.masked_fill((entropy < settings["low_entropy"]) & calm, State.LELV)
+    fits = entropy * settings.signs[0] > settings.thresholds[:, 0]
+    fits &= varentropy * settings.signs[1] > settings.thresholds[:, 1]
+    return torch.where(fits, settings.states, State.ADAPTIVE).amin(-1, keepdim=True)
 
 
 def adjust(
@@ -126,7 +125,7 @@ def adjust(
     varentropy: Tensor,
     attention: AttentionStatistics,
     knobs: SamplingTensors,
-    settings: EntropixSettings,
+    settings: "EntropixSettings",
 ) -> SamplingTensors:
     """Return each row's knobs as its state adjusts them.
 
@@ -141,96 +140,125 @@ def adjust(
     Returns:
         Values to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
     """
-    heads = _columns(attention)
-    options = (
-        SamplingTensors(torch.zeros_like(knobs.temperature), knobs.top_p, knobs.top_k, knobs.min_p),
-        _helv(heads, knobs, settings),
-        _lehv(heads, knobs, settings),
-        _hehv(heads, knobs, settings),
-        _adaptive(entropy + varentropy, heads, knobs, settings),
-    )
-    chosen = {
-        field.name: torch.cat([getattr(option, field.name) for option in options], 1).gather(
-            1, states.clamp(min=0)
-        )
-        for field in fields(SamplingTensors)
-    }
-    chosen["temperature"] = chosen["temperature"].clamp(0, HOTTEST)
-    return SamplingTensors(**chosen)
-
-
-def _columns(attention: AttentionStatistics) -> AttentionStatistics:
-    """Return the statistics as ``(B, 1)``, with NaN as 0 and values within [0, 1e6]."""
-    return AttentionStatistics(
-        *(
-            getattr(attention, field.name).nan_to_num(nan=0.0).clamp(0, 1e6)[:, None]
-            for field in fields(AttentionStatistics)
-        )
-    )
-
-
-def _helv(
-    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
-) -> SamplingTensors:
-    factor = settings["helv_temperature"] + settings["helv_attention_entropy"] * heads.entropy
-    temperature = torch.minimum(knobs.temperature * factor, settings["helv_temperature_ceiling"])
-    return SamplingTensors(temperature, knobs.top_p, knobs.top_k, knobs.min_p)
-
-
-def _lehv(
-    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
-) -> SamplingTensors:
-    factor = settings["lehv_temperature"] + settings["lehv_strength"] * heads.strength
-    temperature = torch.minimum(knobs.temperature * factor, settings["lehv_temperature_ceiling"])
-    wider = 1 + settings["lehv_top_k_agreement"] * (1 - heads.agreement)
-    top_k = (knobs.top_k * wider).floor().to(torch.int64)
+    heads = torch.stack([getattr(attention, field.name) for field in fields(attention)], 1)
+    heads = heads.nan_to_num(nan=0.0).clamp(0, 1e6)
+    spread, agreement = heads[:, :2], heads[:, 2:3]
+    both, unsureness = spread.sum(-1, keepdim=True), entropy + varentropy
+    readings = torch.cat([heads, 1 - agreement, unsureness, both, agreement, heads[:, :1]], 1)
+    every = settings.formulas.expand(len(states), -1, -1, -1)
+    formulas = every.gather(
+        1, states.clamp(min=0)[..., None, None].expand(-1, 1, *every.shape[2:])
+    )[:, 0]
+    base, weights, bounds = formulas.tensor_split([1, 1 + readings.shape[1]], -1)
+    products = weights * readings[:, None]
+    # Of the first products of a knob at most one is not 0, so that their sum is exact.
+    factors = base[..., 0] + products[..., :6].sum(-1) + products[..., 6] - products[..., 7]
+    moved = knobs.columns * factors - products[..., 8]
+    top_k = moved[:, 3:]
+    whole = torch.where(states == State.ADAPTIVE, top_k.round(), top_k.floor())
+    low, high = bounds.unbind(-1)
+    temperature, top_p, min_p = moved[:, :3].clamp(low[:, :3], high[:, :3])[..., None].unbind(1)
     return SamplingTensors(
-        temperature, knobs.top_p, torch.maximum(top_k, settings["lehv_top_k_floor"]), knobs.min_p
+        temperature, top_p, whole.clamp(low[:, 3:], high[:, 3:]).to(torch.int64), min_p
     )
 
 
-def _hehv(
-    heads: AttentionStatistics, knobs: SamplingTensors, settings: EntropixSettings
-) -> SamplingTensors:
-    hotter = settings["hehv_attention_varentropy"] * heads.varentropy
-    temperature = knobs.temperature * (settings["hehv_temperature"] + hotter)
-    top_p = knobs.top_p - settings["hehv_top_p_attention_entropy"] * heads.entropy
-    return SamplingTensors(
-        torch.maximum(temperature, settings["hehv_temperature_floor"]),
-        torch.maximum(top_p, settings["hehv_top_p_floor"]),
-        knobs.top_k,
-        knobs.min_p,
-    )
+_READINGS = (
+    "entropy", "varentropy", "agreement", "strength", "disagreement", "unsureness", "both",
+    "less_agreement", "less_entropy",
+)  # fmt: skip
+"""What a formula weighs: attention's entropy, varentropy, agreement and strength; 1 less agreement;
+the logits' entropy and varentropy together; attention's together; and what is taken away: agreement
+from the factor, attention's entropy from the knob itself."""
+
+_COLUMNS = ("base", *_READINGS, "floor", "ceiling")
+_KNOBS = ("temperature", "top_p", "min_p", "top_k")
+
+_FORMULAS: Mapping[State, Mapping[str, Mapping[str, str]]] = {
+    State.LELV: {"temperature": {"base": "", "ceiling": ""}},
+    State.HELV: {
+        "temperature": {
+            "base": "helv_temperature", "entropy": "helv_attention_entropy",
+            "ceiling": "helv_temperature_ceiling",
+        },
+    },
+    State.LEHV: {
+        "temperature": {
+            "base": "lehv_temperature", "strength": "lehv_strength",
+            "ceiling": "lehv_temperature_ceiling",
+        },
+        "top_k": {"disagreement": "lehv_top_k_agreement", "floor": "lehv_top_k_floor"},
+    },
+    State.HEHV: {
+        "temperature": {
+            "base": "hehv_temperature", "varentropy": "hehv_attention_varentropy",
+            "floor": "hehv_temperature_floor",
+        },
+        "top_p": {"less_entropy": "hehv_top_p_attention_entropy", "floor": "hehv_top_p_floor"},
+    },
+    State.ADAPTIVE: {
+        "temperature": {
+            "unsureness": "adaptive_entropy", "both": "adaptive_attention_entropy",
+            "less_agreement": "adaptive_agreement",
+        },
+        "top_p": {
+            "varentropy": "adaptive_top_p", "floor": "adaptive_top_p_floor",
+            "ceiling": "adaptive_top_p_ceiling",
+        },
+        "min_p": {
+            "unsureness": "-adaptive_min_p", "floor": "adaptive_min_p_floor",
+            "ceiling": "adaptive_min_p_ceiling",
+        },
+        "top_k": {
+            "strength": "adaptive_top_k_strength", "less_agreement": "adaptive_top_k_agreement",
+            "floor": "adaptive_top_k_floor", "ceiling": "adaptive_top_k_ceiling",
+        },
+    },
+}  # fmt: skip
+"""How a state moves a knob: by a factor of base and weighed readings, within bounds. What is not
+named is 1 for the base, 0 for a weight, and no bound; the name of nothing is 0."""
 
 
-def _adaptive(
-    unsureness: Tensor,
-    heads: AttentionStatistics,
-    knobs: SamplingTensors,
-    settings: EntropixSettings,
-) -> SamplingTensors:
-    """``unsureness`` is entropy and varentropy together, ``(B, 1)``."""
-    heat = (
-        1
-        + settings["adaptive_entropy"] * unsureness
-        + settings["adaptive_attention_entropy"] * (heads.entropy + heads.varentropy)
-        - settings["adaptive_agreement"] * heads.agreement
-    )
-    top_p = knobs.top_p * (1 + settings["adaptive_top_p"] * heads.varentropy)
-    wider = (
-        1
-        + settings["adaptive_top_k_strength"] * heads.strength
-        - settings["adaptive_top_k_agreement"] * heads.agreement
-    )
-    min_p = knobs.min_p * (1 - settings["adaptive_min_p"] * unsureness)
-    return SamplingTensors(
-        knobs.temperature * heat,
-        _clip(top_p, "top_p", settings),
-        _clip((knobs.top_k * wider).round().to(torch.int64), "top_k", settings),
-        _clip(min_p, "min_p", settings),
-    )
+class EntropixSettings:
+    """The thresholds and coefficients of B rows; see `_FORMULAS`.
 
+    Attributes:
+        thresholds: ``(B, 2, 4)``: entropy and varentropy above which a state fits, in the order of
+            the states; both negative where they are to be below.
+        signs: ``(2, 4)``, which are.
+        states: ``(4,)`` int64.
+        formulas: ``(B, states, knobs, columns)``.
+    """
 
-def _clip(moved: Tensor, knob: str, settings: EntropixSettings) -> Tensor:
-    low, high = settings[f"adaptive_{knob}_floor"], settings[f"adaptive_{knob}_ceiling"]
-    return moved.clamp(low, high)
+    def __init__(self, columns: Mapping[str, Tensor]) -> None:
+        self._columns = columns
+        one = columns["low_entropy"]
+        self.signs = torch.tensor([[-1.0, 1, -1, 1], [-1, -1, 1, 1]], device=one.device)
+        self.states = torch.arange(4, device=one.device)
+        names = (
+            "low_entropy", "helv_entropy", "lehv_entropy", "hehv_entropy",
+            "low_varentropy", "low_varentropy", "high_varentropy", "high_varentropy",
+        )  # fmt: skip
+        thresholds = torch.cat([columns[name] for name in names], 1).view(-1, 2, 4)
+        self.thresholds = thresholds.float() * self.signs
+        shape = len(one), len(_FORMULAS), len(_KNOBS), len(_COLUMNS)
+        self.formulas = torch.zeros(shape, device=one.device)
+        self.formulas[..., 0], self.formulas[..., -1] = 1, torch.inf
+        self.formulas[..., -2] = -torch.inf
+        self.formulas[:, :, 0, -2], self.formulas[:, :, 0, -1] = 0, HOTTEST
+        for number, knobs in _FORMULAS.items():
+            for knob, terms in knobs.items():
+                for column, name in terms.items():
+                    self._set(number, _KNOBS.index(knob), _COLUMNS.index(column), name)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return the setting of that name, ``(B, 1)``."""
+        return self._columns[name]
+
+    def _set(self, number: State, knob: int, column: int, name: str) -> None:
+        """Write one coefficient of all rows."""
+        sign, name = (-1, name[1:]) if name.startswith("-") else (1, name)
+        value = sign * self[name][:, 0].float() if name else self.formulas.new_zeros(())
+        if knob == 0 and column >= len(_COLUMNS) - 2:  # bounds of a temperature are finite
+            value = value.clamp(0, HOTTEST)
+        self.formulas[:, number, knob, column] = value

@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from samplers.ops.bounds import within
-
 
 def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
     """Extrapolate from the unconditional to the conditional logits.
@@ -29,22 +27,22 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
     return guided * (share * ratio + (1 - share))
 
 
-def guide_frames(positive: Tensor, negative: Tensor, strength: float, rescale: float) -> Tensor:
+def guide_frames(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
     """Guide the frames of a finer level, each on its own.
 
     The spread to restore is that of the frame's own logits, where the source takes it over all
     frames: so a code does not depend on later frames, and chunks give the same codes as the whole.
 
     Args:
-        positive: ``(T, V)`` float32, conditional.
-        negative: ``(T, V)`` float32, unconditional.
-        strength: 1 is the conditional row itself; capped at the largest float32.
-        rescale: In [0, 1]: how much of the conditional spread to restore.
+        positive: ``(B, T, V)`` float32, conditional.
+        negative: ``(B, T, V)`` float32, unconditional.
+        strength: ``(B,)`` float32; see `guide`.
+        rescale: ``(B,)`` float32; see `guide`.
 
     Returns:
-        ``(T, V)``.
+        ``(B, T, V)``.
     """
-    frames = len(positive)
-    knobs = within(strength), rescale
-    strengths, rescales = (positive.new_full((frames,), knob) for knob in knobs)
-    return guide(positive[:, None], negative[:, None], strengths, rescales)[:, 0]
+    frames = positive.shape[1]
+    knobs = (knob[:, None].expand(-1, frames).reshape(-1) for knob in (strength, rescale))
+    flat = (logits.flatten(0, 1)[:, None] for logits in (positive, negative))
+    return guide(*flat, *knobs).view(positive.shape)

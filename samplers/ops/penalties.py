@@ -36,54 +36,31 @@ def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
     return torch.where(mode == ADDITIVE, logits - nats, logits * factor).clamp_(max=1e30)
 
 
-def repetition_nats(
-    recent: Tensor,
-    vocab_size: int,
-    *,
-    log_factor: Tensor,
-    decay: Tensor,
-    window: Tensor,
-    clamp: Tensor,
-    one_time: Tensor | None = None,
+def nats_by_distance(
+    width: int, *, log_factor: Tensor, decay: Tensor, window: Tensor, clamp: Tensor, mode: Tensor
 ) -> Tensor:
-    """Return each code's ln P: ln(factor * d^decay), summed over its occurrences at distances d.
+    """Return what one occurrence counts at each distance d, ``(B, width)`` int64 of 2^-32 nats.
+
+    That is ln(factor * d^decay); under `ADDITIVE`, which has no clamp, ln(factor) * d^decay.
 
     Args:
-        recent: ``(B, W)`` int64, newest first, -1 where there is none.
-        vocab_size: V.
+        width: The greatest distance.
         log_factor: ``(B, 1)`` float32, ln of the penalty; 0 is off.
         decay: ``(B, 1)`` float32 exponent on the distance (1 for the newest code).
         window: ``(B, 1)`` int64, the largest distance that counts.
         clamp: ``(B, 1)`` bool: distance cannot turn a penalty into a reward, or the reverse.
-        one_time: ``(B, 1)`` bool: only the newest occurrence of a code counts; None for no row.
+        mode: ``(B, 1)`` int64, as in `apply_penalty`.
 
-    Returns:
-        ``(B, V)`` float32 nats, within 20 of 0.
-
-    Source: vall-e's repetition penalty with distance decay, its window and sign corrected.
-    """
-    each = nats_by_distance(
-        recent.shape[1], log_factor=log_factor, decay=decay, window=window, clamp=clamp
-    )
-    return summed_nats(recent, vocab_size, each, one_time)
-
-
-def nats_by_distance(
-    width: int, *, log_factor: Tensor, decay: Tensor, window: Tensor, clamp: Tensor
-) -> Tensor:
-    """Return what one occurrence counts at each distance, ``(B, width)`` int64 of 2^-32 nats.
-
-    Args:
-        width: The greatest distance.
-        log_factor: As the next three, see `repetition_nats`.
-        decay: See there.
-        window: See there.
-        clamp: See there.
+    Source: vall-e's repetition penalty with distance decay, its window and sign corrected. The
+    decay of the logarithm is ours: that of the factor ends at distance factor^(1/|decay|).
     """
     distance = torch.arange(1, width + 1, device=log_factor.device)
-    nats = log_factor + decay * distance.log()
+    fading = decay * distance.log()
+    nats = log_factor + fading
     bounded = torch.where(log_factor >= 0, nats.clamp(min=0), nats.clamp(max=0))
     nats = torch.where(clamp, bounded, nats)
+    scaled = (log_factor * fading.exp()).clamp_(-STRONGEST_NATS, STRONGEST_NATS)
+    nats = torch.where(mode == ADDITIVE, scaled, nats)
     counts = (distance <= window) & (log_factor != 0)
     return (nats * FIXED_POINT).to(torch.int64).mul_(counts)
 
@@ -95,10 +72,10 @@ def summed_nats(recent: Tensor, vocab_size: int, each: Tensor, one_time: Tensor 
         recent: ``(B, W)`` int64, newest first, -1 where there is none.
         vocab_size: V.
         each: ``(B, W)`` int64 of `nats_by_distance`.
-        one_time: See `repetition_nats`.
+        one_time: ``(B, 1)`` bool: only the newest occurrence of a code counts; None for no row.
 
     Returns:
-        ``(B, V)`` float32.
+        ``(B, V)`` float32, within 20 of 0.
     """
     counts, ids = recent >= 0, recent.clamp(min=0)
     if one_time is not None:

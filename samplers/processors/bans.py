@@ -20,7 +20,6 @@ class LogitBias(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows; ids outside the vocabulary have no effect."""
         bias = torch.zeros(len(batch.params), batch.vocab_size)
         for row, params in enumerate(batch.params):
             for token, value in params.logit_bias.items():
@@ -42,12 +41,9 @@ class SequenceBan(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows; a sequence with an id outside the vocabulary is left out."""
         legal = _legal(batch)
         count = max(len(sequences) for sequences in legal)
         width = max((len(s.codes) for sequences in legal for s in sequences), default=1) - 1
-        if batch.room is not None:
-            count, width = max(count, batch.room.sequences), max(width, batch.room.codes - 1)
         prefixes = torch.full((len(legal), count, width), -2, dtype=torch.int64)
         last = torch.zeros(len(legal), count, dtype=torch.int64)
         strength = torch.zeros(len(legal), count)
@@ -81,7 +77,6 @@ class MinFrames(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._stop_token = batch.stop_token
         self._least = batch.column([p.min_frames for p in batch.params])
 

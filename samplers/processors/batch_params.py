@@ -12,21 +12,6 @@ from samplers.ops.bounds import within
 
 
 @dataclass(frozen=True)
-class Room:
-    """Sizes that else follow from the rows: of tables that are made before the rows are known.
-
-    Attributes:
-        sequences: Of `ban_sequences`, a row.
-        codes: Of each of these, the last one included.
-        candidates: `entropix_adaptive_candidates`.
-    """
-
-    sequences: int
-    codes: int
-    candidates: int
-
-
-@dataclass(frozen=True)
 class BatchParams:
     """The rows that a processor is built for; B is their number.
 
@@ -36,7 +21,6 @@ class BatchParams:
         stop_token: The id that ends an utterance.
         device: Where the tensors are made.
         silent: The codes of silence of each row, ``(<= V,)`` bool, or None.
-        room: The least sizes of tables; None: as the rows need them.
     """
 
     params: Sequence[SamplingParams]
@@ -44,7 +28,6 @@ class BatchParams:
     stop_token: int
     device: torch.device
     silent: Sequence[Tensor | None]
-    room: Room | None = None
 
     def take(self, rows: Sequence[int]) -> "BatchParams":
         """Return the params of some rows."""
@@ -54,7 +37,6 @@ class BatchParams:
             self.stop_token,
             self.device,
             [self.silent[row] for row in rows],
-            self.room,
         )
 
     def any(self, *features: str) -> bool:

@@ -5,7 +5,9 @@ drawn again as entropix decided, each row its own way.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +18,22 @@ from samplers.ops.draw import Draw, categorical, greedy, without_replacement
 from samplers.processors.batch_params import BatchParams
 from samplers.processors.processor import HistoryReader
 from samplers.processors.scores import Scores
+
+
+class Noise(NamedTuple):
+    """The noise of one step, of `samplers.ops.draw.uniform`.
+
+    Attributes:
+        code: ``(B, V)``.
+        second: ``(B, V)``, of a second draw; any if no row draws one.
+        candidates: ``(n, B, V)``, of the draws after the first of several candidates.
+        all: ``(m, B, V)``, these one behind the other.
+    """
+
+    code: Tensor
+    second: Tensor
+    candidates: Tensor
+    all: Tensor
 
 
 @dataclass
@@ -64,7 +82,6 @@ class Drawer:
     """Draws the codes of the rows of a batch."""
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         self._greedy = batch.flags([p.temperature <= 0 for p in params])
         self._all_greedy = batch.every([p.temperature <= 0 for p in params])
@@ -74,6 +91,14 @@ class Drawer:
         branches = zip(params, batch.is_on("branch"), strict=True)
         counts = [p.entropix_branch_rollouts for p, branch in branches if branch]
         self._alternatives = max(counts, default=0)
+        self._again = self._ras is not None or (self._redraw is not None and self._redraw.resamples)
+        draws: list[int] = [Draw.CODE]
+        if self._again:
+            draws.append(Draw.SECOND)
+        if self._redraw:
+            draws += [Draw.CANDIDATE + number for number in range(self._redraw.candidates)]
+        many = len(draws) > 1
+        self._draws = torch.tensor(draws, device=batch.device)[:, None, None] if many else None
 
     @property
     def wants_mu(self) -> bool:
@@ -88,18 +113,22 @@ class Drawer:
         """
         if self._mirostat:
             self._mirostat.truncate(scores)
+        noise = self._noise(scores)
+        others: list[Tensor] | None = None
         if self._all_greedy:
             drawn = DrawResult(greedy(scores.logits), scores.logits)
         elif self._ras:
-            drawn = self._ras.draw(scores)
+            drawn = self._ras.draw(scores, noise)
+        elif self._redraw and not self._again:  # from the same scores: all in one race
+            first, *others = categorical(scores.logits, noise.all)
+            drawn = DrawResult(first, scores.logits)
         else:
-            noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
-            drawn = DrawResult(categorical(scores.logits, noise), scores.logits)
+            drawn = DrawResult(categorical(scores.logits, noise.code), scores.logits)
         if self._alternatives:
-            noise = scores.noise(Draw.CODE, scores.logits.shape[-1])
-            drawn.alternatives = without_replacement(scores.logits, noise, self._alternatives)
+            alternatives = without_replacement(scores.logits, noise.code, self._alternatives)
+            drawn.alternatives = alternatives
         if self._redraw:
-            drawn.codes, drawn.logits = self._redraw(scores, drawn.codes, drawn.logits)
+            drawn.codes, drawn.logits = self._redraw(scores, drawn, noise, others)
         if self._greedy is not None and not self._all_greedy:
             best = greedy(scores.logits)
             drawn.codes = torch.where(self._greedy[:, 0], best, drawn.codes)
@@ -107,6 +136,16 @@ class Drawer:
             drawn.mu = self._mirostat.update(scores, drawn.codes[:, None])
             drawn.mirostat = self._mirostat.active
         return drawn
+
+    def _noise(self, scores: Scores) -> Noise:
+        """Return all noise of a step, made at once: a GPU is launched once, not once a draw."""
+        width = scores.logits.shape[-1]
+        if self._draws is None:
+            is_random = not self._all_greedy or self._redraw is not None
+            code = scores.noise(Draw.CODE, width) if is_random else scores.logits
+            return Noise(code, code, code[None], code[None])
+        noise = scores.noise(self._draws, width)
+        return Noise(noise[0], noise[int(self._again)], noise[1 + self._again :], noise)
 
 
 class Mirostat:
@@ -117,7 +156,6 @@ class Mirostat:
     """
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         self._vocab_size = batch.vocab_size
         self.active = batch.column(batch.is_on("mirostat_mode"))
@@ -169,7 +207,6 @@ class RepetitionAware(HistoryReader):
     features = ("ras",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         self._active = batch.column(batch.is_on("ras"))
         self._top_p = batch.column([p.ras_top_p for p in params])
@@ -178,15 +215,15 @@ class RepetitionAware(HistoryReader):
         self._tau = batch.column([p.ras_tau for p in params])
         self._mask_first = batch.column([p.ras_mask_first for p in params])
 
-    def draw(self, scores: Scores) -> DrawResult:
+    def draw(self, scores: Scores, noise: Noise) -> DrawResult:
         """Draw from the nucleus, and from all codes where that repeats too soon."""
-        logits, width = scores.logits, scores.logits.shape[-1]
+        logits = scores.logits
         floor = ras.nucleus_floor(scores.ordered, self._top_p, self._top_k)
         narrow = filters.keep_from(logits, floor.masked_fill(~self._active, -torch.inf))
-        first = categorical(narrow, scores.noise(Draw.CODE, width))[:, None]
+        first = categorical(narrow, noise.code)[:, None]
         again = ras.repeats(first, scores.recent, self._window, self._tau) & self._active
         wide = ras.fallback(logits, first, self._mask_first)
-        second = categorical(wide, scores.noise(Draw.SECOND, width))[:, None]
+        second = categorical(wide, noise.second)[:, None]
         codes = torch.where(again, second, first)[:, 0]
         return DrawResult(codes, torch.where(again, wide, narrow), again)
 
@@ -202,49 +239,50 @@ class Redraw:
     *Resample* excludes the code that was drawn and draws another:
     P(j) = sum_i p_i p_j / (1 - p_i). *Candidates* draws several and takes the likeliest: with the
     codes in ascending order and C their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
+
+    Attributes:
+        resamples: Whether any row may resample.
+        candidates: How many codes the rows draw at most beside the first.
     """
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         rows = zip(batch.params, batch.is_on("entropix"), strict=True)
         active = [params for params, on in rows if on]
-        self._resamples = batch.some([p.entropix_action == "resample" for p in active])
-        self._most = max((p.entropix_adaptive_candidates for p in active), default=1)
-        if batch.room is not None:
-            self._most = max(self._most, batch.room.candidates)
+        self.resamples = any(p.entropix_action == "resample" for p in active)
+        most = max((p.entropix_adaptive_candidates for p in active), default=1)
+        self.candidates = most - 1
+        self._number = torch.arange(1, most + 1, device=batch.device)
 
-    def __call__(self, scores: Scores, codes: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self,
+        scores: Scores,
+        drawn: DrawResult,
+        noise: Noise,
+        others: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Draw again where entropix decided so.
 
         Args:
             scores: With the decision.
-            codes: ``(B,)`` int64, drawn already.
-            logits: ``(B, V)`` float32 that they were drawn from.
+            drawn: What was drawn already.
+            noise: Of every draw.
+            others: The candidates beside the first, if they are drawn already.
 
         Returns:
             Codes ``(B,)``, and the logits ``(B, V)`` that each was drawn from.
         """
-        decision = scores.decision
+        codes, logits, decision = drawn.codes, drawn.logits, scores.decision
         if decision is None:
             return codes, logits
-        if self._resamples:
+        if self.resamples:
             without = ras.fallback(logits, codes[:, None], decision.resample)
-            second = categorical(without, scores.noise(Draw.SECOND, logits.shape[1]))
+            second = categorical(without, noise.second)
             codes = torch.where(decision.resample[:, 0], second, codes)
             logits = torch.where(decision.resample, without, logits)
-        if self._most > 1:
-            codes = self._likeliest(scores, codes, logits, decision.candidates)
+        if self.candidates:
+            others = categorical(logits, noise.candidates).unbind() if others is None else others
+            several = torch.stack([codes, *others], 1)
+            unwanted = self._number > decision.candidates
+            heights = logits.gather(1, several).masked_fill(unwanted, -torch.inf)
+            codes = several.gather(1, greedy(heights)[:, None])[:, 0]
         return codes, logits
-
-    def _likeliest(self, scores: Scores, codes: Tensor, logits: Tensor, wanted: Tensor) -> Tensor:
-        """Draw more candidates, and return the likeliest of as many as each row wants, ``(B,)``."""
-        rows, width = logits.shape
-        noise = torch.stack(
-            [scores.noise(Draw.CANDIDATE + number, width) for number in range(self._most - 1)], 1
-        )
-        many = logits[:, None].expand(-1, self._most - 1, -1).reshape(-1, width)
-        others = categorical(many, noise.reshape(-1, width)).view(rows, -1)
-        drawn = torch.cat([codes[:, None], others], 1)
-        number = torch.arange(1, self._most + 1, device=logits.device)
-        heights = logits.gather(1, drawn).masked_fill(number > wanted, -torch.inf)
-        return drawn.gather(1, greedy(heights)[:, None])[:, 0]

@@ -37,13 +37,15 @@ class Entropix(LogitsProcessor):
     features = ("entropix",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows, and their codes of silence."""
-        self._active = batch.column(batch.is_on("entropix"))
+        self._off = ~batch.column(batch.is_on("entropix"))
         self._settings = settings(batch)
         actions = [p.entropix_action for p in batch.params]
         self._resamples = batch.column([action == "resample" for action in actions])
         branches = batch.is_on("branch")
         self._branches, self._any_branches = batch.column(branches), any(branches)
+        self._keeps = self._resamples | self._branches
+        self._any_resamples = any(action == "resample" for action in actions)
+        self._never = torch.zeros_like(self._off)
         # A row that has a knob off has it at its neutral value, which changes nothing exactly.
         self._own = SamplingTensors(
             batch.column([float(max(p.temperature, 0)) for p in batch.params]),
@@ -72,23 +74,21 @@ class Entropix(LogitsProcessor):
             raise ValueError("a row wants entropix: the step needs the attention statistics")
         # A row from which nothing may be drawn has no entropy; it ends whatever is decided here.
         entropy, varentropy = (moment.nan_to_num(nan=0.0) for moment in moments(scores.logits))
-        states = state(entropy, varentropy, self._settings).masked_fill(~self._active, State.OFF)
+        states = state(entropy, varentropy, self._settings).masked_fill(self._off, State.OFF)
         moved = adjust(states, entropy, varentropy, scores.attention, self._start, self._settings)
         unsure = states == State.HELV
-        paused = branched = torch.zeros_like(unsure)
+        paused = branched = resample = self._never
+        keeps = self._off | (unsure & self._keeps)
         if self._pause:
             paused = self._pause.decide(scores, unsure)
+            keeps |= paused
         if self._any_branches:
             branched = self._may_branch(scores) & (unsure | (states == State.LEHV))
-        keeps = ~self._active | paused | (unsure & (self._resamples | self._branches))
+        if self._any_resamples:
+            resample = self._resamples & (unsure | (states == State.HEHV))
         scores.adjusted = _with_own(moved, self._own, keeps)
-        scores.decision = Decision(
-            states,
-            self._resamples & (unsure | (states == State.HEHV)),
-            torch.where(states == State.ADAPTIVE, self._settings["adaptive_candidates"], 1),
-            paused,
-            branched,
-        )
+        candidates = torch.where(states == State.ADAPTIVE, self._settings["adaptive_candidates"], 1)
+        scores.decision = Decision(states, resample, candidates, paused, branched)
 
     @classmethod
     def lookback(cls, params: SamplingParams) -> int:
@@ -112,10 +112,10 @@ def settings(batch: BatchParams) -> EntropixSettings:
         for name, field in EntropixKnobs.model_fields.items()
         if field.annotation in (int, float)
     ]
-    return {
+    return EntropixSettings({
         name.removeprefix(PREFIX): batch.column([getattr(p, name) for p in batch.params])
         for name in numbers
-    }
+    })
 
 
 def _with_own(moved: SamplingTensors, own: SamplingTensors, keeps: Tensor) -> SamplingTensors:
@@ -133,12 +133,6 @@ class Pause:
     """Where entropix may put in a frame of silence."""
 
     def __init__(self, batch: BatchParams, settings: EntropixSettings) -> None:
-        """Read the rows' codes of silence.
-
-        Args:
-            batch: The rows.
-            settings: From `settings`.
-        """
         self._pausing, self._settings = batch.column(self.rows(batch)), settings
         table = torch.zeros(
             len(batch.params), batch.vocab_size, dtype=torch.bool, device=batch.device

@@ -19,7 +19,6 @@ class RepetitionPenalty(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         self._vocab_size = batch.vocab_size
         self._factor = batch.column([math.log(p.repetition_penalty) for p in params])
@@ -32,10 +31,11 @@ class RepetitionPenalty(LogitsProcessor):
 
     def __call__(self, scores: Scores) -> None:
         """Apply the penalties."""
-        nats = penalties.repetition_nats(
-            scores.counted, self._vocab_size, log_factor=self._factor, decay=self._decay,
-            window=self._window, clamp=self._clamp, one_time=self._one_time,
+        each = penalties.nats_by_distance(
+            scores.counted.shape[1], log_factor=self._factor, decay=self._decay,
+            window=self._window, clamp=self._clamp, mode=self._mode,
         )  # fmt: skip
+        nats = penalties.summed_nats(scores.counted, self._vocab_size, each, self._one_time)
         scores.replace(penalties.apply_penalty(scores.logits, nats, self._mode))
 
     @classmethod
@@ -51,7 +51,6 @@ class FrequencyPresencePenalty(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._vocab_size = batch.vocab_size
         self._frequency = batch.knob("frequency_penalty", 0.0)
         self._presence = batch.knob("presence_penalty", 0.0)
@@ -78,7 +77,6 @@ class Dry(LogitsProcessor):
     reads_runs = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         self._multiplier = batch.knob("dry_multiplier", 0.0)
         self._base = batch.column([p.dry_base for p in params], torch.float64)
@@ -115,7 +113,6 @@ class NoRepeatNgram(LogitsProcessor):
     reads_runs = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._size = batch.knob("no_repeat_ngram_size", 0)
 
     def __call__(self, scores: Scores) -> None:
@@ -137,7 +134,6 @@ class LengthPenalty(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._stop_token = batch.stop_token
         self._power = batch.knob("length_penalty", 0.0)
         modes = [penalties.MODES.index(p.length_penalty_mode) for p in batch.params]
@@ -159,7 +155,6 @@ class ExponentialDecay(LogitsProcessor):
     penalty = True
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._stop_token = batch.stop_token
         self._factor = batch.knob("exponential_decay_factor", 1.0)
         self._start = batch.column([p.exponential_decay_start for p in batch.params])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from samplers.ops import filters
-from samplers.ops.draw import Draw, uniform
+from samplers.ops.draw import uniform
 from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
 
 
@@ -50,12 +50,16 @@ class Scores:
     adjusted: SamplingTensors | None = None
     decision: Decision | None = None
     _ordered: Tensor | None = field(default=None, init=False, repr=False)
+    _floors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 
     @property
     def ordered(self) -> Tensor:
         """The logits sorted, largest first, ``(B, V)``; cached for filters that follow."""
         if self._ordered is None:
             self._ordered = filters.descending(self.logits)
+        for floor in self._floors:
+            self._ordered = filters.keep_from(self._ordered, floor)
+        self._floors.clear()
         return self._ordered
 
     @property
@@ -63,20 +67,21 @@ class Scores:
         """The largest logit of each row, ``(B, 1)``."""
         if self._ordered is None:
             return self.logits.amax(-1, keepdim=True)
-        return self._ordered[:, :1]
+        return self._ordered[:, :1]  # which no floor excludes
 
     def replace(self, logits: Tensor) -> None:
         """Set the logits, ``(B, V)`` float32, and forget the sorted ones."""
         self.logits, self._ordered = logits, None
+        self._floors.clear()
 
     def keep_from(self, floor: Tensor) -> None:
-        """Exclude logits below a ``(B, 1)`` floor; sorted ones stay sorted."""
+        """Exclude logits below a ``(B, 1)`` floor; sorted ones stay sorted, when next asked for."""
         self.logits = filters.keep_from(self.logits, floor)
         if self._ordered is not None:
-            self._ordered = filters.keep_from(self._ordered, floor)
+            self._floors.append(floor)
 
-    def noise(self, draw: Draw | int, width: int) -> Tensor:
-        """Return uniform noise for the next code, ``(B, width)`` float32.
+    def noise(self, draw: Tensor | int, width: int) -> Tensor:
+        """Return uniform noise for the next code, ``(B, width)`` float32; see `uniform`.
 
         Args:
             draw: What it decides; each `Draw` has noise of its own.

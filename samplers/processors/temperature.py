@@ -15,7 +15,6 @@ class Temperature(LogitsProcessor):
     features = ("temperature", "min_temperature", "entropix")
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         params = batch.params
         greedy = [p.temperature <= 0 for p in params]
         self._all_greedy = batch.every(greedy) and not batch.any("entropix")

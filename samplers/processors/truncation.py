@@ -17,7 +17,6 @@ class TopNSigma(LogitsProcessor):
     features = ("top_n_sigma",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._n = batch.knob("top_n_sigma", math.inf)
 
     def __call__(self, scores: Scores) -> None:
@@ -31,7 +30,6 @@ class TopK(LogitsProcessor):
     features = ("top_k", "entropix")
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._k = batch.knob("top_k", batch.vocab_size)
 
     def __call__(self, scores: Scores) -> None:
@@ -45,7 +43,6 @@ class TopP(LogitsProcessor):
     features = ("top_p", "entropix")
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._p = batch.knob("top_p", math.inf)
 
     def __call__(self, scores: Scores) -> None:
@@ -59,7 +56,6 @@ class MinP(LogitsProcessor):
     features = ("min_p", "entropix")
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._p = batch.knob("min_p", 0.0)
         self._keep = batch.column([p.min_tokens_to_keep for p in batch.params])
         self._keeps_several = batch.some([p.min_tokens_to_keep > 1 for p in batch.params])
@@ -78,7 +74,6 @@ class TypicalP(LogitsProcessor):
     features = ("typical_p",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._p, self._protected = batch.knob("typical_p", math.inf), batch.protected
 
     def __call__(self, scores: Scores) -> None:
@@ -93,7 +88,6 @@ class EpsilonCutoff(LogitsProcessor):
     features = ("epsilon_cutoff",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._epsilon = batch.knob("epsilon_cutoff", 0.0)
 
     def __call__(self, scores: Scores) -> None:
@@ -107,7 +101,6 @@ class EtaCutoff(LogitsProcessor):
     features = ("eta_cutoff",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._eta = batch.knob("eta_cutoff", 0.0)
 
     def __call__(self, scores: Scores) -> None:
@@ -121,7 +114,6 @@ class Xtc(LogitsProcessor):
     features = ("xtc_probability",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._probability = batch.knob("xtc_probability", 0.0)
         self._threshold = batch.column([p.xtc_threshold for p in batch.params])
         self._protected = batch.protected

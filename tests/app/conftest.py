@@ -8,18 +8,11 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.redis_server import RedisServer, redis_running
 from tests.app.tools.serving import served
-from tests.toy.make_toy import make
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the toy model."""
-    return make(tmp_path_factory.mktemp("models") / "toy")
 
 
 @pytest.fixture(scope="session")

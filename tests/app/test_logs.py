@@ -1,3 +1,4 @@
+import io
 import json
 import logging
 import subprocess
@@ -75,3 +76,22 @@ def test_every_logger_of_a_process_writes_that_form(form) -> None:
             assert (told["logger"], told["request_id"]) == (name, "abc")
         else:
             assert line.endswith(f"WARNING {name} [abc]: hello")
+
+
+def test_errors_of_accept_are_a_line_a_second_without_a_traceback() -> None:
+    stream = io.StringIO()
+    handler = logs.handler("text", stream)
+    log = logging.getLogger("asyncio")
+    log.addHandler(handler)
+    try:
+        for _ in range(100):
+            try:
+                raise OSError(24, "Too many open files")
+            except OSError:
+                log.exception("socket.accept() out of system resource\nsocket: %s", "x")
+        log.error("something else")
+    finally:
+        log.removeHandler(handler)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2, lines
+    assert "too many files are open" in lines[0]

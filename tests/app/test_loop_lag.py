@@ -19,8 +19,8 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
+from benchmarks.harness.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.hostile import ATTACKS, address
-from tests.app.tools.loop_lag import MOST_S, Watchdog, watched
 from tests.app.tools.serving import served
 from tests.toy.make_toy import make
 

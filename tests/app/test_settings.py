@@ -57,6 +57,28 @@ def test_a_value_out_of_range_is_refused(field, value):
         Settings(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("10.0.0.7", False),
+        ("gpuhost", False),
+        ("::", False),
+    ],
+)
+def test_texts_of_other_machines_are_read_in_a_process_of_their_own(host, local):
+    assert Settings(host=host).is_local is local
+    if local:
+        assert not Settings(host=host, text_process=False).text_process
+        return
+    with pytest.raises(ValueError, match="TTS_TEXT_PROCESS"):
+        Settings(host=host, text_process=False)
+
+
 def test_settings_do_not_change():
     with pytest.raises(ValidationError):
         setattr(Settings(), "port", 1)  # noqa: B010

@@ -1,3 +1,3 @@
-from tests.app.conftest import anyio_backend, toy, toy_server
+from tests.app.conftest import anyio_backend, toy_server
 
-__all__ = ["anyio_backend", "toy", "toy_server"]
+__all__ = ["anyio_backend", "toy_server"]

@@ -49,14 +49,16 @@ const record = async (context) => {
     window.heardUntil = time;
   };
   connect.call(recorder, context.destination);
-  return recorder;
+  context.recorder = recorder;
 };
 AudioNode.prototype.connect = function (to, ...rest) {
   const { context } = this;
   if (to === context.destination && context.audioWorklet) {
     window.playing = context;
-    context.recorder ??= record(context);
-    context.recorder.then((recorder) => connect.call(this, recorder));
+    context.recording ??= record(context);
+    // At once where it can be: what is scheduled may begin before a promise is looked at.
+    if (context.recorder) connect.call(this, context.recorder);
+    else context.recording.then(() => connect.call(this, context.recorder));
   }
   return connect.call(this, to, ...rest);
 };
@@ -108,10 +110,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-class Studio:
-    """The page, and what a person does there."""
+# A page that was here before: with all knobs open, and no first take.
+RETURNING = """
+try { localStorage.knobs ??= "open"; localStorage.keepsTakes = "yes"; } catch { /* about:blank */ }
+"""
 
-    def __init__(self, page: Any, address: str) -> None:
+
+class Studio:
+    """The page, and what a person does there; by default one who was there before."""
+
+    def __init__(self, page: Any, address: str, *, first_visit: bool = False) -> None:
         self.page, self.address = page, address
         self.errors: list[str] = []
         self.hosts: set[str] = set()
@@ -119,7 +127,7 @@ class Studio:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self._note)
         page.on("request", self._sent)
-        page.add_init_script(LISTENER)
+        page.add_init_script(LISTENER if first_visit else LISTENER + RETURNING)
 
     def _sent(self, request: Any) -> None:
         if not request.url.startswith(("blob:", "data:")):
@@ -134,7 +142,7 @@ class Studio:
         link = "#" + quote(json.dumps(body)) if body else ""
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}/{link}")
-        self.page.wait_for_selector(".status:text-matches('^(?!not ready|connecting).+')")
+        self.page.wait_for_selector(".status:text-matches('^(?!not |connecting).+')")
         if not body or body["input"].strip():
             self.page.wait_for_selector(".phonemes li", state="attached")
 
@@ -165,10 +173,8 @@ class Studio:
         return number
 
     def wait_for(self, number: int) -> None:
-        self.page.wait_for_selector(f"[data-take='{number}'][data-outcome=done]")
-        self.page.wait_for_selector(
-            f"[data-take='{number}'] .outcome:text-matches('^(stop|length|stuck)$')"
-        )
+        take = f"[data-take='{number}'][data-outcome=done]"
+        self.page.wait_for_selector(f"{take}:is([data-finish=stop], [data-finish=length])")
 
     def numbers(self) -> list[int]:
         takes = self.page.query_selector_all("[data-take]")
@@ -176,7 +182,7 @@ class Studio:
 
     def report(self, number: int) -> dict[str, Any]:
         """The report of a take, as the page's own download has it."""
-        self.page.click(f"[data-take='{number}'] .actions >> text=Take away")
+        self.page.click(f"[data-take='{number}'] .actions >> text=Export")
         with self.page.expect_download() as started:
             self.page.click("dialog >> text=JSON with its trace")
         report: dict[str, Any] = json.loads(Path(started.value.path()).read_text())

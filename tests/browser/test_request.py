@@ -53,9 +53,9 @@ def test_every_knob_of_the_schema_has_a_control_with_its_help_and_unit(studio, s
             continue
         assert plain(control.text_content()).find(plain(shown["description"])) >= 0, name
         assert shown["x-ui"].get("unit", "") in control.text_content(), name
-        if "off" in shown["x-ui"] and shown.get("type") != "boolean":
+        if shown["x-ui"].keys() & {"off", "label"} == {"off"} and shown.get("type") != "boolean":
             assert control.query_selector("[role=switch]") is not None, name
-        label = studio.page.get_by_label(name, exact=True)
+        label = studio.page.get_by_label(shown["x-ui"].get("label", name), exact=True)
         assert label.count() == 1, name
 
 
@@ -160,7 +160,7 @@ def test_a_knob_shows_what_the_preset_sets(studio, server) -> None:
     presets = {one["id"]: one["knobs"] for one in server.get("/v1/presets").json()["presets"]}
     studio.page.fill("#search", "temperature")
     for preset in ("auto", "greedy", "expressive"):
-        studio.page.select_option("#preset", preset)
+        studio.page.select_option("#knob-preset", preset)
         shown = float(studio.page.input_value("#knob-temperature"))
         assert shown == presets[preset]["temperature"], preset
     assert body_of(studio)["preset"] == "expressive"
@@ -179,7 +179,7 @@ def test_what_is_changed_is_sent_and_comes_first(studio) -> None:
     page.fill("#search", "seed")
     page.fill("#knob-seed", "9223372036854775807")
     page.fill("#search", "")
-    first = [one.get_attribute("data-knob") for one in page.query_selector_all(".knobs > .knob")]
+    first = [one.get_attribute("data-knob") for one in page.query_selector_all(".knob.changed")]
     assert set(first) == {"top_p", "ras", "sampler_order", "ban_tokens", "seed"}
     body = body_of(studio)
     kept = {name: body[name] for name in first}
@@ -263,12 +263,12 @@ def test_a_link_holds_the_whole_request(studio, browser) -> None:
         "speed": 1.25,
     }
     studio.open(body)
-    studio.page.click(".request >> text=Take away")
+    studio.page.click(".request >> text=Export")
     link = studio.page.text_content("[data-way=Link] pre")
     context = browser.new_context()
     other = Studio(context.new_page(), studio.address)
     other.page.goto(link)
-    other.page.wait_for_selector("#preset >> text=stable", state="attached")
+    other.page.wait_for_selector("#knob-preset >> text=stable", state="attached")
     assert other.page.input_value("#text") == body["input"]
     sent = body_of(other)
     context.close()
@@ -279,3 +279,22 @@ def test_markup_is_coloured(studio) -> None:
     studio.write("One [[wʌn]] two [pause:1s] <break/> three [not markup].")
     marks = [one.text_content() for one in studio.page.query_selector_all(".box mark")]
     assert marks == ["[[wʌn]]", "[pause:1s]", "<break/>"]
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "set_to"),
+    [
+        ("mirostat_tau", 1.0, {"mirostat_mode": 1}),
+        ("entropix_pause_end", 3, {"entropix_action": "pause", "entropix": True}),
+    ],
+)
+def test_a_knob_that_lacks_another_says_so_and_a_button_sets_it(
+    studio, knob, value, set_to
+) -> None:
+    studio.open({"input": TEXT, knob: value})
+    note = f"[data-knob={knob}] .idle"
+    assert next(iter(set_to)) in studio.page.wait_for_selector(note).text_content()
+    studio.page.click(f"{note} button")
+    studio.page.wait_for_selector(note, state="detached")
+    sent = body_of(studio)
+    assert {name: sent[name] for name in (knob, *set_to)} == {knob: value} | set_to

@@ -5,6 +5,9 @@ given, and undoes what was written to memory that existed before. Playing runs t
 again, never the function: on the recorded memory, with the recorded numbers. So whatever a graph
 would get wrong is wrong here: a number of the host that was baked in, a buffer that was replaced
 after the recording, a result that nobody copies out, a Python branch that should have been data.
+
+Recordings share the memory of their temporaries, so between two plays those of each are spoilt:
+NaN, or -1 of whole numbers. What is read before it is written, or after the play, shows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,14 +73,16 @@ class Tape:
         with Watch("raise").on(), recording:
             function()
         recording.undo()
-        queue = recording.queue
+        queue, temporaries = recording.queue, recording.temporaries
         self.sizes.append(len(queue))
+        _spoil(temporaries)
 
         @torch.inference_mode()
         def play() -> None:
             self.plays += 1
             for one in queue:
                 _run(one)
+            _spoil(temporaries)
 
         return play
 
@@ -87,11 +92,13 @@ class _Recording(TorchDispatchMode):
 
     Attributes:
         queue: They, in order, but for views and allocations.
+        temporaries: The memory that they were given, or made.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.queue: list[Queued] = []
+        self.temporaries: list[torch.UntypedStorage] = []
         self._made: set[int] = set()
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
@@ -116,6 +123,7 @@ class _Recording(TorchDispatchMode):
         outputs = list(_tensors(result))
         fresh = [one for one in outputs if _address(one) not in inputs]
         self._made.update(map(_address, fresh))
+        self.temporaries += [one.untyped_storage() for one in fresh]
         if func.overloadpacket.__name__ not in ALLOCATIONS and (writes or fresh):
             self.queue.append(Queued(func, args, kwargs, outputs))
         return result
@@ -125,6 +133,11 @@ class _Recording(TorchDispatchMode):
             storage, address = one.untyped_storage(), _address(one)
             if address not in self._made and address not in self._before:
                 self._before[address] = storage, storage.clone()
+
+
+def _spoil(temporaries: Sequence[torch.UntypedStorage]) -> None:
+    for storage in temporaries:
+        storage.fill_(0xFF)  # type: ignore[attr-defined]  # of floats, NaN
 
 
 def _run(queued: Queued) -> None:

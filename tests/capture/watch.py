@@ -56,6 +56,7 @@ class Watch:
             mode: Whether a wait is counted alone, or raises `NotCaptureSafe` too.
         """
         self._raises = mode == "raise"
+        self.inside = 0  # an operator: what one of ours does on a CPU is a kernel's own matter
         self.waits: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
 
@@ -90,7 +91,7 @@ class _Functions(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         name = getattr(func, "__name__", "")
-        if name in TO_HOST or name in FROM_HOST:
+        if not self._watch.inside and (name in TO_HOST or name in FROM_HOST):
             self._watch.note(name)
         return func(*args, **(kwargs or {}))
 
@@ -116,7 +117,11 @@ class _Operators(TorchDispatchMode):
         ):
             self._watch.note(f"{packet} by a mask")
         self._watch.operators[str(func)] += 1
-        return func(*args, **(kwargs or {}))
+        self._watch.inside += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self._watch.inside -= 1
 
 
 def _caller() -> str:

@@ -37,7 +37,7 @@ def test_the_captioned_example(builtin) -> None:
     told = captioned(builtin, input="Hello world! Welcome.", speed=1.0, stream=False).json()
     sound, rate_hz = decoded(b64decode(told["audio"]))
     words = told["timestamps"]
-    assert [one["word"] for one in words] == ["Hello", "world", "Welcome"]
+    assert [one["word"] for one in words] == ["Hello", "world!", "Welcome."]
     assert 0 <= words[0]["start_time"] < words[-1]["end_time"] <= len(sound) / rate_hz
 
 
@@ -46,7 +46,7 @@ def test_a_dialogue(builtin) -> None:
     asked = {"input": text, "return_timestamps": True, "allow_voice_tags": True, "ssml": False}
     told = captioned(builtin, **asked, stream=False).json()
     said = [(one["word"], one["voice"]) for one in told["timestamps"]]
-    assert said == [("So", "bella"), ("It", "puck"), ("did", "puck")]
+    assert said == [("So?", "bella"), ("It", "puck"), ("did.", "puck")]
     told = captioned(builtin, **asked | {"allow_voice_tags": False}, stream=False).json()
     assert {one["voice"] for one in told["timestamps"]} == {None}
     lines = captioned(builtin, **asked | {"stream": True}).text.splitlines()

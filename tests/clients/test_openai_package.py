@@ -80,7 +80,7 @@ def test_speed_and_a_voice_as_an_object(client, samples) -> None:
 
 def test_models(client) -> None:
     names = [model.id for model in client.models.list()]
-    assert names == ["toy", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"]
+    assert names == ["toy", "tts-1", "tts-1-hd", "gpt-4o-mini-tts", "kokoro"]
     for name in names:
         assert client.models.retrieve(name).id == name
     with pytest.raises(openai.NotFoundError):

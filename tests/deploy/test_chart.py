@@ -1,6 +1,7 @@
 """The Helm chart, rendered by Helm's own library and checked against Kubernetes' own schemas."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -26,18 +27,27 @@ EVERYTHING = {
     "autoscaling": {"kind": "hpa"},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "settings": {"TTS_SLOTS": 32, "TTS_RATE_PER_MINUTE": 60, "TTS_CHECK_GOLDEN": True},
+    "env": [{"name": "FORWARDED_ALLOW_IPS", "value": "*"}],
+    "networkPolicy": {"from": [{"namespaceSelector": {}}]},
 }
+BUCKET: dict[str, Any] = {
+    "replicas": 2,
+    "settings": {"TTS_VOICES": "s3://bucket/voices"},
+    "env": [{"name": "AWS_ENDPOINT_URL", "value": "http://minio.storage:9000"}],
+    "envFrom": [{"secretRef": {"name": "voices-store"}}],
+    "networkPolicy": {
+        "egress": [{"to": [{"namespaceSelector": {}}], "ports": [{"port": 9000}]}],
+    },
+}
+"""As docs/replicas.md has voices in a bucket."""
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything": EVERYTHING,
     "keda": {"autoscaling": {"kind": "keda"}},
     "cpu": {"gpus": 0, "image": {"tag": "cpu"}, "networkPolicy": {"enabled": False}},
     "own redis": {"redis": {"urlSecret": "redis-url"}, "state": {"fail": "closed"}},
-    "bucket": {
-        "settings": {"TTS_VOICES": "s3://bucket/voices"},
-        "voices": {"persistent": False},
-        "networkPolicy": {"from": [{"namespaceSelector": {}}]},
-    },
+    "bucket": BUCKET,
 }
 EVERY = pytest.mark.parametrize("variant", VARIANTS)
 
@@ -105,6 +115,7 @@ def test_a_value_of_no_meaning_is_refused() -> None:
         {"settings": {"SLOTS": 3}},
         {"autoscaling": {"kind": "magic"}},
         {"state": {"fail": "ajar"}},
+        {"env": {"HF_TOKEN": "a"}},
     ]
     for values in wrong:
         with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):
@@ -125,8 +136,8 @@ def test_running_requests_may_end() -> None:
     (container,) = spec["containers"]
     waits_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert spec["terminationGracePeriodSeconds"] > Settings().drain_timeout_s + waits_s
-    strategy = rendered({})["Deployment", "speech"]["spec"]["strategy"]["rollingUpdate"]
-    assert strategy["maxUnavailable"] == 0
+    strategy = rendered(BUCKET)["Deployment", "speech"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_probes_ask_what_they_mean() -> None:
@@ -153,6 +164,61 @@ def test_no_container_has_more_rights_than_it_needs(variant) -> None:
             assert allowed["readOnlyRootFilesystem"]
             assert not allowed["allowPrivilegeEscalation"]
             assert allowed["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_bucket_of_voices_has_its_credentials_its_way_out_and_no_claim() -> None:
+    resources = rendered(BUCKET)
+    (container,) = pod(BUCKET)["containers"]
+    assert container["envFrom"] == BUCKET["envFrom"]
+    assert variables(BUCKET)["AWS_ENDPOINT_URL"] == "http://minio.storage:9000"
+    assert resources["NetworkPolicy", "speech"]["spec"]["egress"][-1]["ports"] == [{"port": 9000}]
+    assert "voices" not in {one["name"] for one in pod(BUCKET)["volumes"]}
+    assert not [name for kind, name in resources if kind == "PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize(
+    ("values", "mode", "strategy"),
+    [
+        ({}, "ReadWriteOnce", "Recreate"),
+        ({"replicas": 2}, "ReadWriteMany", "RollingUpdate"),
+        ({"autoscaling": {"kind": "hpa"}}, "ReadWriteMany", "RollingUpdate"),
+        ({"voices": {"accessModes": ["ReadWriteMany"]}}, "ReadWriteMany", "RollingUpdate"),
+    ],
+)
+def test_a_rollout_waits_for_no_claim_that_another_pod_holds(values, mode, strategy) -> None:
+    """The usual class of most clusters has no ReadWriteMany; two pods cannot hold ReadWriteOnce."""
+    resources = rendered(values)
+    claim = resources["PersistentVolumeClaim", "speech-voices"]["spec"]
+    assert claim["accessModes"] == [mode]
+    assert resources["Deployment", "speech"]["spec"]["strategy"]["type"] == strategy
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"ingress": {"enabled": True, "host": "a.example"}}, {"serviceMonitor": {"enabled": True}}],
+)
+def test_who_asks_from_another_namespace_must_be_named(values) -> None:
+    with pytest.raises(helm.HelmError, match=r"networkPolicy\.from"):
+        rendered(values)
+    policy: dict[str, Any] = {"from": [{"namespaceSelector": {}}]}
+    spec = rendered(values | {"networkPolicy": policy})["NetworkPolicy", "speech"]["spec"]
+    assert spec["ingress"][0]["from"] == policy["from"]
+    assert ("NetworkPolicy", "speech") not in rendered(
+        values | {"networkPolicy": {"enabled": False}}
+    )
+
+
+def test_the_table_of_the_page_names_values_that_are_there() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    page = (ROOT / "docs" / "replicas.md").read_text("utf-8")
+    rows = page.partition("| value | default |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
+    assert len(named) > 10
+    for name in named:
+        found: Any = values
+        for part in name.split("."):
+            assert part in found, name
+            found = found[part]
 
 
 def test_any_uid_runs_it() -> None:

@@ -70,6 +70,13 @@ def test_variables_are_settings(files: tuple[str, ...], monkeypatch: pytest.Monk
     assert Path(settings.model).resolve() == BUILTIN_MODEL  # the folder of the image is the root
 
 
+def test_no_variable_without_a_default_is_asked_for() -> None:
+    """Compose warns of each, at every command."""
+    for file in (*WATCHED, "docker-compose.cards.yml"):
+        inside = re.findall(r"\$(?:\{\w+\}|\w+)", text(file))
+        assert not inside, file
+
+
 @BOTH
 def test_it_waits_for_running_requests(files: tuple[str, ...]) -> None:
     assert int(_service(files)["stop_grace_period"].rstrip("s")) > Settings().drain_timeout_s

@@ -17,6 +17,7 @@ import pytest
 import hatch_build
 from app.main import create_app
 from app.settings import Settings
+from models.int8.compiling import BUILT
 from tests.conftest import ROOT
 from tests.deploy.container_files import (
     TARGETS,
@@ -38,14 +39,18 @@ EACH = pytest.mark.parametrize("target", TARGETS)
 def test_base_is_pinned_to_a_python_that_the_lock_was_made_with() -> None:
     (argument,) = [words for name, words in stages()[""] if name == "ARG"]
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11\.\d+-slim-\w+", argument)
-    assert {base(stage) for stage in stages() if stage} == {"${PYTHON_IMAGE}", "cpu"}
+    assert {base(stage) for stage in stages() if stage} == {
+        "${PYTHON_IMAGE}",
+        "packages",
+        "runtime",
+    }
 
 
-def test_stages_are_the_build_and_the_targets_and_cuda_comes_where_none_is_named() -> None:
-    assert list(stages()) == ["", "build", "files", *TARGETS]
+def test_cuda_comes_where_no_target_is_named() -> None:
+    assert list(stages())[-2:] == list(TARGETS)
 
 
-@pytest.mark.parametrize("stage", ["build", "files"])
+@pytest.mark.parametrize("stage", ["packages", "itself", "files"])
 def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     allowed = [line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")]
     sources = [source for sources, _ in copied(stage) for source in sources]
@@ -57,14 +62,30 @@ def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
 
 def test_what_is_copied_can_be_read_whatever_the_modes_of_the_checkout() -> None:
     """And no file of data can be run."""
-    assert stages()["files"][-1] == ("RUN", "chmod -R u=rwX,go=rX .")
-    assert not copied("cpu")  # from the other stages alone
-    assert {source for sources, _ in copied("files") for source in sources} == {
-        source.removeprefix(f"{FOLDER}/")
-        for name, words in stages()["cpu"]
-        if name == "COPY" and "--from=files" in words
-        for source in words.split()[1:-1]
-    }
+    name, words = stages()["files"][-1]
+    assert (name, words.partition(" && ")[0]) == ("RUN", "chmod -R u=rwX,go=rX . /weights")
+
+
+@EACH
+def test_a_target_ends_with_layers_of_our_own_files_the_largest_first(target: str) -> None:
+    """An edit makes a layer and those after it anew, which hosts then pull."""
+    *_, weights, kernels, itself, ours = stages()[target]
+    assert [weights, kernels, itself, ours] == [
+        ("COPY", "--from=files /weights weights"),
+        ("COPY", "--from=kernels /compiled kernels"),
+        ("COPY", "--from=itself /added ./"),
+        ("COPY", f"--from=files {FOLDER} ./"),
+    ]
+    assert sum(name == "COPY" for name, _ in stages()[target]) == 4
+
+
+def test_kernels_are_compiled_again_only_if_their_sources_were_edited() -> None:
+    (command,) = [words for name, words in stages()["kernels"] if name == "RUN"]
+    assert command.startswith("--mount=type=cache,target=/kernels ")
+    (made_of,) = re.findall(r"^    warm\) made_of=\((.+)\)", text("scripts/install"), re.MULTILINE)
+    assert f"{{ cat {made_of}; " in command
+    # numba compares the time of a source with the one that it compiled; a checkout has its own
+    assert stages()["files"][-1][1].endswith("find . -exec touch --date @0 {} +")
 
 
 def _steps(stage: str) -> list[tuple[str, set[str]]]:
@@ -74,28 +95,37 @@ def _steps(stage: str) -> list[tuple[str, set[str]]]:
         if name == "COPY" and "--from" not in words:
             there |= {word for word in words.split()[:-1] if not word.startswith("--")}
         elif name == "RUN":
-            steps.append((words.rpartition(" scripts/install ")[2], set(there)))
+            part = words.partition(" scripts/install ")[2].partition(" ")[0]
+            steps.append((part, set(there)))
     return steps
 
 
 def test_an_edit_installs_nothing_again() -> None:
     """A layer is made anew if what was copied before it changed."""
-    steps = dict(_steps("build"))
-    assert list(steps) == ["torch", "packages", "itself"]
+    steps = dict(_steps("packages"))
+    assert list(steps) == ["torch", "packages"]
+    (after,) = [there for _, there in _steps("itself")]
+    assert after == {"pyproject.toml", "hatch_build.py", "LICENSE", "NOTICE"} | {
+        "valle_serve/__init__.py"
+    }
     script = text("scripts/install")
     for part, there in steps.items():
         assert f"    {part})" in script
-        assert "README.md" not in there or part == "itself"
-        assert not {"app", "models", "samplers"} & there
+        assert not {"README.md", "app", "models", "samplers"} & there
     assert steps["torch"] == {"scripts/install", "requirements.lock"}
     assert steps["packages"] == steps["torch"] | {"requirements.service.txt"}
 
 
-def test_what_is_downloaded_is_kept_between_builds() -> None:
-    commands = [words for name, words in stages()["build"] if name == "RUN"]
-    assert all(
-        words.startswith("--mount=type=cache,target=/root/.cache/pip ") for words in commands
-    )
+def test_what_is_downloaded_is_kept_between_builds_and_may_come_from_a_mirror() -> None:
+    commands = [
+        words
+        for stage in ("packages", "itself")
+        for name, words in stages()[stage]
+        if name == "RUN"
+    ]
+    kept = "--mount=type=cache,target=/root/.cache/pip"
+    mirror = "--mount=type=secret,id=pip,target=/etc/pip.conf"
+    assert all(words.startswith(f"{kept} {mirror} ") for words in commands)
 
 
 def test_nothing_else_reaches_the_build() -> None:
@@ -110,12 +140,12 @@ def test_every_package_is_in_the_image() -> None:
 
 
 def test_build_has_what_the_steps_of_scripts_install_read() -> None:
-    build = stages()["build"]
-    sources = {source for sources, _ in copied("build") for source in sources}
-    read = {"pyproject.toml", "hatch_build.py", PROJECT["project"]["readme"]}
+    steps = [*copied("packages"), *copied("itself")]
+    sources = {source for sources, _ in steps for source in sources}
+    read = {"pyproject.toml", "hatch_build.py"}
     read |= set(re.findall(r"requirements\.[a-z.]*[a-z]", text("scripts/install")))
     assert read <= sources
-    (argument,) = [words for name, words in build if name == "ARG"]
+    (argument,) = [words for name, words in stages()["index"] if name == "ARG"]
     assert argument.partition("=")[0] in text("scripts/install")
 
 
@@ -127,23 +157,22 @@ def test_the_index_of_another_build_of_torch_is_asked_beside_the_usual_one() -> 
 
 @EACH
 def test_it_works_in_the_folder_of_the_build(target: str) -> None:
-    assert ("WORKDIR", FOLDER) in stages()["build"]
     assert last("WORKDIR", target) == FOLDER
-    assert ("COPY", f"--from=build {FOLDER}/.venv .venv") in image(target)
+    assert ("WORKDIR", FOLDER) in stages()["files"]
     assert env(target)["PATH"].split(":")[0] == f"{FOLDER}/.venv/bin"
 
 
 @EACH
 def test_it_has_no_build_tools_but_the_compiler_that_kernels_for_a_gpu_take(target: str) -> None:
     commands = " ".join(words for name, words in image(target) if name == "RUN")
-    found = set(re.findall(r"(?<!/)\b(apt-get|apt|pip|gcc|libc6-dev|make)\b", commands))
+    found = set(re.findall(r"(?<![/=])\b(apt-get|apt|pip|gcc|libc6-dev|make)\b(?!\.)", commands))
     assert found == ({"apt-get", "gcc", "libc6-dev"} if target == "cuda" else set())
 
 
 @EACH
 def test_it_runs_as_a_user_who_owns_what_outlives_it_and_as_any_other(target: str) -> None:
     """OpenShift runs images as any user, in group 0, whom /etc/passwd does not know."""
-    made, warmed, *_ = [words for name, words in image(target) if name == "RUN"]
+    (made,) = [words for name, words in stages()["runtime"] if name == "RUN"]
     user, group = last("USER", target).split(":")
     assert int(user) > 0
     assert group == "0"
@@ -155,11 +184,19 @@ def test_it_runs_as_a_user_who_owns_what_outlives_it_and_as_any_other(target: st
     assert set(folders) == volumes(target)
     assert all(Path(folder).is_relative_to(home) for folder in folders)
     assert env(target)["HOME"] == home == f"/home/{name[1]}"
-    assert warmed == f"valle-serve warm && chmod -R g+w {home}/.cache"
+    (compiled,) = [words for name, words in stages()["kernels"] if name == "RUN"]
+    assert compiled.endswith("chmod -R u=rwX,go=rX /compiled")
+
+
+@EACH
+def test_what_is_given_to_the_build_is_in_no_history(target: str) -> None:
+    """An argument is told beside every RUN of its stage that comes after it."""
+    assert not [words for name, words in image(target) if name == "ARG"]
+    assert BUILT == ROOT / "kernels"  # beside the sources, not in a folder that a volume may hide
 
 
 def test_labels_tell_what_it_is() -> None:
-    labels = last("LABEL", "cpu")
+    labels = last("LABEL", "cpu") + text("docs/gpu-host.md")  # those of a version when it is built
     for name in ("title", "description", "licenses", "version", "revision"):
         assert f"org.opencontainers.image.{name}=" in labels
 
@@ -191,7 +228,7 @@ def test_a_gpu_is_asked_for_by_its_target_alone() -> None:
     gpu = {name: value for name, value in env("cuda").items() if name not in env("cpu")}
     assert gpu == {
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
         "CUDA_CACHE_PATH": "/home/tts/.cache/cuda",
         "TRITON_CACHE_DIR": "/home/tts/.cache/triton",
         "TTS_DEVICE": "cuda",
@@ -216,17 +253,19 @@ def _healthcheck() -> list[str]:
 
 
 def test_healthcheck_asks_a_route_that_exists() -> None:
-    asked = re.search(r"\}(/\w+)", _healthcheck()[-1])
+    module = _healthcheck()[-1].replace(".", "/")
+    asked = re.search(r"\}(/\w+)\"", text(f"{module}.py"))
     assert asked
     assert asked[1] in create_app(Settings()).openapi()["paths"]
 
 
 @contextmanager
-def _server(status: int) -> Iterator[int]:
+def _server(status: int, body: bytes) -> Iterator[int]:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/ready" else 404)
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *args: object) -> None:
             pass
@@ -239,11 +278,28 @@ def _server(status: int) -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
-def test_healthcheck_says_how_it_is(status: int, healthy: bool, tmp_path: Path) -> None:
-    with _server(status) as port:
-        told = tmp_path / "port"
-        told.write_text(f"{port}\n")
-        variables = {**os.environ, "TTS_PORT_FILE": str(told), "http_proxy": "http://127.0.0.1:9"}
-        asked = subprocess.run(_healthcheck(), env=variables, capture_output=True, timeout=30)
-    assert (asked.returncode == 0) is healthy
+def _checked(told: Path) -> tuple[bool, str]:
+    variables = {**os.environ, "TTS_PORT_FILE": str(told), "http_proxy": "http://127.0.0.1:9"}
+    asked = subprocess.run(
+        _healthcheck(), env=variables, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert not asked.stderr
+    return asked.returncode == 0, asked.stdout
+
+
+def test_healthcheck_says_in_one_line_how_it_is(tmp_path: Path) -> None:
+    told = tmp_path / "port"
+    healthy, said = _checked(told)
+    assert (healthy, said.count("\n")) == (False, 1)
+    assert said.startswith("no answer: ")
+    loading = json.dumps({"error": {"message": "the model is loading"}}).encode()
+    for status, body, expected in (
+        (200, b"{}", (True, "ready\n")),
+        (503, loading, (False, "the model is loading\n")),
+    ):
+        with _server(status, body) as port:
+            told.write_text(f"{port}\n")
+            assert _checked(told) == expected
+    healthy, said = _checked(told)  # nobody listens there any more
+    assert not healthy
+    assert said.startswith("no answer: ")

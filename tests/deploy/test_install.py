@@ -85,3 +85,22 @@ def test_scripts_stop_at_the_first_failure(path: Path) -> None:
         assert head == "#!/usr/bin/env bash"
         assert "set -euo pipefail" in lines
         assert path.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("scripts/*"), ROOT / ".ci/run"], ids=lambda p: p.name)
+def test_scripts_are_read_by_the_bash_that_macos_has(path: Path) -> None:
+    """3.2 has none of these words, and takes an empty array for a variable that is not set."""
+    if path.is_file() and path.suffix == "":
+        script = path.read_text(encoding="utf-8")
+        later = r"\b(mapfile|readarray|declare -[An]|wait -n|coproc)\b|&>>|\|&|\$\{\w+[,^@]"
+        assert not re.search(later, script)
+        assert "=()" not in script
+
+
+@pytest.mark.parametrize("minor", range(11, 15))
+def test_every_python_that_the_project_takes_is_looked_for(minor: int) -> None:
+    taken = PROJECT["project"]["requires-python"]
+    assert taken == ">=3.11,<3.15"
+    install = text("scripts/install")
+    assert f" python3.{minor} " in install
+    assert "not (3, 11) <= sys.version_info < (3, 15)" in install

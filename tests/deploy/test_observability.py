@@ -45,7 +45,7 @@ def _expressions() -> Iterator[str]:
 
 def _counted() -> dict[str, set[str]]:
     """Return the labels of every series that the service gives, by its name."""
-    state = create_app(Settings()).state
+    state = create_app(Settings(state="redis://127.0.0.1:1/0")).state
     registries = [state.engine.metrics.registry, state.http_metrics.registry]
     counted: dict[str, set[str]] = {}
     for collector in [one for registry in registries for one in registry._collector_to_names]:
@@ -117,16 +117,25 @@ def test_panels_do_not_lie_on_one_another_and_ask_the_source_that_is_provided() 
 
 def test_prometheus_asks_the_service_at_its_port_for_a_route_that_exists() -> None:
     (job,) = yaml.safe_load(text("deploy/prometheus.yml"))["scrape_configs"]
-    (static,) = job["static_configs"]
-    (target,) = static["targets"]
-    host, _, port = target.partition(":")
-    assert host in compose(*FILES)["services"]
-    assert port == last("EXPOSE")
-    names = compose(*FILES)["services"]["tts"]["environment"]["TTS_ALLOWED_HOSTS"]
-    settings = Settings(allowed_hosts=names.partition("${")[0])
-    client = TestClient(create_app(settings), base_url=f"http://{target}")
+    (found,) = job["dns_sd_configs"]
+    assert (found["type"], str(found["port"])) == ("A", last("EXPOSE"))
+    client = TestClient(create_app(Settings()), base_url=f"http://192.0.2.7:{found['port']}")
     told = client.get(job.get("metrics_path", "/metrics"))
     assert told.status_code == 200
+
+
+def test_prometheus_asks_every_replica() -> None:
+    (job,) = yaml.safe_load(text("deploy/prometheus.yml"))["scrape_configs"]
+    services = compose("docker-compose.yml", "docker-compose.cards.yml")["services"]
+    replicas = {name for name, one in services.items() if "TTS_STATE" in one.get("environment", {})}
+    assert job["dns_sd_configs"][0]["names"] == sorted(replicas)
+
+
+@pytest.mark.parametrize("panel", _panels(), ids=lambda panel: panel["title"])
+def test_two_replicas_do_not_draw_two_lines_of_one_name(panel) -> None:
+    for target in panel["targets"]:
+        joined = re.match(r"(sum|max|min|histogram_quantile)\b", target["expr"])
+        assert joined or "{{instance}}" in target["legendFormat"], target["expr"]
 
 
 def test_grafana_asks_prometheus_where_it_listens() -> None:

@@ -31,6 +31,7 @@ HERE = {
     'valle-serve speak "Hello there." --seed 7 -o hello.wav',
     'valle-serve speak "Hello there." -o hello.mp3',
     "valle-serve speak --file book.txt -o book.mp3",
+    "valle-serve speak --file book.txt -o book.mp3 --loudness-lufs -16 --seed 7",
     'valle-serve speak "Hello there." --play',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.mp3',
     'valle-serve speak "Hello there." --url http://127.0.0.1:8000 -o hello.wav',
@@ -44,10 +45,10 @@ HERE = {
     "valle-serve bench --at-once 1 --at-once 8 --requests 20 -o bench.json",
     "valle-serve bench --url http://127.0.0.1:8000",
     "valle-serve keys new alice",
-    "valle-serve calibrate --count 200 --output calibrated.json",
-    "valle-serve models inspect ecker/vall-e",
-    "valle-serve models eras ecker/vall-e --codes a.enc --codes b.enc",
-    "valle-serve models convert ecker/vall-e mine --code-sums inclusive",
+    "valle-serve tools calibrate --count 200 --output calibrated.json",
+    "valle-serve tools inspect ecker/vall-e",
+    "valle-serve tools eras ecker/vall-e --codes a.enc --codes b.enc",
+    "valle-serve tools convert ecker/vall-e mine --code-sums inclusive",
 }
 """Run below, with a toy model."""
 
@@ -72,10 +73,12 @@ BY_OTHER_TESTS = {
     "scripts/test": "scripts/test",
     "python3 -m pip wheel": "tests/deploy/test_wheel.py",
     "valle-serve batch": "tests/app/cluster/test_batch.py",
+    "valle-serve study": "tests/app/commands/test_study.py",
     "export RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "tests/app/cluster/test_deployment.py",
     "export RAY_SERVE_PROXY_USE_GRPC": "tests/app/cluster/test_cluster.py",
     "serve run": "tests/app/cluster/test_deployment.py",
     "python -m scripts.follow": "tests/docs/test_tour.py",
+    "TTS_HOST=0.0.0.0 TTS_WYOMING_PORT=10200 scripts/serve": "tests/app/api/shapes/test_wyoming.py",
     "python -c": "tests/docs/test_tour.py",
     'valle-serve speak "Hello there." --seed 7 --top-p 0.5 --trace': "tests/docs/test_tour.py",
 }
@@ -85,6 +88,7 @@ NOT_HERE = {
     'valle-serve speak "Hello there." -o hello.wav --subtitles hello.srt': (
         "the toy model has no head that aligns; tests/app/commands/speech/test_subtitles.py"
     ),
+    "valle-serve speak --file book.txt -o book.mp3 --subtitles book.srt": "as above",
     "CUDA_VISIBLE_DEVICES=": "no card; tests/app/commands/test_serve.py runs the rest of it",
     "CARD_0=": "it serves for ever; tests/deploy/test_balancer.py runs it",
     "helm install": "no Kubernetes; tests/deploy/test_chart.py renders and checks the chart",
@@ -92,6 +96,9 @@ NOT_HERE = {
     "ray start": "half a minute and 600 MB; docs/results/10-many-machines.md has runs",
     "docker ": "no Docker engine; tests/deploy and test_host_pages.py read them",
     "TTS_MODEL=ecker/vall-e ": "it fetches 550 MB; tests/models/checkpoints has a hub",
+    "TTS_IDLE_TIMEOUT_S=300 scripts/serve": "scripts/serve installs first; it is one setting",
+    "python3 -m venv mcp-env": "tests/clients/test_real_agents.py has such an environment",
+    "mcp-env/bin/pip install": "it asks a registry",
     "TTS_MODEL=mine scripts/serve": "scripts/serve installs first; test_sources.py loads such",
     "TTS_PRESETS=calibrated.json scripts/serve": "scripts/serve installs first",
     "valle-serve models download": "it fetches; test_models.py does so from a hub of its own",
@@ -203,6 +210,17 @@ def test_a_command_does_what_the_page_tells(command: str, folder: Path, address:
         written.unlink(missing_ok=True)
     _run(command, folder, address)
     assert written is None or written.stat().st_size > 50
+
+
+def test_what_open_webui_sees(folder: Path, address: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl")
+    text = (ROOT / "docs" / "open-webui.md").read_text("utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    seen = _run(block, folder, address)
+    assert '"alloy"' in seen
+    assert '"tts-1"' in seen
+    assert (folder / "hello.mp3").read_bytes()[:1] == b"\xff"
 
 
 def test_the_way_to_a_trace_leads_to_one(folder: Path, address: str) -> None:

@@ -102,6 +102,22 @@ def test_compose_files_and_services_exist(words: list[str]) -> None:
         assert SERVICES.keys() & set(words)
 
 
+def test_a_container_without_compose_is_started_as_compose_starts_it() -> None:
+    """With the engine's own ten seconds at a stop, every stream would be cut."""
+    (words,) = [words for words in _lines("docker") if words[1] == "run"]
+    flags = [(flag, value) for flag, value in pairwise(words) if flag.startswith("-")]
+    service = SERVICES["tts"]
+    asked = dict(flags)
+    assert asked["--stop-timeout"] == service["stop_grace_period"].rstrip("s")
+    assert asked["--restart"] == service["restart"]
+    assert asked["--tmpfs"] == service["tmpfs"][0]
+    assert [asked["--cap-drop"]] == service["cap_drop"]
+    assert [asked["--security-opt"]] == service["security_opt"]
+    assert {"--init", "--read-only", "--gpus"} <= asked.keys()
+    assert {value for flag, value in flags if flag == "-v"} == set(service["volumes"])
+    assert asked["-p"] == "127.0.0.1:8000:8000"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_variables_are_settings_or_those_of_compose(page: str) -> None:
     named = set(re.findall(r"\b(TTS_[A-Z_]+)\b", text(page)))

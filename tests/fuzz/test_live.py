@@ -26,8 +26,8 @@ from app.engine.engine import SpeechEngine
 from app.engine.serving.shares import Places
 from app.main import create_app
 from app.settings import Settings
+from benchmarks.harness.loop_lag import MOST_S, watched
 from tests.app.tools.live_client import live, url_of
-from tests.app.tools.loop_lag import MOST_S, watched
 from tests.app.tools.serving import served, until
 from tests.toy.make_toy import make
 

@@ -74,6 +74,10 @@ def _probs(case: Case, field: str = "probs") -> Tensor:
     return stack([case["expected"][field]], 0.0)[0]
 
 
+SIGNED: dict[str, Any] = {"repetition_penalty_mode": "signed", "length_penalty_mode": "signed"}
+"""The modes that golden cases leave out."""
+
+
 def chains(golden: Path, order: str = "") -> PValues:
     """The golden chains, of one order or all."""
     rows = {}
@@ -82,7 +86,7 @@ def chains(golden: Path, order: str = "") -> PValues:
         stop = knobs.pop("stop_token")
         if case["order_name"] != (order or case["order_name"]):
             continue
-        params = SamplingParams(**knobs, protect_stop=False)
+        params = SamplingParams(**SIGNED | knobs, protect_stop=False)
         final = run(
             case["order"], [params], stack([case["logits"]]), [case["history"]], stop_token=stop
         )

@@ -104,12 +104,12 @@ def _penalty_without_sign_rule(patch: Patch) -> None:
 
 
 def _window_of_74(patch: Patch) -> None:
-    right = penalties.repetition_nats
+    right = penalties.nats_by_distance
 
-    def shorter(recent: Tensor, vocab_size: int, *, window: Tensor, **rest: Tensor) -> Tensor:
-        return right(recent, vocab_size, window=window - 1, **rest)
+    def shorter(width: int, *, window: Tensor, **rest: Tensor) -> Tensor:
+        return right(width, window=window - 1, **rest)
 
-    patch.setattr(penalties, "repetition_nats", shorter)
+    patch.setattr(penalties, "nats_by_distance", shorter)
 
 
 def _oldest_of_one_time(patch: Patch) -> None:
@@ -121,12 +121,12 @@ def _oldest_of_one_time(patch: Patch) -> None:
 
 
 def _reward_for_distance(patch: Patch) -> None:
-    right = penalties.repetition_nats
+    right = penalties.nats_by_distance
 
-    def unclamped(recent: Tensor, vocab_size: int, *, clamp: Tensor, **rest: Tensor) -> Tensor:
-        return right(recent, vocab_size, clamp=torch.zeros_like(clamp), **rest)
+    def unclamped(width: int, *, clamp: Tensor, **rest: Tensor) -> Tensor:
+        return right(width, clamp=torch.zeros_like(clamp), **rest)
 
-    patch.setattr(penalties, "repetition_nats", unclamped)
+    patch.setattr(penalties, "nats_by_distance", unclamped)
 
 
 def _dry_across_breakers(patch: Patch) -> None:

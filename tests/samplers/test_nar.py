@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from samplers.knobs.params import SamplingParams
-from samplers.nar import NarRows, is_greedy, row_of, sample_nar, sample_nar_rows
+from samplers.nar import FULL, LIGHT, NarKind, kind_of, pack, row_of, sample_nar
+from tests.samplers.frames import draw_frames
 
 LOGITS = torch.randn(60, 32, generator=torch.Generator().manual_seed(3)) * 2
 WARM = SamplingParams(nar_temperature=1.0)
@@ -13,7 +14,7 @@ WARM = SamplingParams(nar_temperature=1.0)
 def _draw(
     params: SamplingParams, seed: int = 1, utterance: int = 0, level: int = 1, position: int = 0
 ) -> list[int]:
-    codes: list[int] = sample_nar(
+    codes: list[int] = draw_frames(
         LOGITS, params, seed=seed, utterance=utterance, level=level, position=position
     ).tolist()
     return codes
@@ -33,10 +34,10 @@ def test_a_stream_in_chunks_gives_the_codes_of_the_whole(
     params: SamplingParams, chunk: int
 ) -> None:
     parts = [
-        sample_nar(LOGITS[at : at + chunk], params, seed=1, utterance=2, level=3, position=at)
+        draw_frames(LOGITS[at : at + chunk], params, seed=1, utterance=2, level=3, position=at)
         for at in range(0, len(LOGITS), chunk)
     ]
-    whole = sample_nar(LOGITS, params, seed=1, utterance=2, level=3)
+    whole = draw_frames(LOGITS, params, seed=1, utterance=2, level=3)
     assert torch.equal(torch.cat(parts), whole)
 
 
@@ -65,28 +66,23 @@ def _nearest(logits: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_mean_decision_has_the_least_expected_squared_error() -> None:
-    drawn = sample_nar(LOGITS, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    drawn = draw_frames(LOGITS, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
     assert torch.equal(drawn, _nearest(LOGITS))
     assert drawn.tolist() != LOGITS.argmax(-1).tolist()
 
 
 def test_where_the_model_is_sure_the_mean_decision_is_the_likeliest_code() -> None:
-    drawn = sample_nar(LOGITS * 100, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    drawn = draw_frames(LOGITS * 100, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
     assert drawn.tolist() == LOGITS.argmax(-1).tolist()
 
 
 def test_the_mean_decision_never_takes_what_is_masked() -> None:
     masked = LOGITS.clone().masked_fill(torch.arange(32) % 4 > 0, -torch.inf)
-    drawn = sample_nar(masked, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
+    drawn = draw_frames(masked, MEAN, seed=1, utterance=0, level=1, codebook=BOOK)
     assert not (drawn % 4).any()
     kept = SamplingParams(nar_decision="mean", nar_top_k=1)
-    drawn = sample_nar(LOGITS, kept, seed=1, utterance=0, level=1, codebook=BOOK)
+    drawn = draw_frames(LOGITS, kept, seed=1, utterance=0, level=1, codebook=BOOK)
     assert drawn.tolist() == LOGITS.argmax(-1).tolist()
-
-
-def test_the_mean_decision_needs_a_codebook() -> None:
-    with pytest.raises(ValueError, match="needs the codebook"):
-        sample_nar(LOGITS, MEAN, seed=1, utterance=0, level=1)
 
 
 @pytest.mark.parametrize("knob", [{"nar_top_k": 1}, {"nar_top_p": 0.0}, {"nar_min_p": 1.0}])
@@ -97,7 +93,7 @@ def test_a_filter_that_keeps_one_code_is_greedy(knob: dict[str, float]) -> None:
 def test_the_logits_are_not_changed() -> None:
     for params in (SamplingParams(), WARM):
         logits = LOGITS.clone()
-        sample_nar(logits, params, seed=1, utterance=0, level=1)
+        draw_frames(logits, params, seed=1, utterance=0, level=1)
         assert torch.equal(logits, LOGITS)
 
 
@@ -105,7 +101,7 @@ def test_a_row_without_a_finite_logit_still_gives_a_code() -> None:
     logits = torch.full((2, 5), -torch.inf)
     logits[1, 2] = torch.nan
     for params in (SamplingParams(), WARM, MEAN):
-        codes = sample_nar(logits, params, seed=0, utterance=0, level=1, codebook=BOOK[:5])
+        codes = draw_frames(logits, params, seed=0, utterance=0, level=1, codebook=BOOK[:5])
         assert codes.tolist() == [0, 0]
 
 
@@ -122,21 +118,20 @@ ROWS = [
 
 
 @pytest.mark.parametrize("level", [1, 2])
-@pytest.mark.parametrize("greedy_only", [False, True])
-def test_rows_of_all_kinds_are_drawn_as_each_alone(level: int, greedy_only: bool) -> None:
-    own = [params for params in ROWS if is_greedy(params) or not greedy_only]
+@pytest.mark.parametrize("kind", [LIGHT, FULL])
+def test_rows_of_all_kinds_are_drawn_as_each_alone(level: int, kind: NarKind) -> None:
+    own = [params for params in ROWS if kind is FULL or kind_of(params, level).is_light]
     logits = torch.randn(len(own), 20, 32, generator=torch.Generator().manual_seed(level)) * 2
     logits[:, 3, 5], logits[:, 4], logits[:, 6, 2] = torch.nan, -torch.inf, torch.inf
-    told = [
-        row_of(params, seed=seed, utterance=2, level=level, vocab_size=32)
-        for seed, params in enumerate(own)
-    ]
-    columns = [torch.tensor(column) for column in zip(*told, strict=True)]
-    rows = NarRows(*(one.float() if one.is_floating_point() else one for one in columns))
-    at = torch.arange(len(own)) * 15
-    found = sample_nar_rows(logits, rows, at, BOOK, greedy_only=greedy_only)
+    rows = torch.from_numpy(
+        pack([
+            row_of(params, seed=seed, utterance=2, level=level, vocab_size=32)
+            for seed, params in enumerate(own)
+        ])
+    )
+    found = sample_nar(logits, rows, torch.arange(len(own)) * 15, BOOK, kind)
     for number, params in enumerate(own):
-        alone = sample_nar(
+        alone = draw_frames(
             logits[number], params, seed=number, utterance=2, level=level,
             position=15 * number, codebook=BOOK,
         )  # fmt: skip

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
 from samplers.knobs.params import SamplingParams
-from samplers.nar import sample_nar
-from tests.samplers.reference.harness import attention, make_sampler
+from tests.samplers.frames import draw_frames
+from tests.samplers.reference.harness import attention, codes_of, make_sampler
 from tests.samplers.strategies import hard_logits, sampling_params
 
 STOP, VOCAB, FRAMES = 16, 17, 6
@@ -55,18 +55,18 @@ def a_legal_code_at_every_step(data: st.DataObject) -> None:
     params = [data.draw(sampling_params()) for _ in range(rows)]
     sampler = _sampler(data, params)
     params = [one for one in params for _ in range(one.beam_width or 1)]
-    rows = len(sampler)
+    rows = len(sampler.active)
     for _ in range(data.draw(st.integers(1, FRAMES + 1))):
         codes = _step(data, sampler, rows).tolist()
         for row, code in enumerate(codes):
             assert 0 <= code < VOCAB
             assert code == STOP or code not in params[row].ban_tokens
-            drawn = sampler.codes[row, : int(sampler.lengths[row])].tolist()
+            drawn = codes_of(sampler, row)
             assert STOP not in drawn
             assert code == STOP or drawn[-1] == code
         if data.draw(st.booleans()):
             row = data.draw(st.integers(0, rows - 1))
-            sampler.rewind(row, data.draw(st.integers(0, int(sampler.lengths[row]))))
+            sampler.rewind(row, data.draw(st.integers(0, int(sampler.table.lengths[row]))))
 
 
 @without_shrinking
@@ -79,10 +79,10 @@ def test_any_params_any_logits_any_history_give_a_legal_code(data: st.DataObject
 @given(st.data())
 def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> None:
     sampler = _sampler(data, [data.draw(sampling_params())])
-    _step(data, sampler, len(sampler))
-    nothing = torch.full((len(sampler), VOCAB), -torch.inf)
-    heads = attention([[1.0] * 4] * len(sampler)) if sampler.wants_attention else None
-    assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler)
+    _step(data, sampler, len(sampler.active))
+    nothing = torch.full((len(sampler.active), VOCAB), -torch.inf)
+    heads = attention([[1.0] * 4] * len(sampler.active)) if sampler.wants_attention else None
+    assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler.active)
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_a_thousand_times_over(data: st.DataObject) -> None:
 @given(st.data())
 def test_any_frames_give_legal_codes_of_a_finer_level(data: st.DataObject) -> None:
     frames, params = data.draw(st.integers(0, 4)), data.draw(sampling_params())
-    codes = sample_nar(
+    codes = draw_frames(
         data.draw(hard_logits(frames, VOCAB)), params, seed=data.draw(st.integers(0, 2**63)),
         utterance=0, level=data.draw(st.integers(1, 7)),
         codebook=torch.randn(VOCAB, 3),
@@ -109,7 +109,7 @@ def test_any_frames_give_legal_codes_of_a_finer_level(data: st.DataObject) -> No
 def test_a_top_k_beyond_any_tensor_keeps_every_code_of_a_finer_level() -> None:
     logits = torch.randn(5, VOCAB)
     plain, huge = (
-        sample_nar(
+        draw_frames(
             logits, SamplingParams(nar_temperature=1.0, nar_top_k=k), seed=1, utterance=0, level=1
         )
         for k in (0, 10**30)

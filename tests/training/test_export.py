@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.checkpoints import load_codec, load_lm
+from models.checkpoints import load_codec, load_lm, save_lm
 from models.valle import Valle
 from tests.training.lm.test_train import CONFIG, random_codec
 from training import export
@@ -40,3 +40,18 @@ def test_a_language_model_comes_back_as_it_was_averaged(
     error = 2**-8 if coarse else 2**-11
     for name, tensor in load_lm(following).state_dict().items():
         torch.testing.assert_close(tensor, average[name], rtol=error, atol=1e-6)
+
+
+def test_half_way_is_the_mean_of_what_was_trained_and_of_where_it_began(
+    following: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    average = {name: torch.randn_like(value) for name, value in Valle(CONFIG).state_dict().items()}
+    began = {name: torch.randn_like(value) for name, value in average.items()}
+    save_lm(tmp_path / "began", CONFIG, began)
+    (tmp_path / "lm").mkdir()
+    torch.save({"average": average}, tmp_path / "lm" / "checkpoint.pt")
+    export.export_lm(half_way_from=tmp_path / "began")
+    for name, tensor in load_lm(following).state_dict().items():
+        mean = (average[name] + began[name]) / 2
+        torch.testing.assert_close(tensor, mean, rtol=2**-10, atol=1e-3)

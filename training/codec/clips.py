@@ -22,7 +22,6 @@ class Clips:
     def __init__(
         self, corpora: Sequence[tuple[Corpus, float]], length: int, *, held_out: bool = False
     ) -> None:
-        """Take corpora with the share of clips that each gives, and the length in samples."""
         self._shards: list[tuple[Corpus, int]] = []
         shares: list[NDArray[np.float64]] = []
         for corpus, share in corpora:
@@ -30,11 +29,13 @@ class Clips:
                 (corpus, number)
                 for number in pitched_shards(corpus)
                 if (number in corpus.held_out_shards) == held_out
+                and number not in corpus.restored_shards
             ]
             sizes = np.array([len(one.shard_samples(number)) for one, number in chosen], float)
             self._shards += chosen
-            shares.append(share * sizes / sizes.sum())
-        self._shares = np.concatenate(shares) / sum(share for _, share in corpora)
+            shares.append(share * sizes / max(1.0, sizes.sum()))
+        together = np.concatenate(shares)
+        self._shares = together / together.sum()
         self._length = length
         self._voices: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from training.cache import cache_folder
-from training.speech.bends import UNBENT, bends, teacher_outputs
+from training.speech.bends import bend_named, bent_pitch, teacher_outputs
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, load_teacher
 
 SLOW, BENT = "kokoro", "bent"
@@ -113,15 +113,15 @@ def _teacher_cycles(pitch_hz: NDArray[np.float32]) -> NDArray[np.float64]:
 def _told(corpus: Corpus, number: int) -> NDArray[np.float32]:
     """Ask the fast teacher what pitch it gave each utterance of a shard; keep cycles, too."""
     teacher = load_teacher()
-    bend = bends(number + 1)[number] if corpus.folder.name == BENT else UNBENT
     found = np.zeros(len(corpus.shard_samples(number)) // STEP + 1, np.float32)
     turned = np.full_like(found, UNKNOWN)
     for utterance in corpus.utterances:
         if utterance.shard != number:
             continue
+        bend = bend_named(utterance.speaker)
         spoken = [
-            bend.pitch * teacher_outputs(teacher, phonemes, bend.speed)[-1]
-            for phonemes in teacher.phonemize(utterance.text)
+            bent_pitch(teacher_outputs(teacher, phonemes, bend.speed)[-1], bend, piece)
+            for piece, phonemes in enumerate(teacher.phonemize(utterance.text))
         ]
         first, end = -(-utterance.start // STEP), -(-utterance.end // STEP)
         places = np.arange(first, end) * STEP - utterance.start

@@ -35,7 +35,6 @@ class SoundLosses:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        """Take how many clips of a batch the discriminator hears, and what it computes in."""
         self.config, self.judged_clips = config, judged_clips
         self.device, self.dtype = device, dtype
         self.spectra = Spectra(config.sample_rate_hz, device)

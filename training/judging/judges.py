@@ -134,11 +134,7 @@ def whisper_folder(name: str) -> Path:
 
 
 def _join_parts(size: str) -> Path:
-    """Put together a Whisper that is spread over several packages, once, in the cache.
-
-    Raises:
-        FileNotFoundError: Not all of the packages are installed.
-    """
+    """Put together a Whisper that is spread over several packages, once, in the cache."""
     folder = cache_folder() / "judges" / f"whisper-{size}"
     if folder.is_dir():
         return folder
@@ -204,7 +200,6 @@ class VoiceJudge:
     """Tells how alike two voices are, by the cosine of their embeddings."""
 
     def __init__(self, prompt: NDArray[np.float32]) -> None:
-        """Remember the voice of ``prompt`` ``[N]`` of 16 kHz."""
         self._embedder = VoiceEmbedder()
         self._voice = self._embedder.embed(prompt)
 

@@ -47,15 +47,6 @@ class Panel:
         *,
         as_read: bool = False,
     ) -> None:
-        """Seat the judges.
-
-        Args:
-            ears: Who writes down what is heard, by name.
-            teacher: Only says how long a sentence should take.
-            dnsmos: Rates the sound, if asked.
-            voice: Compares the voice with a prompt's, if asked.
-            as_read: Whether figures in the text and in what was heard are compared in words.
-        """
         self._written: Callable[[str], str] = in_words if as_read else str
         self.ears, self.dnsmos, self.voice = ears, dnsmos, voice
         self._teacher = teacher

@@ -67,7 +67,6 @@ class RoundTrip:
     """The teacher's speech, encoded and decoded: no model can sound better than this."""
 
     def __init__(self, teacher: SpeakFunction, codec: "Codec", levels: int | None = None) -> None:
-        """Decode from the first ``levels`` code levels, or from all of them."""
         self._teacher, self._codec, self._levels = teacher, codec, levels
 
     def __call__(self, text: str, seed: int) -> Speech:
@@ -92,7 +91,6 @@ class BuiltIn:
     """The built-in model through the service's own engine."""
 
     def __init__(self, folder: Path) -> None:
-        """Load the weights in ``folder``."""
         from app.main import create_engine
         from app.settings import Settings
 
@@ -164,11 +162,7 @@ class Recordings:
         self._numbers = {text: number for number, text in enumerate(sentences, start=1)}
 
     def __call__(self, text: str, seed: int) -> Speech:
-        """Return the recording of ``text``.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """Return the recording of ``text``."""
         path = recording_path(self._folder, self._numbers[text], seed)
         samples, rate_hz = soundfile.read(path, dtype="float32")
         return Speech(resample(samples, rate_hz, SAMPLE_RATE_HZ))

@@ -34,7 +34,7 @@ from training.speech.corpus import HELD_OUT_SHARDS, SAMPLE_RATE_HZ, Corpus, Part
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
-SLOW, CROWD = "kokoro", "crowd"
+SLOW, CROWD, RECORDED = "kokoro", "crowd", "recorded"
 SOURCES = ("speech", SLOW, CROWD, "bent", "perturbed")
 """Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `perturb` of `training.speech`."""
 
@@ -117,10 +117,10 @@ def load_codes(
     """
     found = {}
     for source in SOURCES:
-        paths = _shard_files(cache, source)
+        paths = shard_files(cache, source)
         if not paths:
             continue
-        shards = [_read_shard(path) for path in paths]
+        shards = [read_shard(path) for path in paths]
         held_out = [shard[0].part != "train" for shard in shards]
         if not any(held_out) and source != CROWD:  # one voice: the last are kept out
             held_out[-HELD_OUT_SHARDS:] = [True] * HELD_OUT_SHARDS
@@ -135,7 +135,12 @@ def load_codes(
     return found
 
 
-def _shard_files(cache: Path, source: str) -> list[Path]:
+def load_recorded(cache: Path) -> list[CodedUtterance]:
+    """Return what `training.speech.recorded` made of them: prompts, never what is to be said."""
+    return [one for path in shard_files(cache, RECORDED) for one in read_shard(path)]
+
+
+def shard_files(cache: Path, source: str) -> list[Path]:
     """Return the coded shards of a corpus in order, those kept beside the codec among them."""
     files = {path.name: path for path in (NEXT_MODEL / "codes" / source).glob("????.npz")}
     files |= {path.name: path for path in (codes_folder(cache) / source).glob("????.npz")}
@@ -145,7 +150,7 @@ def _shard_files(cache: Path, source: str) -> list[Path]:
 def keep(cache: Path) -> None:
     """Write the codes of the slow teacher's speech beside the codec, compressed."""
     for source in (SLOW, CROWD):
-        for path in _shard_files(cache, source):
+        for path in shard_files(cache, source):
             with np.load(path) as shard:
                 arrays = dict(shard)
             kept = NEXT_MODEL / "codes" / source / path.name
@@ -153,7 +158,8 @@ def keep(cache: Path) -> None:
             np.savez_compressed(kept, allow_pickle=False, **arrays)
 
 
-def _read_shard(path: Path) -> list[CodedUtterance]:
+def read_shard(path: Path) -> list[CodedUtterance]:
+    """Return the utterances of a coded shard."""
     shard = np.load(path)
     pieces = np.split(shard["codes"], np.cumsum(shard["frames"])[:-1])
     return [
@@ -181,14 +187,16 @@ def main() -> None:
         keep(cache)
         return
     folder = codes_folder(cache)
+    sources = (*SOURCES, RECORDED)
+    coded = {(source, path.name) for source in sources for path in shard_files(cache, source)}
     tasks = [
         (cache, folder, source, number)
-        for source in SOURCES
-        if (cache / source).is_dir()
+        for source in sources
+        if any((cache / source).glob("*.jsonl"))
         for number in Corpus(cache, source).shards[: args.shards]
-        if not (folder / source / f"{number:04d}.npz").exists()
+        if (source, f"{number:04d}.npz") not in coded
     ]
-    for source in SOURCES:
+    for source in sources:
         (folder / source).mkdir(parents=True, exist_ok=True)
     with Pool(args.workers) as pool:
         for _ in tqdm(pool.imap_unordered(_code_shard, tasks), total=len(tasks), unit="shard"):

@@ -1,7 +1,8 @@
 """Rows of a batch: what each asks of the language model, and how far off its answer is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -39,25 +40,57 @@ class Row:
 
 
 class Prompts:
-    """Pieces of other utterances of the same speaker."""
+    """Pieces of other utterances of the same speaker, as they were said or as people record."""
 
-    def __init__(self, utterances: Sequence[CodedUtterance]) -> None:
-        self._by_speaker: dict[str, list[CodedUtterance]] = {}
-        for utterance in utterances:
-            self._by_speaker.setdefault(utterance.speaker, []).append(utterance)
+    def __init__(
+        self, utterances: Sequence[CodedUtterance], recorded: Sequence[CodedUtterance] = ()
+    ) -> None:
+        self._said, self._recorded = _by_speaker(utterances), _by_speaker(recorded)
 
     def draw(
-        self, utterance: CodedUtterance, frames: int, random: np.random.Generator
+        self,
+        utterance: CodedUtterance,
+        frames: int,
+        random: np.random.Generator,
+        recorded: float = 0.0,
     ) -> NDArray[np.int16] | None:
-        """Return at most ``frames`` ``[Tp, K]`` in the voice of ``utterance``, not from it."""
-        others = self._by_speaker[utterance.speaker]
-        if len(others) < 2:
+        """Return at most ``frames`` ``[Tp, K]`` in the voice of ``utterance``, not from it.
+
+        Args:
+            utterance: Whose speaker is asked for.
+            frames: Length of the piece.
+            random: Of the choice.
+            recorded: In how many cases it is a recording, where the speaker has one.
+        """
+        other = None
+        if random.random() < recorded:
+            recordings = self._recorded.get(utterance.speaker, [])
+            other = _any_but(recordings, lambda one: one.text == utterance.text, random)
+        if other is None:
+            others = self._said[utterance.speaker]
+            other = _any_but(others, lambda one: one is utterance, random)
+        if other is None:
             return None
-        other = utterance
-        while other is utterance:
-            other = others[int(random.integers(len(others)))]
         start = int(random.integers(0, max(1, len(other.codes) - frames + 1)))
         return other.codes[start : start + frames]
+
+
+def _any_but(
+    utterances: Sequence[CodedUtterance],
+    unwanted: Callable[[CodedUtterance], bool],
+    random: np.random.Generator,
+) -> CodedUtterance | None:
+    """Return a random one that is not unwanted, or None."""
+    first = int(random.integers(max(1, len(utterances))))
+    turned = chain(islice(utterances, first, None), islice(utterances, first))
+    return next((one for one in turned if not unwanted(one)), None)
+
+
+def _by_speaker(utterances: Sequence[CodedUtterance]) -> dict[str, list[CodedUtterance]]:
+    found: dict[str, list[CodedUtterance]] = {}
+    for utterance in utterances:
+        found.setdefault(utterance.speaker, []).append(utterance)
+    return found
 
 
 def losses_of(
@@ -90,10 +123,7 @@ def _target(model: Valle, row: Row, codes: Tensor) -> Tensor:
 
 
 def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> list[Tensor]:
-    """Return the hidden states ``[T, D]`` that predict each row's target, given codes ``[T, K]``.
-
-    At level 0 they are ``[T + 1, D]``: the last one predicts the stop.
-    """
+    """Return the hidden states ``[T, D]`` that predict each row's target."""
     device = model.separator.device
     embeddings, positions, ranks, spans = [], [], [], []
     for row, codes in zip(rows, seen, strict=True):
@@ -122,12 +152,7 @@ def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> li
 def _with_draws(
     model: Valle, rows: Sequence[Row], codes: Sequence[Tensor], random: np.random.Generator
 ) -> list[Tensor]:
-    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself.
-
-    Every code is drawn after the true ones (scheduled sampling in two passes: Mihaylova and
-    Martins 2019, "Scheduled Sampling for Transformers"). The model's own draws lean to speakers
-    between those it knows; a model that has seen them learns to return to the prompt's.
-    """
+    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself."""
     found = list(codes)
     drawing = [index for index, row in enumerate(rows) if row.drawn]
     if not drawing:

@@ -33,7 +33,7 @@ from models.config import AlignmentHead, ModelConfig
 from models.text import ENGLISH_SYMBOLS
 from models.valle import Valle
 from training.cache import cache_folder, present_model
-from training.lm.codes import CodedUtterance, codes_folder, load_codes
+from training.lm.codes import CodedUtterance, codes_folder, load_codes, load_recorded
 from training.lm.rows import Prompts, Row, losses_of
 from training.lm.translate import initialise, parallel_codes, some_speech, translate
 from training.speed import fastest_type
@@ -53,17 +53,18 @@ CONFIG = ModelConfig(
     has_null_condition=True,
     nar_has_null_condition=True,
     preset="builtin",
-    alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # `valle-serve calibrate` finds it
+    alignment=AlignmentHead(layer=3, head=2, lead_frames=3),  # of `valle-serve tools calibrate`
 )
 POSITIONS = 3600  # of a batch, padding included
 # Of the rows, by pool: `pool_of` says who is in which. A model that is to speak as anybody must not
 # hear the named voices alone, and these are most of what was said, at other sizes too.
-SHARES = {"speech": 0.16, "kokoro": 0.36, "mixtures": 0.34, "bent": 0.04, "perturbed": 0.1}
+SHARES = {"speech": 0.16, "kokoro": 0.3, "mixtures": 0.3, "bent": 0.16, "perturbed": 0.08}
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
 # for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
 AR_SHARE = 0.62
 NAR_SHARES = (0.48, 0.3, 0.22)
 ALL_DROPPED, PROMPT_DROPPED = 0.1, 0.05
+RECORDED_PROMPTS = 0.55  # of the prompts: as people record them; the built-in voices' are clean
 PROMPT_FRAMES_MIN = 50
 CORRUPTED_UP_TO = 0.1
 # Draws cost a pass more: half of the steps have them, in all of their rows of level 0.
@@ -83,11 +84,16 @@ def pool_of(source: str, speaker: str) -> str:
 
 
 class Trainer:
-    """Model, optimisers, average and data; `state` is all it needs to go on."""
+    """Model, optimisers, average and data; `state` is all it needs to go on.
 
-    def __init__(self, steps: int, device: torch.device, seed: int = 0) -> None:
+    Args:
+        rate: What the rates of learning are multiplied by; a short run that goes on from
+            trained weights wants less than 1.
+    """
+
+    def __init__(self, steps: int, device: torch.device, seed: int = 0, rate: float = 1.0) -> None:
         torch.manual_seed(seed)
-        self.steps, self.device, self.seed = steps, device, seed
+        self.steps, self.device, self.seed, self.rate = steps, device, seed, rate
         self.dtype = fastest_type(device)
         by_source = load_codes(cache_folder())
         self.sources = list(by_source)
@@ -103,7 +109,8 @@ class Trainer:
         self.pool_shares = shares / shares.sum()
         self.validation = [one for _, held_out in by_source.values() for one in held_out]
         everything = [one for pool in self.pools.values() for one in pool]
-        self.prompts = Prompts(everything)
+        self.recorded = load_recorded(cache_folder())
+        self.prompts = Prompts(everything, self.recorded)
         self.warm_started = False
         self.model = Valle(CONFIG).to(device)
         initialise(self.model)
@@ -137,6 +144,8 @@ class Trainer:
                 a_second = (self.positions - positions_before) / (time.monotonic() - began)
                 self._log(log, "train", losses, a_second)
                 self._log(log, "val", self.validate(), a_second)
+                if self.recorded:
+                    self._log(log, "recorded", self.validate(recorded=1.0), a_second)
                 losses, began, positions_before = {}, time.monotonic(), self.positions
             if self.step % SAVE_EVERY == 0:
                 self.save(checkpoint)
@@ -145,7 +154,7 @@ class Trainer:
     def train_step(self) -> dict[int, tuple[float, float]]:
         """Make one step; return loss in nats and accuracy by level."""
         rows, random = self._draw_rows(self._random(0)), self._random(1)
-        rate = self._rate()
+        rate = self.rate * self._rate()
         for optimizer, full in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * full
@@ -205,7 +214,7 @@ class Trainer:
         null = bool(dropped < ALL_DROPPED)
         prompt = None
         if dropped >= ALL_DROPPED + PROMPT_DROPPED:
-            prompt = self.prompts.draw(utterance, prompt_frames, random)
+            prompt = self.prompts.draw(utterance, prompt_frames, random, RECORDED_PROMPTS)
         level = 0
         if random.random() >= AR_SHARE:
             level = 1 + int(random.choice(len(NAR_SHARES), p=NAR_SHARES))
@@ -213,12 +222,18 @@ class Trainer:
         return Row(utterance, level, prompt, null, corrupted, drawn)
 
     @torch.no_grad()
-    def validate(self) -> dict[int, list[tuple[float, float]]]:
-        """Return loss and accuracy by level on utterances never trained on, always the same."""
+    def validate(self, recorded: float = 0.0) -> dict[int, list[tuple[float, float]]]:
+        """Return loss and accuracy by level on utterances never trained on, always the same.
+
+        Args:
+            recorded: In how many cases the prompt is a recording, where there is one.
+        """
         random = np.random.default_rng(0)
-        prompts = Prompts(self.validation)
+        prompts = Prompts(self.validation, self.recorded)
         chosen = self.validation[:: max(1, len(self.validation) // VALIDATION_ROWS)]
-        prompted = [(one, prompts.draw(one, CONFIG.max_prompt_frames, random)) for one in chosen]
+        prompted = [
+            (one, prompts.draw(one, CONFIG.max_prompt_frames, random, recorded)) for one in chosen
+        ]
         with self._in_fastest_type():
             return {
                 level: [
@@ -270,9 +285,10 @@ class Trainer:
         self.warm_started = saved["warm_started"]
 
     def warm_start(self, folder: Path) -> None:
-        """Begin with exported weights; they are translated if their codec is another."""
+        """Begin with exported weights; they are translated if they have a codec that is another."""
         other = load_lm(folder)
-        if codes_folder(cache_folder(), folder) == codes_folder(cache_folder()):
+        own_codec = (folder / "codec.safetensors").exists()
+        if not own_codec or codes_folder(cache_folder(), folder) == codes_folder(cache_folder()):
             self.model.load_state_dict(other.state_dict())
         else:
             speech = some_speech(self.sources, TRANSLATED_UTTERANCES)
@@ -291,13 +307,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--warm-start", type=Path, metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=1.0, help="of learning, of the full ones")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = cache_folder() / "lm"
     folder.mkdir(exist_ok=True)
-    trainer = Trainer(args.steps, device, args.seed)
+    trainer = Trainer(args.steps, device, args.seed, args.rate)
     parameters = sum(p.numel() for p in trainer.model.parameters())
     counts = {source: len(pool) for source, pool in trainer.pools.items()}
     print(f"{parameters / 1e6:.2f} M parameters, utterances: {counts}, in {trainer.dtype}")

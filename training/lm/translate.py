@@ -98,10 +98,7 @@ def translate(old: Valle, new: Valle, codes: Parallel) -> None:
 
 
 def _means(vectors: Tensor, codes: Tensor, otherwise: Tensor) -> Tensor:
-    """Return the mean of ``vectors`` ``[N, D]`` of each code, shaped as ``otherwise`` ``[V, D]``.
-
-    Codes that are not there, and the stop behind them, have their row of ``otherwise``.
-    """
+    """Return the mean of ``vectors`` ``[N, D]`` of each code."""
     count = len(otherwise)
     sums = torch.zeros(count, vectors.shape[1]).index_add_(0, codes, vectors)
     times = codes.bincount(minlength=count)[:, None]

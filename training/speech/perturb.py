@@ -56,6 +56,7 @@ def _play_shard(task: tuple[Path, str, int]) -> float:
             "text": entry.text,
             "speaker": f"{entry.speaker}-{round(100 * rate)}",
             "part": entry.part,
+            "restored": entry.restored,
         }
         speech.append((played(corpus.samples(entry), rate), fields))
     return write_shard(cache / "perturbed", FIRST_SHARD[source] + number, speech)

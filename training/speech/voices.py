@@ -30,18 +30,19 @@ class Cast:
 
     name: str
     style: str
-    who: str
+    accent: str
+    gender: str
 
 
 CAST = (
-    Cast("bella", "af_bella", "An American woman"),
-    Cast("sarah", "af_sarah", "An American woman"),
-    Cast("fenrir", "am_fenrir", "An American man"),
-    Cast("michael", "am_michael", "An American man"),
-    Cast("puck", "am_puck", "An American man"),
-    Cast("emma", "bf_emma", "A British woman"),
-    Cast("isabella", "bf_isabella", "A British woman"),
-    Cast("george", "bm_george", "A British man"),
+    Cast("bella", "af_bella", "American", "female"),
+    Cast("sarah", "af_sarah", "American", "female"),
+    Cast("fenrir", "am_fenrir", "American", "male"),
+    Cast("michael", "am_michael", "American", "male"),
+    Cast("puck", "am_puck", "American", "male"),
+    Cast("emma", "bf_emma", "British", "female"),
+    Cast("isabella", "bf_isabella", "British", "female"),
+    Cast("george", "bm_george", "British", "male"),
 )
 """Those of the training speakers that the model can be; docs/results/3-voice.md has figures."""
 
@@ -52,8 +53,10 @@ def write_voice(folder: Path, cast: Cast, samples: NDArray[np.float32]) -> None:
     card = {
         "title": cast.name.capitalize(),
         "language": "en",
+        "gender": cast.gender,
+        "accent": cast.accent,
         "transcript": TEXT,
-        "description": f"{cast.who}; synthetic, spoken by Kokoro-82M (Apache-2.0) as {cast.style}.",
+        "description": f"Synthetic, spoken by Kokoro-82M (Apache-2.0) as {cast.style}.",
     }
     (folder / f"{cast.name}.json").write_text(json.dumps(card, indent=1) + "\n")
 

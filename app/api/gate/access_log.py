@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import CLIENT_CLOSED, error_response
+from app.api.gate.admission import address_of
 from app.api.http_metrics import HttpMetrics
 from app.logs import REQUEST_ID
 
@@ -45,6 +46,9 @@ class RequestIdMiddleware:
         sent_id = Headers(scope=scope).get(HEADER, "")
         client_id = sent_id if re.fullmatch(_CLIENT_ID, sent_id) else None
         scope.setdefault("state", {}).update(id=request_id, owner="", client_id=client_id)
+        if (client := scope.get("client")) is not None:
+            # A proxy that is trusted to name the client may pass on any text.
+            scope["client"] = (str(address_of(client[0]) or ""), client[1])
         REQUEST_ID.set(request_id)
         started = False
 
@@ -83,12 +87,6 @@ class AccessLogMiddleware:
     """ASGI middleware that logs and counts each request when it ends."""
 
     def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application.
-            metrics: Where requests are counted.
-        """
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -36,17 +37,15 @@ class Keyring:
     """The valid keys with their owners. An empty keyring requires no key.
 
     An owner may have several keys, so that keys can be replaced without interruption.
+
+    Args:
+        hashed: Owner and SHA-256 in hexadecimal of each key.
+
+    Raises:
+        KeyringError: A key has two owners.
     """
 
     def __init__(self, hashed: Iterable[tuple[str, str]] = ()) -> None:
-        """Store the keys.
-
-        Args:
-            hashed: Owner and SHA-256 in hexadecimal of each key.
-
-        Raises:
-            KeyringError: A key has two owners.
-        """
         self._owners: dict[str, str] = {}
         for owner, digest in hashed:
             if self._owners.setdefault(digest, owner) != owner:
@@ -115,11 +114,7 @@ def sent_key(connection: HTTPConnection) -> str | None:
 
 
 def _of_environment(plain: str) -> Iterator[tuple[str, str]]:
-    """Yield owner and hash of each `name:key` or `key`.
-
-    Raises:
-        KeyringError: An entry is malformed.
-    """
+    """Yield owner and hash of each `name:key` or `key`."""
     for number, entry in enumerate(filter(None, map(str.strip, plain.split(","))), 1):
         match = re.fullmatch(rf"(?:({NAME}):)?({_KEY})", entry)
         if match is None:
@@ -132,18 +127,17 @@ def _of_environment(plain: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_file(path: str) -> Iterator[tuple[str, str]]:
-    """Yield owner and hash of each line `name:sha256`, ignoring blank lines and comments.
-
-    Raises:
-        KeyringError: The file cannot be read or a line is malformed.
-    """
+    """Yield owner and hash of each line `name:sha256`, ignoring blank lines and comments."""
     if not path:
         return
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
+        mode = Path(path).stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyringError(f"api_keys_file: {path}: {why}") from error
+    if mode & stat.S_IWOTH:
+        raise KeyringError(f"api_keys_file: {path}: everybody may write it; chmod o-w it")
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
             continue

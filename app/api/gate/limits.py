@@ -18,6 +18,13 @@ PATIENCE_S = 5.0
 LEAST_BYTES_A_S = 1024
 """Least transfer rate; a slower client occupies a connection without using it."""
 
+UPLOADS: Final = frozenset({
+    ("POST", "/v1/audio/voices"),
+    ("POST", "/v1/audio/codes"),
+    ("POST", "/v1/voices/add"),
+})
+"""Method and path of the routes that take recordings; `max_upload_bytes` is for them alone."""
+
 _CLOSE = {"Connection": "close"}  # the rest of the body is not read
 
 
@@ -32,14 +39,6 @@ class BodyLimitMiddleware:
     def __init__(
         self, app: ASGIApp, *, max_body_bytes: int, max_upload_bytes: int, timeout_s: float
     ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application.
-            max_body_bytes: Limit of a body.
-            max_upload_bytes: Limit of a multipart form.
-            timeout_s: Seconds a client may take to send a body.
-        """
         self._app = app
         self._max_body_bytes, self._max_upload_bytes = max_body_bytes, max_upload_bytes
         self._timeout_s = timeout_s
@@ -48,7 +47,7 @@ class BodyLimitMiddleware:
         """Handle a request."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            upload = media_type(headers) == "multipart/form-data"
+            upload = (scope["method"], scope["path"]) in UPLOADS
             limit_bytes = self._max_upload_bytes if upload else self._max_body_bytes
             receive = _LimitedReceive(receive, headers, limit_bytes, self._timeout_s)
         await self._app(scope, receive, send)
@@ -92,11 +91,7 @@ class _LimitedReceive:
         return message
 
     def _check(self, size_bytes: int) -> None:
-        """Check a size against the limit.
-
-        Raises:
-            HTTPException: It is exceeded.
-        """
+        """Check a size against the limit."""
         if size_bytes > self._limit_bytes:
             text = f"the body is larger than {self._limit_bytes} bytes"
             raise HTTPException(413, text, _CLOSE)

@@ -57,16 +57,6 @@ class GateMiddleware:
         admission: Admission,
         open_metrics: bool = False,
     ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application.
-            keyring: The valid keys.
-            hosts: The allowed host names; checked if there are no keys.
-            origins: The allowed web pages.
-            admission: The limits of each client.
-            open_metrics: Whether `/metrics` needs no key.
-        """
         self._app = app
         self._keyring, self._hosts = keyring, hosts
         self._origins, self._admission = origins, admission
@@ -79,14 +69,12 @@ class GateMiddleware:
             return
         connection = HTTPConnection(scope)
         with ExitStack() as work:
+            connection.state.held = work
             refusal = await self._refusal(connection, work)
             await (refusal or self._app)(scope, receive, send)
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
-        """Return the error response for a request that is refused, or None.
-
-        Work that is admitted is counted in ``work`` until that closes.
-        """
+        """Return the error response for a request that is refused, or None."""
         if (refusal := head_refusal(connection.scope)) is not None:
             return refusal
         if not self._origins.allow(connection):

@@ -29,12 +29,6 @@ class Hosts:
     """The allowed host names: loopback's, this machine's, and those that the operator lists."""
 
     def __init__(self, listening: str, listed: str) -> None:
-        """Collect the names.
-
-        Args:
-            listening: Name or address that the server listens to.
-            listed: Further names, comma-separated; `*.a.example` is any subdomain, `*` any name.
-        """
         listed_names = filter(None, map(_normalised, listed.split(",")))
         self._names = _LOOPBACK | {
             _normalised(listening),
@@ -115,7 +109,6 @@ class Origins:
     """The web origins that the operator allows."""
 
     def __init__(self, listed: str) -> None:
-        """Parse the setting: origins separated by commas, or `*`."""
         self.named = frozenset(filter(None, map(str.strip, listed.split(","))))
 
     def allow(self, connection: HTTPConnection) -> bool:

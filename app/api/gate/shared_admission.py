@@ -15,7 +15,7 @@ from limits.aio.strategies import MovingWindowRateLimiter
 
 from app.api.errors import StateUnavailable
 from app.api.gate.admission import Admission
-from app.storage.shared_state import PREFIX, SharedState, StateAway
+from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
 
 LEASE_S = 15.0
 """Seconds after which the work of a process that died is no longer counted."""
@@ -42,6 +42,10 @@ class SharedAdmission(Admission):
     """Counts the requests and the work of each client over all processes.
 
     While Redis is away, either each process counts alone, or what would be counted is refused.
+
+    Args:
+        rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
+        max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
     """
 
     def __init__(
@@ -53,15 +57,6 @@ class SharedAdmission(Admission):
         *,
         lease_s: float = LEASE_S,
     ) -> None:
-        """Initialise the limits.
-
-        Args:
-            state: The connection.
-            url: Of the same Redis.
-            rate_per_minute: Requests of a client in any 60 s; 0 is unlimited.
-            max_concurrent: Speeches and uploads of a client at once; 0 is unlimited.
-            lease_s: Seconds after which the work of a dead process is no longer counted.
-        """
         super().__init__(rate_per_minute, max_concurrent)
         self._state, self._lease_s = state, lease_s
         storage = RedisStorage(
@@ -92,13 +87,7 @@ class SharedAdmission(Admission):
             return await super()._wait_s(client)
 
     async def work(self, client: str) -> AbstractContextManager[None]:
-        """Return a context that counts work in progress, by all processes.
-
-        Raises:
-            TooManyRequests: The client's concurrency limit is reached.
-            EngineNotReady: The service is shutting down.
-            StateUnavailable: Redis is away, and limits are closed then.
-        """
+        """Return a context that counts work in progress, by all processes."""
         if not self._max_concurrent:
             return await super().work(client)
         self.check_open()
@@ -125,11 +114,7 @@ class SharedAdmission(Admission):
             self._start(self._release(token, key))
 
     def _check_open_without_state(self) -> None:
-        """Check that limits may be held by this process alone.
-
-        Raises:
-            StateUnavailable: They may not.
-        """
+        """Check that limits may be held by this process alone."""
         if self._state.closed_if_away:
             raise StateUnavailable(
                 "limits cannot be checked now, and this service speaks only within them",
@@ -158,6 +143,8 @@ class SharedAdmission(Admission):
         for key, held in tokens.items():
             try:
                 await self._state.run(self._renew, keys=[key], args=[self._lease_s, *held])
+            except StateRefused:
+                continue
             except StateAway:
                 return
             for token in held:

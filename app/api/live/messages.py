@@ -4,12 +4,14 @@
 and `response.done`. Unknown messages and fields are refused, never ignored.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.api.reports.recent import UtteranceReport
 from app.api.schemas import ErrorDetail, SpeechOptions, Usage, UtteranceText, WordTimes
+from app.audio.formats import AudioFormat
 from app.engine.job import FinishReason, Timings
 
 PROTOCOL: Final = "valle.speech.v1"
@@ -26,8 +28,8 @@ class ResponseCreate(SpeechOptions):
     model_config = ConfigDict(title="ResponseCreate")
 
     type: Literal["response.create"]
-    response_format: Literal["pcm"] = Field(
-        "pcm", description="16 bit, little-endian, mono; the rate is in `session.created`."
+    response_format: Literal["pcm", "ulaw", "alaw"] = Field(
+        "pcm", description="16 bit, little-endian, mono, or 8 bit as telephones have it."
     )
 
 
@@ -71,12 +73,22 @@ CLIENT_MESSAGE_TYPES: Final = tuple(
 """Values of `type` that clients may send."""
 
 
+Encoding = Literal["pcm_s16le", "pcm_mulaw", "pcm_alaw"]
+
+
 class FrameFormat(BaseModel):
     """Format of the binary frames."""
 
-    encoding: Literal["pcm_s16le"] = "pcm_s16le"
+    encoding: Encoding = "pcm_s16le"
     sample_rate_hz: int
     channels: Literal[1] = 1
+
+
+ENCODINGS: Final[Mapping[AudioFormat, Encoding]] = {
+    "pcm": "pcm_s16le",
+    "ulaw": "pcm_mulaw",
+    "alaw": "pcm_alaw",
+}
 
 
 class SessionLimits(BaseModel):
@@ -104,6 +116,7 @@ class ResponseCreated(BaseModel):
     type: Literal["response.created"] = "response.created"
     response_id: str = Field(description="Id for GET /v1/audio/speech/{id}, once it is done.")
     ignored: list[str] = Field(description="Fields of the request that do nothing.")
+    audio: FrameFormat = Field(description="Format of its binary frames.")
 
 
 class InputTextAck(BaseModel):
@@ -119,6 +132,7 @@ class ResponseStarted(BaseModel):
 
     type: Literal["response.started"] = "response.started"
     response_id: str
+    ignored: list[str] = Field(description="Knobs that do nothing, as another is not set.")
     seed: int
     preset: str
     voice: str

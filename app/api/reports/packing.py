@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, TypeVar
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _LEVEL = 1  # of zlib: codes hardly shrink, and traces do at any level
+
+MOST_BYTES = 2**28
+"""Longest outcome, unpacked, that is read: more than that of half an hour with its traces."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 P = TypeVar("P", bound=SamplingParams)
@@ -95,14 +99,21 @@ def unpack(packed: bytes) -> tuple[SpeechJob, SpeechResult | Failure]:
         ValueError: They cannot be read: they were damaged, or packed by another version.
     """
     try:
-        with np.load(io.BytesIO(zlib.decompress(packed)), allow_pickle=False) as file:
+        inflater = zlib.decompressobj()
+        raw = inflater.decompress(packed, MOST_BYTES)
+        if not inflater.eof:
+            raise ValueError(f"it is cut off, or has more than {MOST_BYTES} bytes")
+        with ZipFile(io.BytesIO(raw)) as file:
+            if sum(one.file_size for one in file.infolist()) > len(raw):
+                raise ValueError("its arrays are compressed twice")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         head = json.loads(arrays["head"].tobytes())
         kind = SpeechOptions if head["options"] else SamplingParams
         job = SpeechJob(params=_params(kind, head["params"]), **head["job"])
         return job, _outcome(job, head, tuple(_utterances(head["utterances"], arrays)))
-    except (KeyError, TypeError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"it cannot be read: {error}") from error
+    except Exception as error:  # others may have written it: whatever fails, it is not one of ours
+        raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _outcome(

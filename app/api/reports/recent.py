@@ -77,6 +77,10 @@ class SpeechReport(BaseModel):
         "or `chunks`, whose codes are those of `whole`."
     )
     decoder: str | None = Field(description="Decoder of codes to audio: codec or vocos.")
+    warnings: list[str] = Field(
+        description="What was read otherwise than may be meant: another language, sounds in"
+        " brackets; `X-Warning` of the response."
+    )
     utterances: list[UtteranceReport] = Field(description="The utterances that completed.")
 
 
@@ -108,17 +112,14 @@ class Failure:
 class RecentSpeeches:
     """Bounded store of outcomes. If full, the client with the most entries loses its oldest.
 
+    Args:
+        limit: Number of entries; 0 stores none.
+
     Attributes:
         when_kept: Called with each job, and whether it completed, once its outcome is stored.
     """
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
-        """Initialise an empty store.
-
-        Args:
-            limit: Number of entries; 0 stores none.
-            log_text: Whether to log the text of every job.
-        """
         self._limit, self._log_text = limit, log_text
         self.when_kept: Callable[[SpeechJob, bool], None] = lambda _job, _complete: None
         self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # oldest first
@@ -161,7 +162,6 @@ class RecentSpeeches:
             owner: Whose takes it can go on from.
 
         Raises:
-            UnknownSpeech: No complete speech of that id is stored.
             InvalidRequest: It has no such utterance, or that has fewer frames.
         """
         if place is None:

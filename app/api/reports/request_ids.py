@@ -30,7 +30,6 @@ class RequestIds:
     """The request ids of one process."""
 
     def __init__(self) -> None:
-        """Initialise without entries."""
         self._entries: dict[str, Entry] = {}  # oldest first
         self._claims: dict[str, tuple[str, str]] = {}  # speech id -> key, digest
 
@@ -41,7 +40,6 @@ class RequestIds:
             owner: The client's owner.
             client_id: The id that the client sent.
             digest: SHA-256 of the request's body.
-            speech_id: The id that the speech will have.
 
         Returns:
             None if it is claimed, or the id of the complete speech of the same request.

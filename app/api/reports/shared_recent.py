@@ -7,7 +7,7 @@ from app.api.reports.packing import pack, unpack
 from app.api.reports.recent import Failure, RecentSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
-from app.storage.shared_state import PREFIX, SharedState, StateAway
+from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,9 @@ class SharedSpeeches(RecentSpeeches):
 
     This process's latest are in its memory too: they are found while Redis is away, and are written
     when it is back.
+
+    Args:
+        limit: Number of entries of each client, and of this process in memory; 0 stores none.
     """
 
     def __init__(
@@ -49,15 +52,6 @@ class SharedSpeeches(RecentSpeeches):
         keep_bytes: int,
         log_text: bool = False,
     ) -> None:
-        """Initialise without a command.
-
-        Args:
-            state: The connection.
-            limit: Number of entries of each client, and of this process in memory; 0 stores none.
-            keep_s: Seconds that an entry is kept.
-            keep_bytes: Limit of a client's entries together, compressed.
-            log_text: Whether to log the text of every job.
-        """
         super().__init__(limit, log_text=log_text)
         self._state, self._keep_s, self._keep_bytes = state, keep_s, keep_bytes
         self._store = state.redis.register_script(_KEEP)
@@ -113,15 +107,18 @@ class SharedSpeeches(RecentSpeeches):
         while self._unwritten:
             job_id, (job, outcome) = next(iter(self._unwritten.items()))
             packed = await asyncio.to_thread(self._packed, job, outcome)
+            stored = isinstance(outcome, SpeechResult)
             if packed is not None:
                 keys = [_key(job_id, job.owner), *(f"{PREFIX}{of}:{job.asker}" for of in _INDEX)]
                 arguments = [packed, self._keep_s, self._limit, self._keep_bytes]
                 try:
                     await self._state.run(self._store, keys=keys, args=arguments)
+                except StateRefused:
+                    stored = False  # nor would it be stored later: the others are
                 except StateAway:
                     return  # `on_return` begins again
             self._unwritten.pop(job_id, None)
-            self.when_kept(job, isinstance(outcome, SpeechResult))
+            self.when_kept(job, stored)
 
     def _packed(self, job: SpeechJob, outcome: SpeechResult | Failure) -> bytes | None:
         """Return an outcome as bytes, without its trace if it is too large; None if it still is."""

@@ -21,12 +21,6 @@ class SharedRequestIds(RequestIds):
     """
 
     def __init__(self, state: SharedState, keep_s: int) -> None:
-        """Initialise without a command.
-
-        Args:
-            state: The connection.
-            keep_s: Seconds that the id of a complete speech is known.
-        """
         super().__init__()
         self._state, self._keep_s = state, keep_s
         self._renewing: asyncio.Task[None] | None = None

@@ -6,10 +6,11 @@ sleeps between two.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -19,7 +20,9 @@ from app.api.errors import speech_error_detail
 from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
 from app.api.schemas import UtteranceText
 from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance
+from models.text.warnings import warnings_of
 from samplers.ar.trace import entries
+from samplers.knobs.needs import doubts
 
 _ROWS = 64
 """Rows of a list in one piece."""
@@ -29,6 +32,9 @@ _REST = 4.0
 
 R = TypeVar("R", bound=UtteranceReport)
 
+_FREE_BITS, _TOLD = 12.0, 0.25
+"""A mu that lets every code pass, and the share of the codes from which it is told."""
+
 _LISTS = ("codes", "tokens", "scores", "logprobs")
 
 
@@ -36,7 +42,6 @@ class ReportWriter:
     """Builds the pieces of all reports of an application in turn."""
 
     def __init__(self) -> None:
-        """Initialise without work."""
         self._turn = asyncio.Lock()
 
     async def write(self, pieces: Iterator[str]) -> AsyncIterator[str]:
@@ -74,6 +79,29 @@ def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[s
     yield "]}"
 
 
+def token_pieces(outcome: SpeechResult | Failure, form: Literal["csv", "jsonl"]) -> Iterator[str]:
+    """Yield the tokens of a traced speech in pieces: a row a draw, with its utterance's number."""
+    traces = [(number, one.trace) for number, one in enumerate(outcome.utterances) if one.trace]
+    if form == "csv" and traces:
+        yield ",".join(["utterance", *traces[0][1]]) + "\n"
+    for number, trace in traces:
+        for begin in range(0, len(trace["frame"]), _ROWS):
+            rows = entries({name: column[begin : begin + _ROWS] for name, column in trace.items()})
+            if form == "jsonl":
+                yield "".join(
+                    to_json({"utterance": number, **row}, inf_nan_mode="null").decode() + "\n"
+                    for row in rows
+                )
+            else:
+                cells = ([number, *map(_cell, row.values())] for row in rows)
+                yield "".join(",".join(map(str, line)) + "\n" for line in cells)
+
+
+def _cell(value: Any) -> Any:
+    """Return a number as CSV has it: nothing where there is none."""
+    return "" if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterator[str]:
     """Yield an utterance's report as JSON in pieces.
 
@@ -104,7 +132,6 @@ def blank_report(spoken: SpokenUtterance, kind: type[R], speed: float, **more: A
     """Return an utterance's report with empty lists.
 
     Args:
-        spoken: The utterance.
         kind: `UtteranceReport` or a subclass.
         speed: Of the playback.
         more: Further fields of the subclass.
@@ -155,10 +182,11 @@ def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
         error=failure.error and speech_error_detail(failure.error),
         codes_sha256=None,
         frames=failure.frames,
-        audio_s=failure.audio_s,
+        audio_s=round(failure.audio_s, 6),
         timings=None,
         nar=plan.nar if plan else None,
         decoder=plan.decoder if plan else None,
+        warnings=[*warnings_of(job.text, plan.language), *doubts(plan.params)] if plan else [],
         utterances=[],
     )
 
@@ -177,12 +205,34 @@ def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
         error=None,
         codes_sha256=result.codes_sha256,
         frames=result.frames,
-        audio_s=result.audio_s,
+        audio_s=round(result.audio_s, 6),
         timings=result.timings,
         nar=result.nar,
         decoder=result.decoder,
+        warnings=[
+            *warnings_of(job.text, result.language),
+            *doubts(result.params),
+            *_mirostat_doubts(result),
+        ],
         utterances=[],
     )
+
+
+def _mirostat_doubts(result: SpeechResult) -> list[str]:
+    """Return a sentence if the trace shows that mirostat kept every code, or one alone."""
+    mu = [one.trace.get("mirostat_mu", ()) for one in result.utterances if one.trace]
+    told = np.concatenate([np.zeros(0), *mu])
+    told = told[np.isfinite(told)]
+    free, shut = (
+        float(found.mean()) if len(told) else 0.0 for found in (told > _FREE_BITS, told < 0)
+    )
+    if max(free, shut) < _TOLD:
+        return []
+    wrong, cure = ("above", "lower") if free > shut else ("below", "raise")
+    return [
+        f"mirostat let go: mu lies {wrong} its range for {max(free, shut):.0%} of the codes, so"
+        f" that {'every code is' if free > shut else 'one code alone is'} kept; {cure} mirostat_tau"
+    ]
 
 
 def _kept_rows(frames: np.ndarray[Any, Any], spoken: SpokenUtterance) -> list[int]:

@@ -25,15 +25,10 @@ class CaptionedRequest(SpeechRequest):
     stream: bool | None = Field(True, description="Whether a line is sent for each part.")
     stream_format: Literal["audio"] = Field("audio", description="Does nothing.")
     return_timestamps: bool = Field(True, description="Whether words have their times.")
-    return_download_link: bool | None = Field(None, description="Does nothing.")
-    lang_code: str | None = Field(None, max_length=35, description="Does nothing.")
-    volume_multiplier: float | None = Field(None, description="Does nothing.")
-    normalization_options: Any = Field(None, description="Does nothing.")
     allow_voice_tags: bool | None = Field(
         None,
         description="Whether words tell their `voice`; `[voice:NAME]` is always read.",
     )
-    ssml: bool | None = Field(None, description="Does nothing: SSML is always read.")
 
 
 Body = Annotated[CaptionedRequest, Depends(json_body(CaptionedRequest))]

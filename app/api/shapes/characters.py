@@ -7,19 +7,22 @@ from app.engine.job import WordTiming
 
 
 class TimedCharacter(NamedTuple):
-    """A character of the normalised text, and when it is heard in the audio sent; in seconds."""
+    """A character of a text, and when it is heard in the audio sent; in seconds."""
 
     character: str
     start_s: float
     end_s: float
 
 
-def timed_characters(words: Iterable[WordTiming], speed: float) -> list[TimedCharacter]:
+def timed_characters(
+    words: Iterable[WordTiming], speed: float, *, normalised: bool = False
+) -> list[TimedCharacter]:
     """Return the characters of words with a space after each.
 
     Args:
         words: In order; those that the sound lacks are left out.
         speed: Of the playback.
+        normalised: Whether the characters are those that are spoken, rather than written.
     """
     characters: list[TimedCharacter] = []
     for word in words:
@@ -27,10 +30,11 @@ def timed_characters(words: Iterable[WordTiming], speed: float) -> list[TimedCha
             continue
         start_s = word.start_s / speed
         end_s = start_s if word.end_s is None else word.end_s / speed
-        each_s = (end_s - start_s) / max(1, len(word.word))
+        told = (word.spoken if normalised else "") or word.word
+        each_s = (end_s - start_s) / max(1, len(told))
         characters += [
             TimedCharacter(one, start_s + number * each_s, start_s + (number + 1) * each_s)
-            for number, one in enumerate(word.word)
+            for number, one in enumerate(told)
         ]
         characters.append(TimedCharacter(" ", end_s, end_s))
     return characters

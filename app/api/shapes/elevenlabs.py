@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,23 +18,25 @@ from app.api.requests import (
     SettingsDep,
     body_schema,
     check_model,
+    dictionaries_of,
     json_body,
     model_names,
 )
 from app.api.responses import SPEECH_OR_LINES, naming_ignored
 from app.api.schemas import SpeechRequest
-from app.api.shapes.characters import timed_characters
+from app.api.shapes.characters import TimedCharacter, timed_characters
 from app.api.shapes.words import TimedJson
 from app.api.speech.route import RecentDep, speak
-from app.audio.formats import AudioFormat
+from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
 from app.engine.job import WordTiming
 from app.settings import Settings
 
-_FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav)_(\d{4,6})(?:_\d{1,3})?")
+_FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
 _THEIR_MODELS: Final = re.compile(r"eleven_\w{1,60}")
-_DEFAULT_FORMAT: Final = "mp3_44100_128"
+DEFAULT_FORMAT: Final = "mp3_44100_128"
+_LOCATORS = "pronunciation_dictionary_locators"
 _IDLE = {"stability", "similarity_boost", "style", "use_speaker_boost"}
 
 
@@ -62,7 +64,9 @@ class ElevenLabsRequest(BaseModel):
     language_code: str | None = Field(None, max_length=35, description="Language of the text.")
     seed_: int | None = Field(None, alias="seed", ge=0, le=2**32 - 1, description="Seed.")
     voice_settings: VoiceSettings | None = Field(None, description="Only `speed` is used.")
-    pronunciation_dictionary_locators: list[Any] | None = None
+    pronunciation_dictionary_locators: list[Any] | None = Field(
+        None, description="Names of pronunciation dictionaries of this server, as their ids."
+    )
     previous_text: str | None = None
     next_text: str | None = None
     previous_request_ids: list[str] | None = None
@@ -74,7 +78,7 @@ class ElevenLabsRequest(BaseModel):
 
     def ignored(self) -> list[str]:
         """Return the names of the fields that were sent and do nothing."""
-        used = {"text", "model_id", "language_code", "seed_", "voice_settings"}
+        used = {"text", "model_id", "language_code", "seed_", "voice_settings", _LOCATORS}
         sent = [name for name in self.model_fields_set - used if getattr(self, name) is not None]
         settings = self.voice_settings
         if settings is not None:
@@ -82,28 +86,34 @@ class ElevenLabsRequest(BaseModel):
         return sorted(sent)
 
 
-def output_format(name: str) -> AudioFormat:
-    """Return the format that one of ElevenLabs' names means.
+def output_format(name: str) -> tuple[AudioFormat, SampleRate]:
+    """Return the format and sample rate that one of ElevenLabs' names means.
 
     Raises:
         InvalidRequest: There is none here; the message says which there are.
     """
     match = _FORMAT.fullmatch(name)
-    forms: dict[str, AudioFormat] = {"mp3": "mp3", "opus": "opus", "pcm": "pcm", "wav": "wav"}
-    if match is None or (match[1] in {"pcm", "wav"} and match[2] != "24000"):
+    rates: tuple[SampleRate, ...] = get_args(SampleRate)
+    rate = next((one for one in rates if match and int(match[2]) == one), None)
+    if match is None or rate is None:
         raise InvalidRequest(
-            f"{name[:40]!r} cannot be made: mp3_* and opus_*, pcm_24000 and wav_24000 can",
+            f"{name[:40]!r} cannot be made: mp3, opus, pcm, wav, ulaw and alaw can, as in"
+            f" pcm_16000, at {', '.join(map(str, rates))} Hz",
             param="output_format",
         )
-    return forms[match[1]]
+    forms: dict[str, AudioFormat] = {
+        "mp3": "mp3",
+        "opus": "opus",
+        "pcm": "pcm",
+        "wav": "wav",
+        "ulaw": "ulaw",
+        "alaw": "alaw",
+    }
+    return forms[match[1]], rate
 
 
 def check_their_model(name: str | None, engine: SpeechEngine, settings: Settings) -> None:
-    """Do nothing if a name is ElevenLabs' or the loaded model's.
-
-    Raises:
-        UnknownModel: It is neither.
-    """
+    """Do nothing if a name is ElevenLabs' or the loaded model's."""
     if name is None or not _THEIR_MODELS.fullmatch(name):
         check_model(name, engine.info.name, model_names(settings))
 
@@ -139,21 +149,19 @@ def translated(
     voice: VoiceId,
     engine: EngineDep,
     settings: SettingsDep,
-    form: Form = _DEFAULT_FORMAT,
+    form: Form = DEFAULT_FORMAT,
 ) -> Translated:
-    """Return ElevenLabs' request in our shape.
-
-    Raises:
-        InvalidRequest: The format cannot be made.
-        UnknownModel: The model is another.
-    """
+    """Return ElevenLabs' request in our shape."""
     check_their_model(body.model_id, engine, settings)
     speed = body.voice_settings.speed if body.voice_settings else None
+    sound, rate = output_format(form)
     given = {"seed": body.seed_, "language": body.language_code, "speed": speed}
     wanted = SpeechRequest(
         input=body.text,
         voice=voice,
-        response_format=output_format(form),
+        response_format=sound,
+        sample_rate=rate,
+        dictionaries=dictionaries_of(body.pronunciation_dictionary_locators or ()),
         stream=False,
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -216,16 +224,19 @@ async def _speak(
 
 
 def _part(sound: bytes, words: Sequence[WordTiming], speed: float) -> dict[str, Any]:
-    """Return ElevenLabs' object for bytes and words; aligned is the normalised text."""
-    characters = timed_characters(words, speed)
-    alignment = {
+    """Return ElevenLabs' object for bytes and words."""
+    return {
+        "audio_base64": b64encode(sound).decode(),
+        "alignment": _alignment(timed_characters(words, speed)),
+        "normalized_alignment": _alignment(timed_characters(words, speed, normalised=True)),
+    }
+
+
+def _alignment(characters: Sequence[TimedCharacter]) -> dict[str, Any] | None:
+    if not characters:
+        return None
+    return {
         "characters": [one.character for one in characters],
         "character_start_times_seconds": [round(one.start_s, 4) for one in characters],
         "character_end_times_seconds": [round(one.end_s, 4) for one in characters],
-    }
-    told = alignment if characters else None
-    return {
-        "audio_base64": b64encode(sound).decode(),
-        "alignment": told,
-        "normalized_alignment": told,
     }

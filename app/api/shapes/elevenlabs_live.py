@@ -1,201 +1,334 @@
-"""The WebSocket `/v1/text-to-speech/{voice_id}/stream-input`, in ElevenLabs' shape."""
+"""ElevenLabs' WebSockets: one text (`stream-input`) or several (`multi-stream-input`)."""
 
-import asyncio
 import json
 from base64 import b64encode
-from contextlib import ExitStack, suppress
-from functools import partial
-from typing import Any
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
 from fastapi import APIRouter, WebSocket
-from pydantic import BaseModel, ConfigDict, Field
-from starlette.websockets import WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.api.gate.admission import Admission, client_of
+from app.api.errors import problems_of, validation_error_detail
+from app.api.gate.admission import client_of
+from app.api.gate.limits import check_json_size
+from app.api.live.route import serve_session
+from app.api.live.session import LiveSession
+from app.api.live.socket import LiveSocket, received
+from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
+from app.api.requests import dictionaries_of
 from app.api.schemas import SpeechOptions
-from app.api.shapes.characters import timed_characters
-from app.api.shapes.elevenlabs import VoiceSettings, check_their_model, output_format
-from app.api.shapes.words import FinalWords
-from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
-from app.engine.continued import GrowingSpeech
-from app.engine.engine import SpeechEngine
-from app.engine.errors import (
-    EngineBusy,
-    InvalidRequest,
-    SpeechError,
-    UnknownModel,
-    UnknownVoice,
+from app.api.shapes.characters import TimedCharacter, timed_characters
+from app.api.shapes.elevenlabs import (
+    DEFAULT_FORMAT,
+    VoiceSettings,
+    check_their_model,
+    output_format,
 )
-from app.engine.job import AudioChunk
-from app.engine.serving.shares import Places
-from app.settings import Settings
+from app.api.shapes.words import FinalWords
+from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
+from app.engine.job import SpeechResult, WordTiming
 
-_REFUSED, _FAILED = 1008, 1011  # close codes of RFC 6455: policy, internal error
+_CLOSED, _REFUSED, _FAILED = 1000, 1008, 1011  # RFC 6455: normal, policy, internal error
+_REASON_CHARS: Final = 100
+_MOST_CONTEXTS: Final = 5
+_DEFAULT_CONTEXT: Final = "default"
+_SENTENCE_ENDS: Final = (".", "!", "?", "…")
 
 elevenlabs_live_router = APIRouter()
 
 
 class TextMessage(BaseModel):
-    """A message of the client: the next text, the end if that is empty, or settings."""
+    """A message of the client; fields that do nothing here are not listed."""
 
     model_config = ConfigDict(extra="ignore")
 
-    text: str = Field(max_length=100_000)
-    flush: bool = False
+    text: str | None = Field(None, max_length=100_000)
+    flush: bool | None = None
     voice_settings: VoiceSettings | None = None
+    pronunciation_dictionary_locators: list[Any] | None = Field(None, max_length=8)
+    context_id: str | None = Field(None, max_length=200)
+    close_context: bool | None = None
+    close_socket: bool | None = None
 
 
 @elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
-async def elevenlabs_live(websocket: WebSocket, voice_id: str) -> None:
+async def elevenlabs_live(websocket: WebSocket) -> None:
     """Speak a text while it is being written, as ElevenLabs would."""
-    state = websocket.app.state
-    engine: SpeechEngine = state.engine
-    sessions: Places = state.live_sessions
-    admission: Admission = state.admission
-    settings: Settings = state.settings
-    client = client_of(websocket)
-    await websocket.accept()
-    try:
-        admission.check_open()
-        engine.check_ready()
-        _check_place(sessions, client)
-        await admission.count(client)
-        with ExitStack() as work:
-            work.enter_context(sessions.held(client))
-            work.enter_context(await admission.work(client))
-            await _Session(websocket, engine, settings, voice_id, client).run()
-        await websocket.close()
-    except (WebSocketDisconnect, RuntimeError):
-        return  # the client has left
-    except (SpeechError, ValueError) as error:
-        message = error.message if isinstance(error, SpeechError) else "the message is not valid"
-        asked = isinstance(error, InvalidRequest | UnknownVoice | UnknownModel | ValueError)
-        code = _REFUSED if asked else _FAILED
-        with suppress(WebSocketDisconnect, RuntimeError):
-            await websocket.send_json({"message": message, "error": "invalid", "code": code})
-            await websocket.close(code, message[:100])
+    await serve_session(websocket, ElevenLabsSession)
 
 
-def _check_place(sessions: Places, client: str) -> None:
-    """Do nothing if a client may open one more session.
+@elevenlabs_live_router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
+async def elevenlabs_contexts(websocket: WebSocket) -> None:
+    """Speak several texts at once while they are being written, as ElevenLabs would."""
+    await serve_session(websocket, ContextsSession)
 
-    Raises:
-        EngineBusy: It may not.
+
+@dataclass
+class _Context:
+    """A context that was opened and not closed.
+
+    Attributes:
+        first: Its first message, which has the settings.
+        flushed: Whether the client flushed all of its text.
     """
-    if not sessions.free(client):
-        raise EngineBusy("too many sessions are open, or too many of yours", retry_after_s=5)
+
+    first: TextMessage
+    flushed: bool = False
 
 
-class _Session:
-    """One text of one client, and its speech."""
+class ElevenLabsSession(LiveSession[str | bytes]):
+    """A WebSocket for one text, which an empty one ends."""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        socket = LiveSocket(websocket.send, services.settings.stall_timeout_s)
+        super().__init__(socket, services, client_of(websocket), websocket.state.owner)
+        self._websocket, self._query = websocket, websocket.query_params
+        self._form, self._rate_hz = output_format(DEFAULT_FORMAT)
+        self.contexts: dict[str, _Context] = {}
+
+    async def receive(self) -> str | bytes | None:
+        """Return the next message; None once the client has disconnected."""
+        return await received(self._websocket)
+
+    async def opened(self) -> None:
+        """Check the query."""
+        services = self._services
+        try:
+            form = self._query.get("output_format", DEFAULT_FORMAT)
+            self._form, self._rate_hz = output_format(form)
+            check_their_model(self._query.get("model_id"), services.engine, services.settings)
+        except SpeechError as error:
+            await self.end(error)
+
+    async def timed_out(self) -> None:
+        """Tell that the session was idle, and close."""
+        limit_s = self._services.settings.idle_timeout_s
+        await self.end(InvalidRequest(f"no text came for {limit_s:g} s"))
+
+    async def handle(self, message: str | bytes) -> None:
+        """Act on a message; one that is refused ends the session."""
+        try:
+            parsed = _parsed(message)
+            if parsed.text is None:
+                raise InvalidRequest("text: Field required", param="text")
+            await self._append("", parsed)
+            if not parsed.text:
+                self._speech("").growing.end()
+        except SpeechError as error:
+            await self.end(error)
+
+    async def end(self, error: SpeechError | None = None) -> None:
+        """Close the WebSocket, after a message for an error."""
+        if error is not None:
+            await self.send(_refusal(error))
+        code = _CLOSED if error is None else _close_code(error)
+        await self._socket.close(code, error.message[:_REASON_CHARS] if error else "")
+        self.over = True
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send a JSON object."""
+        await self._socket.text(json.dumps(message))
+
+    async def speech_ended(self, name: str, error: SpeechError | None) -> None:
+        """Tell that the text was spoken, and close."""
+        del self.contexts[name]
+        if error is None:
+            await self.send({"audio": None, "isFinal": True})
+        await self.end(error)
+
+    def _messages(self, name: str, speed: float) -> "TextMessages":
+        return TextMessages(self, name, speed)
+
+    def _speech(self, name: str) -> LiveSpeech:
+        """Return the open speech of a context."""
+        speech = self.speeches.get(name)
+        if speech is None:
+            raise InvalidRequest("there is no text to speak", param="text")
+        return speech
+
+    async def _append(self, name: str, message: TextMessage) -> None:
+        """Append the text of a message to a context, which may be new, and flush it."""
+        text = message.text or ""
+        if text:
+            self.contexts.setdefault(name, _Context(message))
+        speech = self.speeches.get(name)
+        if speech is None and speakable(text):
+            speech = await self._begin(name)
+        if speech is None:
+            return
+        if text:
+            await speech.append(text)
+            self.contexts[name].flushed = False
+        sentence = self._query.get("auto_mode") == "true" and text.rstrip().endswith(_SENTENCE_ENDS)
+        if message.flush or sentence:
+            speech.growing.flush()
+        if message.flush:
+            self.contexts[name].flushed = True
+
+    async def _begin(self, name: str) -> LiveSpeech:
+        """Begin the speech of a context."""
+        first = self.contexts[name].first
+        settings = first.voice_settings
+        given: dict[str, Any] = {
+            "speed": settings.speed if settings else None,
+            "language": self._query.get("language_code"),
+            "sample_rate": self._rate_hz,
+            "dictionaries": dictionaries_of(first.pronunciation_dictionary_locators or ()),
+        }
+        options = SpeechOptions(
+            voice=self._websocket.path_params["voice_id"],
+            timestamps="word" if self._services.engine.info.aligns else "none",
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        return await self.begin(name, options, self._form, self._messages(name, options.speed))
+
+
+class ContextsSession(ElevenLabsSession):
+    """A WebSocket for several texts at once, each in a context that the client names."""
+
+    _closing = False
+
+    async def handle(self, message: str | bytes) -> None:
+        """Act on a message; what is refused ends its context, if it names one."""
+        name = None
+        try:
+            parsed = _parsed(message)
+            name = parsed.context_id or _DEFAULT_CONTEXT
+            await self.settle()
+            if parsed.close_socket:
+                await self._close_socket()
+            elif parsed.close_context:
+                await self._close(name)
+            else:
+                if parsed.text and len(self._open_contexts | {name}) > _MOST_CONTEXTS:
+                    raise InvalidRequest(f"at most {_MOST_CONTEXTS} contexts may be open")
+                await self._append(name, parsed)
+        except SpeechError as error:
+            await self.send(_refusal(error) | ({"contextId": name} if name else {}))
+            if name in self.speeches:
+                await self.cancel(name)
+            elif name is not None:
+                await self.speech_ended(name, None)
+
+    async def speech_ended(self, name: str, error: SpeechError | None) -> None:
+        """Tell that a context has ended; every one that was opened does so once."""
+        self.contexts.pop(name, None)
+        if error is not None:
+            await self.send(_refusal(error) | {"contextId": name})
+        await self.send({"audio": None, "isFinal": True, "contextId": name})
+        if self._closing and not self.contexts:
+            await self.end()
+
+    def _messages(self, name: str, speed: float) -> "TextMessages":
+        absolute = self._query.get("sync_alignment") == "true"
+        return TextMessages(self, name, speed, {"contextId": name}, absolute=absolute)
+
+    @property
+    def _open_contexts(self) -> set[str]:
+        """Those to which text may be appended."""
+        closed = {name for name, speech in self.speeches.items() if speech.growing.ended}
+        return {*self.contexts} - closed
+
+    async def _close(self, name: str) -> None:
+        """Close a context: text that was flushed is still spoken, other is not."""
+        speech, context = self.speeches.get(name), self.contexts.get(name)
+        if speech is None:
+            await self.speech_ended(name, None)
+        elif context is not None and context.flushed and not speech.growing.ended:
+            speech.growing.end()
+        else:
+            await self.cancel(name)
+
+    async def _close_socket(self) -> None:
+        """Close all contexts, then the WebSocket."""
+        self._closing = True
+        for name in [*self.contexts]:
+            await self._close(name)
+        if not self.contexts and not self.over:
+            await self.end()
+
+
+class TextMessages(SpeechMessages):
+    """The messages of one text.
+
+    Args:
+        more: Fields of each message beside the sound.
+        absolute: Whether times are those since the beginning of the text; otherwise since the end
+            of the characters of the message before. ElevenLabs' clients differ: LiveKit's takes
+            times as they are, and asks for `sync_alignment`; Pipecat's adds them up.
+    """
 
     def __init__(
         self,
-        websocket: WebSocket,
-        engine: SpeechEngine,
-        settings: Settings,
-        voice: str,
-        client: str,
+        session: ElevenLabsSession,
+        name: str,
+        speed: float,
+        more: Mapping[str, str] = MappingProxyType({}),
+        *,
+        absolute: bool = True,
     ) -> None:
-        query = websocket.query_params
-        form = output_format(query.get("output_format", "mp3_44100_128"))
-        check_their_model(query.get("model_id"), engine, settings)
-        self._websocket, self._engine, self._settings = websocket, engine, settings
-        self._voice, self._client, self._form = voice, client, form
-        self._language = query.get("language_code")
+        super().__init__()
+        self._session, self._name, self._speed = session, name, speed
+        self._more, self._absolute = more, absolute
+        self._final, self._told_s = FinalWords(), 0.0
 
-    async def run(self) -> None:
-        """Read the text and send its speech until both have ended.
+    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+        """Send the next bytes of the file, and the characters of words that are heard."""
+        final = self._final.add(words)
+        written = timed_characters(final, self._speed)
+        if not sound and not written:
+            return
+        spoken = timed_characters(final, self._speed, normalised=True)
+        told = {
+            "audio": b64encode(sound).decode(),
+            "isFinal": None,
+            "alignment": self._alignment(written),
+            "normalizedAlignment": self._alignment(spoken),
+        }
+        if written and not self._absolute:
+            self._told_s = written[-1].end_s
+        await self._session.send(told | {**self._more})
 
-        Raises:
-            SpeechError: The speech is refused or fails.
-            WebSocketDisconnect: The client has left.
-        """
-        opening = await self._next()
-        speed = opening.voice_settings.speed if opening.voice_settings else None
-        given: dict[str, Any] = {"speed": speed, "language": self._language}
-        options = SpeechOptions(
-            voice=self._voice,
-            timestamps="word" if self._engine.info.aligns else "none",
-            **{name: value for name, value in given.items() if value is not None},
-        )
-        owner = getattr(self._websocket.state, "owner", "")
-        job = options.job_of("", uuid4().hex, owner, self._client)
-        speech = GrowingSpeech(
-            self._engine,
-            job,
-            max_text_chars=self._settings.max_text_chars,
-            busy_timeout_s=self._settings.request_timeout_s,
-        )
-        output = OutputOptions(self._form, options.speed)
-        sending = asyncio.create_task(self._send(speech, output))
-        reading = asyncio.create_task(self._read(speech, opening))
-        try:
-            await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_EXCEPTION)
-            for task in (reading, sending):
-                if task.done():
-                    await task
-        finally:
-            for task in (reading, sending):
-                task.cancel()
-            await asyncio.gather(reading, sending, return_exceptions=True)
-            await speech.aclose()
+    def _alignment(self, characters: Sequence[TimedCharacter]) -> dict[str, Any] | None:
+        if not characters:
+            return None
+        starts_s = [one.start_s - self._told_s for one in characters]
+        return {
+            "chars": [one.character for one in characters],
+            "charStartTimesMs": [round(1000 * at_s) for at_s in starts_s],
+            "charDurationsMs": [round(1000 * (one.end_s - one.start_s)) for one in characters],
+        }
 
-    async def _next(self) -> TextMessage:
-        """Return the next message.
+    async def ended(
+        self,
+        speech: LiveSpeech,  # noqa: ARG002
+        error: SpeechError | None,
+        result: SpeechResult | None,  # noqa: ARG002
+    ) -> None:
+        """Send the message that the text has ended."""
+        await self._session.speech_ended(self._name, error)
 
-        Raises:
-            InvalidRequest: The client sent nothing for too long.
-        """
-        limit_s = self._settings.idle_timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                raw = await self._websocket.receive_text()
-        except TimeoutError:
-            raise InvalidRequest(f"no text came for {limit_s:g} s") from None
+
+def _parsed(raw: str | bytes) -> TextMessage:
+    """Return a message."""
+    if isinstance(raw, bytes):
+        raise InvalidRequest("send text, not bytes")
+    check_json_size(raw)
+    try:
         return TextMessage.model_validate_json(raw)
+    except ValidationError as error:
+        detail = validation_error_detail(problems_of(error))
+        raise InvalidRequest(detail.message, param=detail.param) from error
 
-    async def _read(self, speech: GrowingSpeech, message: TextMessage) -> None:
-        """Append the texts of messages until an empty one."""
-        while message.text:
-            if speech.text or message.text.strip():
-                await speech.append(message.text)
-            if message.flush:
-                speech.flush()
-            message = await self._next()
-        speech.end()
 
-    async def _send(self, speech: GrowingSpeech, output: OutputOptions) -> None:
-        """Send the audio with its alignment, and the message that it is final."""
-        pool, rate_hz = self._websocket.app.state.render_pool, self._engine.info.sample_rate_hz
-        renderer, final = StreamRenderer(output, rate_hz), FinalWords()
+def _refusal(error: SpeechError) -> dict[str, Any]:
+    """Return ElevenLabs' message for an error."""
+    return {"message": error.message, "error": error.code, "code": _close_code(error)}
 
-        async def send(chunk: AudioChunk | None) -> None:
-            steps = (
-                [renderer.close]
-                if chunk is None
-                else [partial(renderer.push, one) for one in split_portions(chunk.samples, rate_hz)]
-            )
-            sound = b"".join([await pool.run(self._client, step) for step in steps])
-            characters = timed_characters(final.add(chunk.words if chunk else ()), output.speed)
-            if not sound and not characters:
-                return
-            alignment = characters and {
-                "chars": [one.character for one in characters],
-                "charStartTimesMs": [round(1000 * one.start_s) for one in characters],
-                "charDurationsMs": [round(1000 * (one.end_s - one.start_s)) for one in characters],
-            }
-            told = {
-                "audio": b64encode(sound).decode(),
-                "isFinal": None,
-                "alignment": alignment or None,
-                "normalizedAlignment": alignment or None,
-            }
-            async with asyncio.timeout(self._settings.stall_timeout_s):
-                await self._websocket.send_text(json.dumps(told))
 
-        async for chunk in speech:
-            await send(chunk)
-        await send(None)
-        await self._websocket.send_text(json.dumps({"audio": None, "isFinal": True}))
+def _close_code(error: SpeechError) -> int:
+    """Return the close code of a WebSocket for an error."""
+    asked = isinstance(error, InvalidRequest | UnknownVoice | UnknownModel)
+    return _REFUSED if asked else _FAILED

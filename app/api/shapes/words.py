@@ -13,7 +13,6 @@ class FinalWords:
     """Holds words back until their end is known; each is given once, in order."""
 
     def __init__(self) -> None:
-        """Begin without words."""
         self._held: dict[tuple[int, int], WordTiming] = {}
 
     def add(self, words: Sequence[WordTiming]) -> list[WordTiming]:
@@ -24,17 +23,15 @@ class FinalWords:
 
 
 class TimedJson(Framing):
-    """A JSON object with the file and the times of words; streamed, an object a line."""
+    """A JSON object with the file and the times of words; streamed, an object a line.
+
+    Args:
+        told: Returns the object for bytes of the file and words.
+    """
 
     def __init__(
         self, told: Callable[[bytes, list[WordTiming]], dict[str, Any]], *, streamed: bool
     ) -> None:
-        """Begin before the first byte.
-
-        Args:
-            told: Returns the object for bytes of the file and words.
-            streamed: Whether there is an object a line.
-        """
         super().__init__(NDJSON if streamed else "application/json")
         self._told = told
         self._final = FinalWords()

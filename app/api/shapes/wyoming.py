@@ -1,217 +1,352 @@
 """The Wyoming protocol of Home Assistant over TCP: all voices, whole texts and streamed ones.
 
 Source: https://github.com/OHF-Voice/wyoming. The protocol has no keys, so it is for a network that
-is trusted.
+is trusted. Events are read here, not by its package, whose sizes are what the peer says.
 """
 
 import asyncio
+import json
 import logging
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
-from uuid import uuid4
+from typing import Any, Final, NamedTuple
 
 from fastapi import FastAPI
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
-from wyoming.error import Error
-from wyoming.event import Event
-from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice
-from wyoming.server import AsyncEventHandler, AsyncTcpServer
-from wyoming.tts import (
-    Synthesize,
-    SynthesizeChunk,
-    SynthesizeStart,
-    SynthesizeStop,
-    SynthesizeStopped,
-    SynthesizeVoice,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
-from app.api.gate.admission import Admission
+from app.api.errors import problems_of, validation_error_detail
+from app.api.gate.admission import network_of
+from app.api.gate.connections import OpenConnections
+from app.api.gate.limits import check_json_size
+from app.api.live.session import LiveSession
+from app.api.live.socket import ClientGone, LiveSocket
+from app.api.live.speech import LiveSpeech, Services, SpeechMessages
 from app.api.schemas import SpeechOptions
-from app.audio.containers import pcm
-from app.engine.continued import GrowingSpeech
-from app.engine.engine import SpeechEngine
-from app.engine.errors import EngineBusy, SpeechError
-from app.engine.serving.shares import Places
-from app.settings import Settings
+from app.audio.formats import SampleRate
+from app.engine.errors import InvalidRequest, SpeechError
+from app.engine.interface import Plan
+from app.engine.job import SpeechResult, WordTiming
 
 log = logging.getLogger(__name__)
 
-_OURS = Attribution("valle-serve", "")
+_LINE_BYTES: Final = 16_384
+_SILENCE_EVERY_S: Final = 1.0
+_SILENCE_S: Final = 0.2
+_LINGER_S: Final = 1.0
+_OPEN: Final = "text"
+_US: Final = {"name": "valle-serve", "url": ""}
 
 
 class WyomingServer:
     """Listens on a port for the time of a context."""
 
     def __init__(self, app: FastAPI) -> None:
-        """Listen nowhere yet.
-
-        Args:
-            app: The application, whose engine, settings and limits are used.
-        """
-        settings: Settings = app.state.settings
-        self._app = app
-        self._server = AsyncTcpServer(settings.host, settings.wyoming_port)
+        self._services = Services.of(app.state)
+        self._connections: OpenConnections = app.state.connections
+        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
-        """Begin to listen.
-
-        Raises:
-            OSError: The port is in use.
-        """
-        await self._server.start(lambda reader, writer: _Handler(reader, writer, self._app))
+        """Begin to listen."""
+        settings = self._services.settings
+        self._server = await asyncio.start_server(
+            self._accept, settings.host, settings.wyoming_port, limit=_LINE_BYTES
+        )
 
     async def stop(self) -> None:
         """Listen no more, and drop all connections."""
-        await self._server.stop()
+        assert self._server is not None
+        self._server.close()
+        open_ = dict(self._serving)
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
+        for writer in open_.values():  # a task that was cancelled before it began closes nothing
+            writer.transport.abort()
+        closing = (writer.wait_closed() for writer in open_.values())
+        await asyncio.gather(*closing, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task; asyncio's own would be unknown to `stop` until it runs."""
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving[task] = writer
+        task.add_done_callback(self._serving.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection to its end, whatever comes."""
+        peer = writer.get_extra_info("peername")
+        client = network_of(str(peer[0])) if peer else ""
+        session = WyomingSession(reader, writer, self._services, client)
+        try:
+            with self._connections.counted(client), self._services.place(client):
+                await session.run()
+        except SpeechError as error:
+            with suppress(ClientGone):
+                await session.error(error)
+        except Exception:
+            log.exception("a connection of the Wyoming protocol failed")
+        finally:
+            await _close(writer)
 
 
-class _Handler(AsyncEventHandler):
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, with what its client has not taken a second later."""
+    writer.close()
+    closed = asyncio.ensure_future(writer.wait_closed())
+    closed.add_done_callback(lambda one: one.cancelled() or one.exception())  # a reset is no news
+    try:
+        await asyncio.wait({closed}, timeout=_LINGER_S)
+    finally:
+        writer.transport.abort()
+
+
+class Event(NamedTuple):
+    """An event of the client."""
+
+    type: str
+    data: dict[str, Any]
+
+
+class _NamedVoice(BaseModel):
+    name: str | None = Field(None, max_length=200)
+    language: str | None = Field(None, max_length=35)
+
+
+class _Wanted(BaseModel):
+    """What `synthesize`, `synthesize-start` and `synthesize-chunk` say; the rest is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str = ""
+    voice: _NamedVoice | None = None
+    text_format: str | None = Field(None, pattern="^(text|ssml)$")
+    sample_rate: SampleRate | None = None
+
+
+class WyomingSession(LiveSession[Event | InvalidRequest]):
     """One connection: describes the voices, and speaks one text after the other."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, app: FastAPI
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        services: Services,
+        client: str,
     ) -> None:
-        super().__init__(reader, writer)
-        state = app.state
-        self._engine: SpeechEngine = state.engine
-        self._settings: Settings = state.settings
-        self._admission: Admission = state.admission
-        self._sessions: Places = state.live_sessions
-        peer = writer.get_extra_info("peername")
-        self._client = str(peer[0]) if peer else ""
-        self._speech: GrowingSpeech | None = None
-        self._sending: asyncio.Task[None] | None = None
+        async def write(message: bytes) -> None:
+            writer.write(message)
+            await writer.drain()
 
-    async def handle_event(self, event: Event) -> bool:
-        """Act on an event; return whether to go on."""
+        socket = LiveSocket(write, services.settings.stall_timeout_s)
+        super().__init__(socket, services, client, "")
+        self._reader = reader
+
+    async def receive(self) -> Event | InvalidRequest | None:
+        """Return the next event, or why it is none; None once the client has disconnected."""
         try:
-            if Describe.is_type(event.type):
-                await self.write_event((await self._info()).event())
-            elif SynthesizeStart.is_type(event.type):
-                await self._begin(SynthesizeStart.from_event(event).voice)
-            elif SynthesizeChunk.is_type(event.type):
-                if self._speech is not None:
-                    await self._speech.append(SynthesizeChunk.from_event(event).text)
-            elif SynthesizeStop.is_type(event.type):
-                await self._end()
-                await self.write_event(SynthesizeStopped().event())
-            elif Synthesize.is_type(event.type) and self._speech is None:
+            return await read_event(self._reader, self._services.settings.max_body_bytes)
+        except InvalidRequest as error:
+            return error
+        except (EOFError, OSError):
+            return None
+
+    async def timed_out(self) -> None:
+        """Tell that the session was idle."""
+        limit_s = self._services.settings.idle_timeout_s
+        await self.error(InvalidRequest(f"no text came for {limit_s:g} s"))
+
+    async def handle(self, message: Event | InvalidRequest) -> None:
+        """Act on an event."""
+        if isinstance(message, InvalidRequest):  # where the next event begins is not known
+            await self.error(message)
+            self.over = True
+            return
+        try:
+            await self._act(message)
+        except SpeechError as error:
+            await self.error(error)
+            if _OPEN in self.speeches:
+                await self.cancel(_OPEN)
+
+    async def error(self, error: SpeechError) -> None:
+        """Send an error."""
+        await self.send("error", {"text": error.message, "code": error.code})
+
+    async def send(self, kind: str, data: Mapping[str, Any], payload: bytes = b"") -> None:
+        """Send an event."""
+        content = json.dumps(data).encode()
+        head = {"type": kind, "version": _version(), "data_length": len(content)}
+        line = json.dumps(head | {"payload_length": len(payload)}).encode()
+        await self._socket.send(b"".join([line, b"\n", content, payload]))
+
+    async def _act(self, event: Event) -> None:
+        """Act on an event; others than these are ignored."""
+        speech = self.speeches.get(_OPEN)
+        listening = speech is not None and not speech.growing.ended
+        match event.type:
+            case "describe":
+                await self.send("info", await self._info())
+            case "synthesize-start":
+                if listening:
+                    await self.cancel(_OPEN)
+                await self._begin(_wanted(event), streamed=True)
+            case "synthesize-chunk" if speech is not None and listening:
+                await speech.append(_wanted(event).text)
+            case "synthesize-stop" if speech is not None and listening:
+                speech.growing.end()
+            case "synthesize-stop":
+                await self.send("synthesize-stopped", {})
+            case "synthesize" if not listening:
                 # Within a streamed text it repeats that for servers that do not stream.
-                wanted = Synthesize.from_event(event)
-                await self._begin(wanted.voice)
-                if self._speech is not None:
-                    await self._speech.append(wanted.text)
-                await self._end()
-        except (SpeechError, KeyError, TypeError, ValueError) as error:
-            await self._cancel()
-            told = error.message if isinstance(error, SpeechError) else "the event is not valid"
-            await self.write_event(Error(told, code=getattr(error, "code", "invalid")).event())
-        return True
+                wanted = _wanted(event)
+                speech = await self._begin(wanted, streamed=False)
+                await speech.append(wanted.text)
+                speech.growing.end()
 
-    async def disconnect(self) -> None:
-        """Stop speaking: the client has left."""
-        await self._cancel()
+    async def _begin(self, wanted: _Wanted, *, streamed: bool) -> LiveSpeech:
+        """Begin a text, after the one that is being spoken."""
+        if _OPEN in self.speeches:
+            await self.speeches[_OPEN].speaking
+            await self.settle()
+        voice = wanted.voice or _NamedVoice()
+        options = SpeechOptions(
+            voice=voice.name, language=voice.language, sample_rate=wanted.sample_rate
+        )
+        rate_hz = wanted.sample_rate or self._services.engine.info.sample_rate_hz
+        return await self.begin(_OPEN, options, "pcm", _Sound(self, rate_hz, streamed=streamed))
 
-    async def _info(self) -> Info:
-        """Return what can be spoken, as the protocol describes it.
-
-        Raises:
-            EngineNotReady: No model is loaded.
-        """
-        engine = self._engine
-        voices = await asyncio.to_thread(engine.voices.named, "")
-        described = [
-            TtsVoice(
-                name=name,
-                attribution=_OURS,
-                installed=True,
-                description=voice.title or name,
-                version=None,
-                languages=[voice.language],
-            )
-            for name, voice in voices.items()
+    async def _info(self) -> dict[str, Any]:
+        """Return what can be spoken, as the protocol describes it."""
+        engine = self._services.engine
+        named = await asyncio.to_thread(engine.voices.named, "")
+        common = {"attribution": _US, "installed": True}
+        voices = [
+            common
+            | {
+                "name": name,
+                "description": voice.title or name,
+                "version": None,
+                "languages": [voice.language],
+            }
+            for name, voice in named.items()
             if name == voice.name
         ]
-        program = TtsProgram(
-            name="valle-serve",
-            attribution=_OURS,
-            installed=True,
-            description=engine.info.name,
-            version=version("valle-serve"),
-            voices=described,
-            supports_synthesize_streaming=True,
-        )
-        return Info(tts=[program])
+        program = common | {
+            "name": "valle-serve",
+            "description": engine.info.name,
+            "version": _version(),
+            "voices": voices,
+            "supports_synthesize_streaming": True,
+        }
+        return {"tts": [program]}
 
-    async def _begin(self, voice: SynthesizeVoice | None) -> None:
-        """Begin a text that comes in pieces.
 
-        Raises:
-            EngineBusy: Too many sessions are open.
-            SpeechError: It is refused.
-        """
-        await self._cancel()
-        self._admission.check_open()
-        self._engine.check_ready()
-        if not self._sessions.free(self._client):
-            raise EngineBusy("too many sessions are open, or too many of yours", retry_after_s=5)
-        await self._admission.count(self._client)
-        options = SpeechOptions(
-            voice=voice.name if voice else None, language=voice.language if voice else None
-        )
-        self._speech = GrowingSpeech(
-            self._engine,
-            options.job_of("", uuid4().hex, "", self._client),
-            max_text_chars=self._settings.max_text_chars,
-            busy_timeout_s=self._settings.request_timeout_s,
-        )
-        self._sending = asyncio.create_task(self._send(self._speech))
+@cache
+def _version() -> str:
+    """Return ours: not at import, as the image compiles its kernels before we are installed."""
+    return version("valle-serve")
 
-    async def _end(self) -> None:
-        """End the text, and wait until all of it is sent.
 
-        Raises:
-            SpeechError: The speech failed.
-        """
-        speech, sending = self._speech, self._sending
-        if speech is None or sending is None:
-            return
-        speech.end()
-        try:
-            await sending
-        finally:
-            self._speech = self._sending = None
+class _Sound(SpeechMessages):
+    """The events of one text's sound. Between its start and its end a device is never left waiting.
 
-    async def _send(self, speech: GrowingSpeech) -> None:
-        """Send the audio of a speech.
+    Home Assistant's Voice PE stops for good if a stream is silent for 5 s
+    (esphome/home-assistant-voice-pe#612).
+    """
 
-        Raises:
-            SpeechError: It is refused or fails.
-        """
-        rate_hz, sent, begun = self._engine.info.sample_rate_hz, 0, False
-        shape = {"rate": rate_hz, "width": 2, "channels": 1}
-        with ExitStack() as work:
-            work.enter_context(self._sessions.held(self._client))
-            work.enter_context(await self._admission.work(self._client))
-            async for chunk in speech:
-                if not begun:
-                    begun = True
-                    await self.write_event(AudioStart(**shape).event())
-                at_ms = 1000 * sent // rate_hz
-                sent += len(chunk.samples)
-                audio = pcm(chunk.samples)
-                if audio:
-                    part = AudioChunk(**shape, audio=audio, timestamp=at_ms)
-                    await self.write_event(part.event())
-            await self.write_event(AudioStop(timestamp=1000 * sent // rate_hz).event())
+    def __init__(self, session: WyomingSession, rate_hz: int, *, streamed: bool) -> None:
+        super().__init__()
+        self._session, self._streamed, self._rate_hz = session, streamed, rate_hz
+        self._shape = {"rate": rate_hz, "width": 2, "channels": 1}
+        self._samples = 0
+        self._waiting: asyncio.Task[None] | None = None
+        self._sent = False
 
-    async def _cancel(self) -> None:
-        """Stop the speech that has begun, if there is one."""
-        speech, sending = self._speech, self._sending
-        self._speech = self._sending = None
-        if sending is not None:
-            sending.cancel()
-            with suppress(asyncio.CancelledError, SpeechError, OSError):
-                await sending
-        if speech is not None:
-            await speech.aclose()
+    async def started(self, plan: Plan) -> None:  # noqa: ARG002
+        """Begin the sound."""
+        await self._session.send("audio-start", self._shape)
+        self._waiting = asyncio.create_task(self._fill_pauses())
+
+    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:  # noqa: ARG002
+        """Send the next samples."""
+        at_ms, self._sent = 1000 * self._samples // self._rate_hz, True
+        self._samples += len(sound) // 2
+        await self._session.send("audio-chunk", self._shape | {"timestamp": at_ms}, sound)
+
+    async def ended(
+        self,
+        speech: LiveSpeech,  # noqa: ARG002
+        error: SpeechError | None,
+        result: SpeechResult | None,
+    ) -> None:
+        """End the sound."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if error is not None:
+            await self._session.error(error)
+        elif result is not None:
+            at_ms = 1000 * self._samples // self._rate_hz
+            await self._session.send("audio-stop", {"timestamp": at_ms})
+            if self._streamed:
+                await self._session.send("synthesize-stopped", {})
+
+    async def _fill_pauses(self) -> None:
+        """Send a little silence each second without sound while text is awaited."""
+        silence = bytes(2 * round(_SILENCE_S * self._rate_hz))
+        with suppress(ClientGone):
+            while (speech := self._session.speeches.get(_OPEN)) is not None:
+                self._sent = False
+                await asyncio.sleep(_SILENCE_EVERY_S)
+                if not self._sent and speech.growing.waits_for_text:
+                    await self.sound(silence, ())
+
+
+async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
+    """Return the next event of a client.
+
+    Args:
+        reader: With a limit for a line.
+        max_bytes: Limit of the event's data.
+
+    Raises:
+        InvalidRequest: It is none, or too large, or carries sound.
+    """
+    try:
+        line = await reader.readuntil()
+    except asyncio.LimitOverrunError:
+        raise InvalidRequest(f"the line is longer than {_LINE_BYTES} bytes") from None
+    head = _object(line)
+    kind, data, length = head.get("type"), head.get("data"), head.get("data_length")
+    data, length = {} if data is None else data, 0 if length is None else length
+    if not isinstance(kind, str) or not isinstance(data, dict) or type(length) is not int:
+        raise InvalidRequest("the event is not valid")
+    if head.get("payload_length"):
+        raise InvalidRequest("no event with a payload is taken", param="payload_length")
+    if not 0 <= length <= max_bytes:
+        raise InvalidRequest(f"the data may have {max_bytes} bytes", param="data_length")
+    return Event(kind, data | _object(await reader.readexactly(length)) if length else data)
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    """Return a JSON object."""
+    check_json_size(content)
+    try:
+        sent = from_json(content)
+    except ValueError:
+        sent = None
+    if not isinstance(sent, dict):
+        raise InvalidRequest("the event is not a JSON object")
+    return sent
+
+
+def _wanted(event: Event) -> _Wanted:
+    """Return the data of an event."""
+    try:
+        return _Wanted.model_validate(event.data)
+    except ValidationError as error:
+        detail = validation_error_detail(problems_of(error))
+        raise InvalidRequest(detail.message, param=detail.param) from error

@@ -1,6 +1,7 @@
 """Codes out and in: those of a recent speech, and the audio of others sent in their place."""
 
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Annotated, Any, Final
 
@@ -12,7 +13,8 @@ from safetensors.numpy import load
 
 from app.api.gate.admission import client_of
 from app.api.gate.limits import media_type
-from app.api.requests import EngineDep, SettingsDep
+from app.api.render_pool import RenderPool
+from app.api.requests import EngineDep
 from app.api.responses import CODES, SAFETENSORS, SPEECH_RESPONSES, TEXT_RESPONSES
 from app.api.schemas import SoundQuery
 from app.api.speech.codes_body import WholeCodes, codes_body, rates_of
@@ -59,7 +61,9 @@ async def get_speech_codes(
     """Return the codes of a recent speech, as JSON or, by `Accept`, as safetensors."""
     _, result = await recent.complete(speech_id, request.state.owner)
     framing = WholeCodes(engine.info, tensors=SAFETENSORS in request.headers.get("accept", ""))
-    body = framing.whole(b"", result, result.audio_s)
+    pool: RenderPool = request.app.state.render_pool
+    write = partial(framing.whole, b"", result, result.audio_s)
+    body = await pool.run(client_of(request), write)
     return Response(body, media_type=framing.media_type)
 
 
@@ -75,14 +79,21 @@ async def get_speech_codes(
     },
 )
 async def encode_recording(request: Request, engine: EngineDep) -> Response:
-    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s."""
+    """Return the codes of a recording: the body is a WAV, FLAC, MP3 or OGG file of 1 to 30 s.
+
+    Raises:
+        HTTPException: The media type is that of something else.
+    """
+    kind = media_type(request.headers)
+    if kind and kind != "application/octet-stream" and not kind.startswith("audio/"):
+        raise HTTPException(415, "send audio, with the header content-type: audio/wav or its own")
     content = await request.body()
     codes = await engine.encode(request.state.id, content, client_of(request))
     tensors = SAFETENSORS in request.headers.get("accept", "")
-    media_type = SAFETENSORS if tensors else "application/json"
+    sent = SAFETENSORS if tensors else "application/json"
     fields = {"codes": codes.tolist()}
-    body = codes_body(media_type, rates_of(engine.info), [codes], fields)
-    return Response(body, media_type=media_type)
+    body = codes_body(sent, rates_of(engine.info), [codes], fields)
+    return Response(body, media_type=sent)
 
 
 @codes_router.post(
@@ -96,7 +107,6 @@ async def decode_codes(
     speech_id: SpeechId,
     engine: EngineDep,
     recent: RecentDep,
-    settings: SettingsDep,
     wanted: Annotated[SoundQuery, Query()],
 ) -> Response:
     """Return the audio of codes sent in place of those of a recent speech.
@@ -105,61 +115,53 @@ async def decode_codes(
     """
     came_s = monotonic()
     job, result = await recent.complete(speech_id, request.state.owner)
-    arrays = _read(await request.body(), media_type(request.headers))
-    changed = _replaced(result, arrays, engine.info, settings.max_audio_s)
+    kind, count = media_type(request.headers), len(result.utterances)
+    # Beside the event loop, and counted first: lists in place of codes take milliseconds to read.
+    read = partial(_read, await request.body(), kind, count)
+    pool: RenderPool = request.app.state.render_pool
+    changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
     return await replayed_response(request, job, changed, engine, wanted.response_format, came_s)
 
 
 def _replaced(
-    result: SpeechResult, arrays: list[np.ndarray[Any, Any]], info: ModelInfo, max_audio_s: float
+    result: SpeechResult, arrays: list[np.ndarray[Any, Any]], info: ModelInfo
 ) -> SpeechResult:
-    """Return a result with other codes.
-
-    Raises:
-        InvalidRequest: They are no codes of the loaded model, are not of as many utterances, or are
-            too many.
-    """
-    if len(arrays) != len(result.utterances):
-        raise InvalidRequest(
-            f"{len(arrays)} utterances were sent, the speech has {len(result.utterances)}",
-            param="utterances",
-        )
+    """Return a result with other codes."""
     checked = [_checked(array, number, info) for number, array in enumerate(arrays)]
     frames = sum(map(len, checked))
-    if frames / info.frame_rate_hz > max_audio_s:
-        raise InvalidRequest(f"{frames} frames are over {max_audio_s:g} s", param="utterances")
     pairs = zip(result.utterances, checked, strict=True)
     spoken = tuple(replace(one, codes=codes, words=None) for one, codes in pairs)
     return replace(result, utterances=spoken, frames=frames)
 
 
-def _read(body: bytes, kind: str) -> list[np.ndarray[Any, Any]]:
-    """Return the codes of each utterance.
-
-    Raises:
-        HTTPException: The media type is another.
-        InvalidRequest: They cannot be read.
-    """
+def _read(body: bytes, kind: str, count: int) -> list[np.ndarray[Any, Any]]:
+    """Return the codes of each of so many utterances."""
     try:
         if kind == SAFETENSORS:
             tensors = load(body)
-            return [tensors[str(number)] for number in range(len(tensors))]
+            _check_count(len(tensors), count)
+            return [tensors[str(number)] for number in range(count)]
         if kind != "application/json":
             raise HTTPException(415, f"send JSON or {SAFETENSORS}")
         sent = from_json(body)
         if not isinstance(sent, dict) or set(sent) != {"utterances"}:
             raise InvalidRequest("send an object with `utterances`", param="utterances")
+        _check_count(len(sent["utterances"]), count)
         return [np.array(one) for one in sent["utterances"]]
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise InvalidRequest("the codes cannot be read", param="utterances") from error
 
 
-def _checked(codes: np.ndarray[Any, Any], number: int, info: ModelInfo) -> Any:
-    """Return codes ``[T, K]`` as int16.
+def _check_count(sent: int, count: int) -> None:
+    """Do nothing if so many utterances are right."""
+    if sent != count:
+        raise InvalidRequest(
+            f"{sent} utterances were sent, the speech has {count}", param="utterances"
+        )
 
-    Raises:
-        InvalidRequest: They are no codes of the loaded model.
-    """
+
+def _checked(codes: np.ndarray[Any, Any], number: int, info: ModelInfo) -> Any:
+    """Return codes ``[T, K]`` as int16."""
     if codes.size == 0:
         return np.zeros((0, info.levels), np.int16)
     if codes.ndim != 2 or codes.dtype.kind not in "iu" or not 1 <= codes.shape[1] <= info.levels:

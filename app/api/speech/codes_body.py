@@ -31,12 +31,6 @@ class WholeCodes(Framing):
     """The codes of a whole speech, as JSON or as tensors, without its file."""
 
     def __init__(self, info: ModelInfo, *, tensors: bool) -> None:
-        """Begin.
-
-        Args:
-            info: Of the loaded model.
-            tensors: Whether they are sent as safetensors.
-        """
         super().__init__(SAFETENSORS if tensors else _JSON)
         self._info = info
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from functools import partial
 from time import monotonic
@@ -11,11 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 from fastapi import Request, Response
 from starlette.types import Receive
 
+from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.responses import result_headers
 from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, render_in_steps
+from app.engine.errors import EngineBusy
 from app.engine.job import AudioChunk, SpeechResult
+from app.engine.serving.forecast import stretched
+from app.engine.serving.shares import Places
 from app.engine.serving.ticket import SpeechStream
 
 T = TypeVar("T")
@@ -41,11 +45,36 @@ class CollectedSpeech(NamedTuple):
         return result
 
 
-async def collect_all(stream: SpeechStream, came_s: float) -> CollectedSpeech:
+WHOLE_SPEECHES = 5
+"""Whole speeches of the greatest length whose samples may wait at once to be sent."""
+
+
+async def held_chunks(
+    stream: SpeechStream, request: Request, speed: float
+) -> AsyncGenerator[AudioChunk]:
+    """Yield chunks of a speech that is sent whole; count their samples until the answer was taken.
+
+    Raises:
+        EngineBusy: Too many samples wait to be sent, or too many of the client's.
+    """
+    places: Places = request.app.state.whole_samples
+    client, held = client_of(request), request.state.held
+    async with aclosing(stream):
+        async for chunk in stream:
+            samples = round(stretched(len(chunk.samples), speed))
+            if not places.free(client, samples):
+                raise EngineBusy(
+                    "too much audio waits to be sent, or too much of yours", retry_after_s=5
+                )
+            places.take(client, samples)
+            held.callback(places.give_back, client, samples)
+            yield chunk
+
+
+async def collect_all(stream: AsyncGenerator[AudioChunk], came_s: float) -> CollectedSpeech:
     """Collect a speech to its end.
 
     Args:
-        stream: Its chunks.
         came_s: Monotonic time of the request.
     """
     async with aclosing(stream):
@@ -54,11 +83,10 @@ async def collect_all(stream: SpeechStream, came_s: float) -> CollectedSpeech:
         return speech
 
 
-async def collect_opening(stream: SpeechStream, came_s: float) -> CollectedSpeech:
+async def collect_opening(stream: AsyncIterator[AudioChunk], came_s: float) -> CollectedSpeech:
     """Collect a speech up to its first chunk with samples.
 
     Args:
-        stream: Its chunks.
         came_s: Monotonic time of the request.
     """
     chunks = []
@@ -94,6 +122,7 @@ async def rendered_response(
     while (step := await render_pool.run(client, partial(next, steps, None))) is not None:
         parts.append(step[0])
         samples += step[1]
+    rate_hz = output.rate_hz(rate_hz)
     audio_s = samples / rate_hz
     framed = partial(framing.whole, b"".join(parts), result, audio_s)
     body = await render_pool.run(client, framed)

@@ -55,7 +55,7 @@ class SpeechAudioDone(BaseModel):
             finish_reason=result.finish_reason,
             seed=result.seed,
             codes_sha256=result.codes_sha256,
-            audio_s=audio_s,
+            audio_s=round(audio_s, 6),
             timings=result.timings,
             utterances=UtteranceText.all_of(result, speed),
         )
@@ -72,12 +72,6 @@ class Events(Framing):
     """Server-sent events with the bytes of the file and the times of words."""
 
     def __init__(self, speed: float, *, lines: bool = False) -> None:
-        """Begin before the first event.
-
-        Args:
-            speed: Of the playback.
-            lines: Whether they are sent as a JSON object a line instead.
-        """
         super().__init__(NDJSON if lines else EVENT_STREAM)
         self._speed, self._lines = speed, lines
 

@@ -12,11 +12,6 @@ class Framing:
     """
 
     def __init__(self, media_type: str) -> None:
-        """Begin before the first byte.
-
-        Args:
-            media_type: Of the response.
-        """
         self.media_type = media_type
 
     def before(self, chunk: AudioChunk) -> bytes:  # noqa: ARG002

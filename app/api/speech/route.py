@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.responses import StreamingResponse
@@ -15,7 +15,7 @@ from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.request_ids import RequestIds
-from app.api.reports.writer import ReportWriter, report_pieces
+from app.api.reports.writer import ReportWriter, report_pieces, token_pieces
 from app.api.requests import (
     EngineDep,
     body_schema,
@@ -26,10 +26,12 @@ from app.api.requests import (
     output_of,
 )
 from app.api.responses import (
+    NDJSON,
     SPEECH_OR_CODES,
     SPEECH_RESPONSES,
     TEXT_RESPONSES,
     error_responses,
+    naming_doubts,
     naming_ignored,
 )
 from app.api.schemas import (
@@ -45,6 +47,7 @@ from app.api.speech.collected import (
     CollectedSpeech,
     collect_all,
     collect_opening,
+    held_chunks,
     rendered_response,
     unless_client_leaves,
 )
@@ -54,11 +57,18 @@ from app.api.speech.streaming import StreamedSpeech
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import OutputOptions
 from app.engine.engine import SpeechEngine
-from app.engine.errors import DeadlineExceeded, GenerationFailed, UnknownSpeech
+from app.engine.errors import (
+    DeadlineExceeded,
+    GenerationFailed,
+    InvalidRequest,
+    UnknownSpeech,
+)
 from app.engine.interface import ModelInfo
 from app.engine.job import SpeechJob, SpeechResult
+from app.engine.serving.forecast import check_audio_s, pauses_s
 from app.engine.serving.ticket import SpeechStream
 from app.settings import Settings
+from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 
 
@@ -110,10 +120,13 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         language=wanted.language,
         owner=request.state.owner,
         asker=client_of(request),
+        pronunciations=wanted.pronunciations or {},
+        dictionaries=wanted.dictionaries,
     )
     reading = await engine.read(job)
     return ReadText(
         language=reading.language,
+        warnings=warnings_of(wanted.input, reading.language),
         phonemes=sum(len(one.phonemes) for one in reading.utterances),
         utterances=[
             ReadUtterance(
@@ -138,7 +151,6 @@ async def speak(
     """Submit a request and return its response, whole or streamed.
 
     Args:
-        request: The request.
         wanted: Its body.
         engine: Speaks it.
         recent: Store of results.
@@ -154,15 +166,11 @@ async def speak(
         answer = await _answer(request, wanted, engine, recent, framing, came_s)
     else:
         answer = await _answer_once(request, wanted, engine, recent, framing, came_s)
-    return naming_ignored(answer, ignored)
+    return naming_ignored(answer, [*ignored, *getattr(request.state, "ignored", ())])
 
 
 def _framing(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
-    """Return the shape that a request asks for.
-
-    Raises:
-        InvalidRequest: It asks for what codes do not have.
-    """
+    """Return the shape that a request asks for."""
     if wanted.response_format == "codes":
         return codes_framing(wanted, accept, info)
     if wanted.stream_format == "sse":
@@ -178,15 +186,7 @@ async def _answer_once(
     framing: Framing,
     came_s: float,
 ) -> Response:
-    """Return the response of a request whose id may be that of an earlier one; as `_answer`.
-
-    The speech of the earlier one is sent whole, under the id of this one; its own is in the header
-    `X-Repeats`. One that is not stored any more is spoken again.
-
-    Raises:
-        InvalidRequest: Another request had that id.
-        RequestInProgress: The same request is in progress.
-    """
+    """Return the response of a request whose id may be that of an earlier one; as `_answer`."""
     ids: RequestIds = request.app.state.request_ids
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
@@ -214,21 +214,15 @@ async def _answer(
     framing: Framing,
     came_s: float,
 ) -> Response:
-    """Submit a checked request and return its response.
-
-    Args:
-        request: The request.
-        wanted: Its body.
-        engine: Speaks it.
-        recent: Store of results.
-        framing: Shape of the response's body.
-        came_s: Monotonic time of the request.
-    """
+    """Submit a checked request and return its response."""
     job = wanted.job(request.state.id, request.state.owner, client_of(request))
     job = replace(job, kept=await recent.take(wanted.continue_from, request.state.owner))
     output = output_of(job, wanted.sound_format)
     stream = engine.submit(job)
-    collecting = (collect_opening if wanted.streamed else collect_all)(stream, came_s)
+    if wanted.streamed:
+        collecting = collect_opening(stream, came_s)
+    else:
+        collecting = collect_all(held_chunks(stream, request, output.speed), came_s)
     with _failures_kept(job, stream, recent):
         speech = await unless_client_leaves(request, collecting)
     if speech is None:
@@ -236,7 +230,7 @@ async def _answer(
         return Response(status_code=CLIENT_CLOSED)
     if wanted.streamed:
         assert stream.plan is not None  # known with the first audio
-        return StreamedSpeech(
+        streamed = StreamedSpeech(
             job,
             stream,
             speech.chunks,
@@ -247,10 +241,12 @@ async def _answer(
             client=client_of(request),
             framing=framing,
             first_audio_s=speech.first_audio_s,
-            stall_timeout_s=request.app.state.settings.stall_timeout_s,
         )
-    recent.keep(job, speech.result)
-    return await _whole_response(request, speech, output, framing)
+        return naming_doubts(streamed, job, stream.plan.language, stream.plan.params)
+    result = speech.result
+    recent.keep(job, result)
+    answer = await _whole_response(request, speech, output, framing)
+    return naming_doubts(answer, job, result.language, result.params)
 
 
 @speech_router.get(
@@ -258,10 +254,26 @@ async def _answer(
     response_model=SpeechReport,
     responses=error_responses(_404="No speech of that id is stored."),
 )
-async def get_speech(request: Request, speech_id: SpeechId, recent: RecentDep) -> Response:
+async def get_speech(
+    request: Request,
+    speech_id: SpeechId,
+    recent: RecentDep,
+    form: Annotated[
+        Literal["json", "csv", "jsonl"],
+        Query(
+            alias="format",
+            description="The report, or the tokens of its trace alone: a row each draw of level 0.",
+        ),
+    ] = "json",
+) -> Response:
     """Return the report of a recent speech: knobs, codes, timings and, if requested, its trace."""
     job, outcome = await recent.find(speech_id, request.state.owner)
     writer: ReportWriter = request.app.state.reports
+    if form != "json":
+        if not any(one.trace for one in outcome.utterances):
+            raise InvalidRequest("the speech has no trace; ask with trace: true", param="format")
+        tokens = writer.write(token_pieces(outcome, form))
+        return StreamingResponse(tokens, media_type={"csv": "text/csv"}.get(form, NDJSON))
     body = writer.write(report_pieces(job, outcome))
     return StreamingResponse(body, media_type="application/json")
 
@@ -298,7 +310,6 @@ async def replayed_response(
     """Return the response with the audio of a result's codes.
 
     Args:
-        request: The request.
         job: Whose speed and loudness are used.
         result: The codes, and the pauses between them.
         engine: Decodes them.
@@ -318,7 +329,13 @@ async def _replayed(
     came_s: float,
 ) -> Response:
     """As `replayed_response`, with any output in any shape."""
-    replayed = collect_all(engine.replay(request.state.id, result, client_of(request)), came_s)
+    settings: Settings = request.app.state.settings
+    pauses = pauses_s(result.utterances, result.params.pause_s or 0.0, more=False)
+    frames = max(0.0, result.sound_frames - len(result.utterances))  # where the drawing was ended
+    sound_s = frames / engine.info.frame_rate_hz
+    check_audio_s(sound_s, pauses, output.speed, settings.max_audio_s, param="utterances")
+    stream = engine.replay(request.state.id, result, client_of(request))
+    replayed = collect_all(held_chunks(stream, request, output.speed), came_s)
     speech = await unless_client_leaves(request, replayed)
     if speech is None:
         return Response(status_code=CLIENT_CLOSED)
@@ -337,12 +354,7 @@ async def _whole_response(
 
 @contextmanager
 def _failures_kept(job: SpeechJob, stream: SpeechStream, recent: RecentSpeeches) -> Iterator[None]:
-    """Store the failure of a job that had started.
-
-    Raises:
-        DeadlineExceeded: Raised by the job.
-        GenerationFailed: Raised by the job.
-    """
+    """Store the failure of a job that had started."""
     try:
         yield
     except (DeadlineExceeded, GenerationFailed) as error:

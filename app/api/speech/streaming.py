@@ -26,8 +26,11 @@ class StreamedSpeech(Response):
 
     An error after the first byte cuts the connection: the last chunk of the body is never sent, so
     no client takes a part for the whole. Shapes that can tell an error end with it instead. If the
-    client disconnects, or reads nothing for `stall_timeout_s`, the job is cancelled. The outcome is
+    client disconnects, or `send` raises `ReaderStalled`, the job is cancelled. The outcome is
     stored in `RecentSpeeches` in any case.
+
+    Args:
+        likely_lufs: Expected loudness of the samples; None if unknown.
     """
 
     def __init__(
@@ -43,33 +46,17 @@ class StreamedSpeech(Response):
         client: str,
         framing: Framing,
         first_audio_s: float,
-        stall_timeout_s: float,
     ) -> None:
-        """Prepare headers and renderer.
-
-        Args:
-            job: The request.
-            stream: The chunks after those of ``opening``.
-            opening: The first chunks; at least one.
-            recent: Store of results.
-            output: Format, speed and loudness.
-            likely_lufs: Expected loudness of the samples; None if unknown.
-            render_pool: Threads for rendering.
-            client: Whose queue of ``render_pool`` is used.
-            framing: Shape of the body.
-            first_audio_s: Seconds from the request to the first chunk.
-            stall_timeout_s: Seconds that the client may read nothing.
-        """
         self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
-        self._stall_timeout_s, self._framing = stall_timeout_s, framing
+        self._framing = framing
         rate_hz = opening[0].sample_rate_hz
-        self._instant = output.instant
+        self._instant = output.instant(rate_hz)
         self._render_pool, self._client, self._rate_hz = render_pool, client, rate_hz
         self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
         self._audio_s = 0.0
         plan = stream.plan
         assert plan is not None  # known with the first audio
-        headers = opening_headers(plan, rate_hz) | {
+        headers = opening_headers(plan, output.rate_hz(rate_hz)) | {
             "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
             "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
         }
@@ -98,12 +85,7 @@ class StreamedSpeech(Response):
             self._recent.keep(self._job, result or self._failure(error))
 
     async def _send(self, send: Send) -> SpeechResult:
-        """Send head and body.
-
-        Raises:
-            ReaderStalled: The client does not read.
-            SpeechError: The speech failed.
-        """
+        """Send head and body."""
         await send({
             "type": "http.response.start",
             "status": self.status_code,
@@ -123,11 +105,7 @@ class StreamedSpeech(Response):
         return result
 
     async def _send_audio(self, send: Send) -> SpeechResult:
-        """Render and send all chunks.
-
-        Raises:
-            SpeechError: The speech failed or the client does not read.
-        """
+        """Render and send all chunks."""
         result = None
         async for chunk in self._chunks():
             await self._send_part(send, self._framing.before(chunk))
@@ -139,38 +117,20 @@ class StreamedSpeech(Response):
         return result
 
     async def _send_rendered(self, send: Send, render: Callable[[], bytes]) -> None:
-        """Run a rendering step and send its bytes, if any.
-
-        Raises:
-            ReaderStalled: The client does not read.
-        """
+        """Run a rendering step and send its bytes, if any."""
         part = render() if self._instant else await self._render_pool.run(self._client, render)
         if part:
             await self._send_part(send, self._framing.sound(part))
         self._audio_s = self._rendering.audio_s
 
     async def _send_part(self, send: Send, part: bytes) -> None:
-        """Send a part of the body, if there is one.
-
-        Raises:
-            ReaderStalled: The client does not read.
-        """
+        """Send a part of the body, if there is one."""
         if part:
             await self._send_body(send, part)
 
     async def _send_body(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        """Send a part of the body.
-
-        Raises:
-            ReaderStalled: The client does not read.
-        """
-        try:
-            async with asyncio.timeout(self._stall_timeout_s):
-                await send({"type": "http.response.body", "body": body, "more_body": more})
-        except TimeoutError:
-            raise ReaderStalled(
-                f"the client read nothing for {self._stall_timeout_s:g} s"
-            ) from None
+        """Send a part of the body."""
+        await send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:
         for chunk in self._opening:

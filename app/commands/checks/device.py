@@ -101,11 +101,7 @@ def problem(facts: CudaFacts) -> str | None:
 
 
 def _missing_kernels(facts: CudaFacts) -> str | None:
-    """Return how to fix a build without kernels for the GPU; None if it has some.
-
-    Kernels run on GPUs of the same major version and an equal or later minor one; intermediate code
-    (compute_*) runs on any later GPU.
-    """
+    """Return how to fix a build without kernels for the GPU; None if it has some."""
     major, minor = facts.capability
     for kernel in facts.kernels:
         kind, _, digits = kernel.partition("_")

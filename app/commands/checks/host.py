@@ -2,6 +2,7 @@
 
 import platform
 import re
+import resource
 import shutil
 import socket
 import tempfile
@@ -12,8 +13,14 @@ from app.audio.formats import AudioFormat
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 from app.storage.preset_files import read_presets
+from app.storage.voice_store import UnknownStore
 
 _HUB_NAME: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
+_ASK_S: Final = 5.0
+_OTHER_FILES: Final = 96
+"""Open files beside connections: 32 of probes, pipes, the log, voices that are read."""
+
+_MOST_FILES: Final = 65_536
 _NEEDED_BYTES: Final = 2 * 1024**3  # twice a published model and its codec
 
 
@@ -76,11 +83,7 @@ def check_model(settings: Settings) -> str:
 
 
 def _as_published(settings: Settings) -> str:
-    """Compare a model of the hub with its published hash; return a note on the result.
-
-    Raises:
-        CommandError: The file differs.
-    """
+    """Compare a model of the hub with its published hash; return a note on the result."""
     from models.checkpoints.files import sha256_of
     from models.checkpoints.hub import find
 
@@ -151,20 +154,51 @@ def check_cache(settings: Settings) -> str:
     return f"{folder}, {free_bytes / 1e9:.0f} GB free"
 
 
+def check_state(settings: Settings) -> str:
+    """Ask the Redis that is shared whether it answers.
+
+    Raises:
+        CommandError: It refuses us, or its URL is not valid.
+        CheckWarning: It does not answer.
+    """
+    if settings.state_url is None:
+        return "in memory, of this process alone"
+    from app.storage.shared_state import StateAway, StateRefused, ask
+
+    try:
+        ask(settings.state_url)
+    except StateRefused as error:
+        raise CommandError(f"state: Redis refuses us: {error}; correct TTS_STATE") from error
+    except ValueError as error:
+        raise CommandError(f"state: {error}") from error
+    except StateAway as error:
+        raise CheckWarning(f"Redis does not answer: {error}") from error
+    return "Redis answers"
+
+
 def check_voices(settings: Settings) -> str:
-    """Check that the folder of uploaded voices is writable; of a URL nothing is checked."""
+    """Check that the folder of uploaded voices is writable, or that their store answers.
+
+    Raises:
+        CommandError: Nothing is known of the kind of store.
+        CheckWarning: The store does not answer, or refuses us.
+    """
     if "://" in settings.voices:
-        return settings.voices
+        from app.storage.remote_voices import open_voice_store
+
+        try:
+            owners = open_voice_store(settings.voices, settings.max_voices).owners()
+        except UnknownStore as error:
+            raise CommandError(f"voices: {error}") from error
+        except OSError as error:
+            raise CheckWarning(f"{settings.voices}: {error.strerror}") from error
+        return f"{settings.voices}, of {len(owners)} owners"
     _writable(settings.voices, "TTS_VOICES")
     return str(Path(settings.voices).expanduser())
 
 
 def _writable(name: str, setting: str) -> Path:
-    """Check that a folder, or its closest existing parent, is writable, and return that.
-
-    Raises:
-        CommandError: It is not.
-    """
+    """Check that a folder, or its closest existing parent, is writable, and return that."""
     folder = Path(name).expanduser()
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     try:
@@ -193,6 +227,49 @@ def check_port(settings: Settings) -> str:
         raise CommandError(
             f"port: {host}:{port}: {error.strerror}; free it, or set TTS_HOST or TTS_PORT"
         ) from error
+
+
+def check_port_or_service(settings: Settings) -> str:
+    """Bind the port for a moment, or find a valle-serve that answers there."""
+    try:
+        return check_port(settings)
+    except CommandError:
+        host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host
+        url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+        version = _version_at(url)
+        if version is None:
+            raise
+        return f"a valle-serve {version} answers at {url}"
+
+
+def _version_at(url: str) -> str | None:
+    """Return the version of the service at a URL; None if no valle-serve answers there."""
+    import httpx2
+
+    try:
+        about = httpx2.get(f"{url}/openapi.json", timeout=_ASK_S, trust_env=False).json()["info"]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return None
+    return str(about["version"]) if about.get("title") == "valle-serve" else None
+
+
+def check_open_files(settings: Settings) -> str:
+    """Raise the soft limit of open files to the hard one, and compare it with the connections.
+
+    Raises:
+        CommandError: It is too low for them.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    files, needed = max(soft, most), settings.max_connections + _OTHER_FILES
+    if files < needed:
+        raise CommandError(
+            f"at most {files} files may be open, and {settings.max_connections} connections need"
+            f" {needed}: raise the limit (ulimit -Hn), or lower TTS_MAX_CONNECTIONS"
+        )
+    return f"{files} files may be open, {needed} are needed"
 
 
 def check_model_path(model: str) -> None:

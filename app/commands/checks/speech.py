@@ -1,5 +1,6 @@
 """Checks of the loaded model: reproducibility and number of streams."""
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def check_streams(settings: Settings) -> str:
     Raises:
         CheckWarning: Not even one.
     """
-    from app.engine.serving.capacity import Capacity
+    from app.engine.capacity import Capacity
 
     model, capacity = _loaded(settings), Capacity()
     model.check_deterministic()  # includes what is slow only once
@@ -33,6 +34,9 @@ def check_streams(settings: Settings) -> str:
     if capacity.streams is None:
         raise CheckWarning("nothing could be measured: the model generated no audio")
     speed = f"{capacity.speed:.1f} s of audio per second"
+    load = os.getloadavg()[0] - 1  # one is this check
+    if load > 0.5 * (os.cpu_count() or 1):
+        speed += f" while others compute here (load {load:.1f}); idle it may be more"
     if not capacity.streams:
         raise CheckWarning(f"{speed}: streams will have gaps")
     streams = "stream" if capacity.streams == 1 else "streams"

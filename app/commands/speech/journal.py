@@ -56,20 +56,15 @@ class Journal:
 
     A part's key is a hash of how it was spoken and of the text up to its end. If the text is
     edited, the parts before the edit remain valid.
+
+    Args:
+        made_by: Everything else that determines the samples: model and versions.
+
+    Raises:
+        CommandError: The folder holds parts of another speech.
     """
 
     def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
-        """Open a folder, which need not exist.
-
-        Args:
-            folder: The folder.
-            job: The template of all jobs; its text is ignored.
-            pieces: The text.
-            made_by: Everything else that determines the samples: model and versions.
-
-        Raises:
-            CommandError: The folder holds parts of another speech.
-        """
         self.folder, self._job = folder, job
         self._keys = list(_keys(job, pieces, made_by))
         if self.get(0) is None and self.begun:
@@ -161,12 +156,7 @@ def _metadata(result: SpeechResult) -> dict[str, Any]:
 
 
 def _part(samples: Samples, codes: NDArray[np.int16], metadata: Any, job: SpeechJob) -> Part:
-    """Return the part from stored data.
-
-    Raises:
-        KeyError: The metadata is malformed.
-        TypeError: The metadata is malformed.
-    """
+    """Return the part from stored data."""
     rate_hz, timings = metadata.pop("sample_rate_hz"), Timings(**metadata.pop("timings"))
     utterances, at = [], 0
     for spoken in metadata.pop("utterances"):

@@ -14,7 +14,12 @@ from tqdm import tqdm
 
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import print_status, warn_of_silence, write_file
+from app.commands.output import (
+    print_status,
+    warn_of_idle_knobs,
+    warn_of_silence,
+    write_file,
+)
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.engine.errors import SpeechError
@@ -22,6 +27,7 @@ from app.engine.job import Samples
 from app.imports import uncollected
 from app.settings import Settings
 from app.storage.preset_files import read_presets
+from samplers.knobs.needs import doubts, idle_knobs
 
 if TYPE_CHECKING:
     from app.commands.speech.journal import Journal
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 _SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
 _POLL_S = 0.2
+_TOLD_EVERY_S = 60.0  # where stderr is no terminal
 
 
 class _AudioOutput(Protocol):
@@ -46,21 +53,10 @@ class LocalSpeech:
     """One run of `speak` with an engine of its own."""
 
     def __init__(self, options: SpeakOptions, pieces: list[str], form: AudioFormat) -> None:
-        """Initialise without loading anything.
-
-        Args:
-            options: The command line.
-            pieces: The text, as `split_pieces` returns it.
-            form: Format of the file or of stdout.
-        """
         self._options, self._pieces, self._form = options, pieces, form
 
     async def speak(self) -> None:
-        """Load the model and speak all pieces.
-
-        Raises:
-            CommandError: The model cannot be loaded, or a piece cannot be spoken or written.
-        """
+        """Load the model and speak all pieces."""
         options, pieces = self._options, self._pieces
         longest = max(map(len, pieces), default=0)
         settings = Settings() if options.model is None else Settings(model=options.model)
@@ -87,13 +83,7 @@ class LocalSpeech:
                 journal.drop()
 
     def _journal(self, engine: "SpeechEngine", settings: Settings) -> "Journal | None":
-        """Return the journal of a file of several pieces.
-
-        None without a file, or with a trace or subtitles, which no journal keeps.
-
-        Raises:
-            CommandError: The folder holds parts of another speech.
-        """
+        """Return the journal of a file of several pieces."""
         from app.commands.speech.journal import Journal
 
         options = self._options
@@ -108,7 +98,7 @@ class LocalSpeech:
         """Write the samples to every output as they come, then print a summary."""
         outputs: list[_AudioOutput] = []
         try:
-            async for samples, rate_hz in _with_progress_bar(speech):
+            async for samples, rate_hz in _with_progress(speech):
                 if not outputs:
                     outputs = list(self._open_outputs(rate_hz))
                 for output in outputs:
@@ -121,6 +111,9 @@ class LocalSpeech:
             for output in outputs:
                 output.abandon()
         result = speech.result()
+        warn_of_idle_knobs(idle_knobs(result.params, self._options.model_fields_set))
+        for doubt in doubts(result.params):
+            print_status(f"warning: {doubt}")
         warn_of_silence([one.finish_reason for one in result.utterances if one.phonemes])
         if self._options.piped:
             return
@@ -152,7 +145,9 @@ class LocalSpeech:
             words = [
                 WordTimes.of(word, options.speed) for one in spoken for word in one.words or ()
             ]
-            write_file(path, subtitles(words, path.suffix).encode(), "subtitles")
+            write_file(
+                path, subtitles(words, path.suffix, " ".join(speech.pieces)).encode(), "subtitles"
+            )
 
     def _open_outputs(self, rate_hz: int) -> Iterator[_AudioOutput]:
         """Yield the outputs that the command line names."""
@@ -211,11 +206,7 @@ class _PlayerOutput:
 
 @asynccontextmanager
 async def _engine(settings: Settings) -> "AsyncIterator[SpeechEngine]":
-    """Enter an engine that is ready, with a status line on the terminal while it loads.
-
-    Raises:
-        CommandError: The model cannot be loaded.
-    """
+    """Enter an engine that is ready, with a status line on the terminal while it loads."""
     with _status_line() as show:
         loading = asyncio.create_task(asyncio.to_thread(_import_main))
         while not loading.done():
@@ -258,20 +249,46 @@ def _status_line() -> Iterator[Callable[[str], None]]:
         yield show
 
 
-async def _with_progress_bar(speech: "LongSpeech") -> AsyncIterator[tuple[Samples, int]]:
-    """Yield samples ``[N]`` and their rate in Hz, with a progress bar on the terminal."""
-    with tqdm(total=len(speech.pieces), unit=" sentences", disable=None, leave=False) as bar:
+async def _with_progress(speech: "LongSpeech") -> AsyncIterator[tuple[Samples, int]]:
+    """Yield samples ``[N]`` and their rate in Hz, and tell the progress on stderr."""
+    began_s, told_s, audio_s = monotonic(), monotonic(), 0.0
+    with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
 
         async def show() -> None:
+            nonlocal told_s
             while True:
-                bar.set_postfix_str(f"{speech.progress.frames} frames", refresh=False)
-                bar.update(max(0, speech.begun - 1) - bar.n)
+                told = progress_told(speech, audio_s, monotonic() - began_s)
+                line.set_description_str(told)
+                if line.disable and monotonic() - told_s >= _TOLD_EVERY_S:
+                    told_s = monotonic()
+                    print_status(told)
                 await asyncio.sleep(_POLL_S)
 
         showing = asyncio.create_task(show())
         try:
             async with aclosing(speech.chunks()) as chunks:
                 async for chunk in chunks:
+                    audio_s += len(chunk.samples) / chunk.sample_rate_hz
                     yield chunk.samples, chunk.sample_rate_hz
         finally:
             showing.cancel()
+
+
+def progress_told(speech: "LongSpeech", audio_s: float, took_s: float) -> str:
+    """Return how far a speech is: sentences, words, sound so far, and what is left.
+
+    Args:
+        audio_s: Seconds of sound so far.
+        took_s: Seconds since it began.
+    """
+    pieces = speech.pieces
+    done = max(0, speech.begun - 1)
+    words = [len(piece.split()) for piece in pieces]
+    spoken = sum(words[speech.restored : done])
+    left_s = took_s * sum(words[done:]) / spoken if spoken else None
+    left = "" if left_s is None else f", {max(1, round(left_s / 60))} min left"
+    minutes, seconds = divmod(round(audio_s), 60)
+    return (
+        f"{done} of {len(pieces)} sentences, {sum(words[:done]):,} of {sum(words):,} words,"
+        f" {minutes}:{seconds:02} of sound{left}"
+    )

@@ -15,11 +15,7 @@ from models.text.incremental.text import pieces
 
 
 def split_pieces(text: str) -> list[str]:
-    """Split a text into the pieces that are spoken one after the other, mostly sentences.
-
-    Raises:
-        TextError: The text is empty or holds characters that are not text.
-    """
+    """Split a text into the pieces that are spoken one after the other, mostly sentences."""
     check(text, max_chars=len(text))
     return pieces(text)
 
@@ -32,6 +28,7 @@ class LongSpeech:
     Attributes:
         pieces: The text.
         begun: Number of pieces that have been started.
+        restored: How many of the first of them an interrupted run had spoken.
     """
 
     def __init__(
@@ -41,17 +38,9 @@ class LongSpeech:
         pieces: Sequence[str],
         journal: Journal | None = None,
     ) -> None:
-        """Initialise without starting a job.
-
-        Args:
-            engine: An engine that is ready.
-            job: The template of all jobs; its text is ignored.
-            pieces: The text, as `split_pieces` returns it.
-            journal: Stores finished parts, and supplies those of an interrupted run.
-        """
         self.pieces = pieces
         self._engine, self._chain, self._journal = engine, JobChain(job), journal
-        self.begun = 0
+        self.begun = self.restored = 0
         self._stream: SpeechStream | None = None
 
     @property
@@ -60,12 +49,7 @@ class LongSpeech:
         return Progress() if self._stream is None else self._stream.progress
 
     async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """Yield the audio as it comes; the last chunk is the pause that ends the text.
-
-        Raises:
-            CommandFailed: A part cannot be stored.
-            SpeechError: A piece cannot be spoken.
-        """
+        """Yield the audio as it comes; the last chunk is the pause that ends the text."""
         for number, piece in enumerate(self.pieces):
             self.begun = number + 1
             stored = None if self._journal is None else self._journal.get(number)
@@ -74,6 +58,7 @@ class LongSpeech:
                     yield chunk
             else:
                 self._chain.add(stored.result)
+                self.restored = self.begun
                 yield AudioChunk(stored.samples, stored.sample_rate_hz)
             if self._chain.exhausted:
                 break

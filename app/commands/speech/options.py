@@ -1,9 +1,9 @@
 """The parsed command line of `valle-serve speak`: request, text, and where the audio goes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import AliasChoices, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import CliPositionalArg
@@ -21,6 +21,15 @@ PIPE = "-"
 
 class SpeakOptions(SpeechOptions):
     """The parsed command line of `valle-serve speak`."""
+
+    shown: ClassVar[Sequence[str]] = (
+        *("input", "file", "out", "play", "subtitles"),
+        *("voice", "preset", "seed", "speed", "loudness_lufs", "temperature", "top_p"),
+        *("repetition_penalty", "cfg_strength", "pause_s"),
+        *("url", "key", "model", "language", "response_format", "max_duration_s", "trace"),
+        *("timestamps", "continue_from", "pronunciations", "dictionaries"),
+    )
+    """Fields of the short help."""
 
     input: CliPositionalArg[str | None] = Field(
         None, description="The text to speak; - reads it from stdin."
@@ -90,23 +99,14 @@ class SpeakOptions(SpeechOptions):
         return self.target and self.target.with_name(self.target.name + ".parts")
 
     def output_options(self, form: AudioFormat) -> "OutputOptions":
-        """Return the requested speed and loudness with a format."""
+        """Return the requested speed, loudness and sample rate with a format."""
         from app.audio.rendering import OutputOptions
 
-        return OutputOptions(form, self.speed, self.loudness_lufs)
+        return OutputOptions(form, self.speed, self.loudness_lufs, self.sample_rate)
 
 
 def _parsed(kind: Any, value: object) -> object:
-    """Return the value of a flag as its field's type takes it.
-
-    The command line gives ``"2"`` for ``--mirostat-mode 2`` and ``["hf"]`` for
-    ``--sampler-order hf``.
-
-    Args:
-        kind: The field's annotation.
-        value: What the command line gave. Returned unchanged if no reading of it is valid, so that
-            the field reports the error.
-    """
+    """Return the value of a flag as its field's type takes it."""
     adapter: TypeAdapter[object] = TypeAdapter(kind)
     readings = [value]
     if isinstance(value, str):

@@ -1,6 +1,7 @@
 """Playback through an installed player program."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,10 +20,12 @@ _PLAYERS: Final[Mapping[str, Sequence[str]]] = {
     "pw-play": ("--raw", "--format=s16", f"--rate={_RATE}", "--channels=1", "-"),
     "paplay": ("--raw", "--format=s16le", f"--rate={_RATE}", "--channels=1"),
     "aplay": ("-q", "-t", "raw", "-f", "S16_LE", "-r", _RATE, "-c", "1", "-"),
-    "ffplay": ("-nodisp", "-autoexit", "-loglevel", "error", "-f", "wav", "-"),
     "play": ("-q", "-t", "raw", "-e", "signed", "-b", "16", "-r", _RATE, "-c", "1", "-"),
+    "ffplay": ("-nodisp", "-autoexit", "-loglevel", "error", "-f", "wav", "-"),
 }
 _NEED_HEADER: Final = frozenset({"ffplay"})
+_HIDE_FAILURE: Final = frozenset({"ffplay"})  # its status is 0 without a sound device
+_NO_DEVICE: Final = re.compile(r"audio|alsa|device|sdl|pulse|pipewire|connection refused", re.I)
 _FILE_PLAYER: Final = "afplay"  # of macOS; it does not read from a pipe
 
 
@@ -45,12 +48,6 @@ class Player:
     """Plays 16 bit samples as they come."""
 
     def __init__(self, name: str, sample_rate_hz: int) -> None:
-        """Start the player.
-
-        Args:
-            name: As `find_player` returns it.
-            sample_rate_hz: Sample rate; mono.
-        """
         self._name = name
         self._file: IO[bytes] | None = None
         if name == _FILE_PLAYER:
@@ -59,16 +56,13 @@ class Player:
             self._file.write(wav_header(sample_rate_hz))
             return
         words = [word.format(rate=sample_rate_hz) for word in _PLAYERS[name]]
-        self._process = subprocess.Popen([name, *words], stdin=subprocess.PIPE)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the player runs
+        self._process = subprocess.Popen([name, *words], stdin=subprocess.PIPE, stderr=self._errors)
         if name in _NEED_HEADER:
             self.push(wav_header(sample_rate_hz))
 
     def push(self, pcm: bytes) -> None:
-        """Play little-endian 16 bit samples.
-
-        Raises:
-            CommandFailed: The player has exited.
-        """
+        """Play little-endian 16 bit samples."""
         if self._file is not None:
             self._file.write(pcm)
             return
@@ -80,11 +74,7 @@ class Player:
             raise self._failure() from error
 
     def close(self) -> None:
-        """Wait until everything has been played.
-
-        Raises:
-            CommandFailed: The player failed.
-        """
+        """Wait until everything has been played."""
         if self._file is not None:
             self._file.close()
             status = subprocess.run([self._name, self._wav_path], check=False).returncode
@@ -94,8 +84,11 @@ class Player:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             status = self._process.wait()
-        if status:
-            raise self._failure()
+        failed = status or (self._name in _HIDE_FAILURE and self._said())
+        failure = self._failure() if failed else None
+        self._end()
+        if failure is not None:
+            raise failure
 
     def abandon(self) -> None:
         """Stop at once; no-op after `close`."""
@@ -105,6 +98,26 @@ class Player:
         elif self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+        self._end()
 
     def _failure(self) -> CommandFailed:
-        return CommandFailed(f"play: {self._name} ended before everything was played")
+        said = self._said()
+        if _NO_DEVICE.search(said):
+            return CommandFailed(
+                f"play: no sound device, says {self._name} ({said.splitlines()[-1]});"
+                " name a file with -o"
+            )
+        why = f": {said.splitlines()[-1]}" if said else ""
+        return CommandFailed(f"play: {self._name} ended before everything was played{why}")
+
+    def _end(self) -> None:
+        """Drop what the player has written to stderr."""
+        if self._file is None:
+            self._errors.close()
+
+    def _said(self) -> str:
+        """Return what the player has written to stderr."""
+        if self._file is not None or self._errors.closed:
+            return ""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace").strip()

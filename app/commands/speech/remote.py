@@ -10,7 +10,12 @@ import httpx2
 from app.api.schemas import SpeechOptions, WordTimes
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
-from app.commands.output import print_status, warn_of_silence, write_file
+from app.commands.output import (
+    print_status,
+    warn_of_idle_knobs,
+    warn_of_silence,
+    write_file,
+)
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
@@ -30,7 +35,6 @@ def speak_remotely(url: str, options: SpeakOptions, text: str, form: AudioFormat
 
     Raises:
         CommandError: The server does not answer, or refuses the request.
-        CommandFailed: The server fails during the speech.
     """
     if options.play and options.out is not None:
         raise CommandError("play: with --url, speech goes either to the speakers or to a file")
@@ -51,12 +55,7 @@ def speak_remotely(url: str, options: SpeakOptions, text: str, form: AudioFormat
 
 @contextmanager
 def _client(url: str, options: SpeakOptions) -> Iterator[httpx2.Client]:
-    """Enter an HTTP client of the server.
-
-    Raises:
-        CommandError: The server cannot be reached.
-        CommandFailed: The connection breaks.
-    """
+    """Enter an HTTP client of the server."""
     headers = {}
     if options.key is not None:
         headers["Authorization"] = f"Bearer {options.key.get_secret_value()}"
@@ -90,7 +89,8 @@ def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -
             for utterance in report.json()["utterances"]
             for word in utterance["words"]
         ]
-        write_file(path, subtitles(words, path.suffix).encode(), "subtitles")
+        write_file(path, subtitles(words, path.suffix, body["input"]).encode(), "subtitles")
+    _tell(answer)
     if answer.headers["x-finish-reason"] == "empty":
         _warn(client, answer)
     audio_s = float(answer.headers["x-audio-ms"]) / 1000
@@ -123,12 +123,20 @@ def _streamed(client: httpx2.Client, body: dict[str, Any]) -> Iterator[tuple[byt
         _check(answer)
         for part in answer.iter_raw():
             yield part, int(answer.headers["x-sample-rate"])
+    _tell(answer)
     _warn(client, answer)  # the head of a stream cannot tell
 
 
 def _report(client: httpx2.Client, answer: httpx2.Response) -> httpx2.Response:
     """Return the server's answer to a request for the report of a speech."""
     return client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
+
+
+def _tell(answer: httpx2.Response) -> None:
+    """Tell the user which flags did nothing, and of what the server warns."""
+    warn_of_idle_knobs([*filter(None, answer.headers.get("x-ignored", "").split(", "))])
+    if warning := answer.headers.get("x-warning"):
+        print_status(f"warning: {warning}")
 
 
 def _warn(client: httpx2.Client, answer: httpx2.Response) -> None:
@@ -140,12 +148,7 @@ def _warn(client: httpx2.Client, answer: httpx2.Response) -> None:
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Raise the server's error if it sent one.
-
-    Raises:
-        CommandError: The request was refused (4xx).
-        CommandFailed: The server failed (5xx).
-    """
+    """Raise the server's error if it sent one."""
     if not answer.is_error:
         return
     try:

@@ -23,20 +23,13 @@ class SoundFile:
     """
 
     def __init__(self, path: Path, output: OutputOptions, sample_rate_hz: int) -> None:
-        """Open the temporary file.
-
-        Args:
-            path: The final file.
-            output: Format, speed and loudness.
-            sample_rate_hz: Sample rate; mono.
-
-        Raises:
-            CommandFailed: It cannot be written.
-        """
         self._path, self._output, self._rate_hz = path, output, sample_rate_hz
         self._partial = path.with_name(path.name + ".partial")
-        self._container = open_container(output.form, sample_rate_hz, whole=True)
-        self._delivery = Delivery(sample_rate_hz, speed=output.speed, loudness_lufs=None)
+        self._output_hz = output.rate_hz(sample_rate_hz)
+        self._container = open_container(output.form, self._output_hz, whole=True)
+        self._delivery = Delivery(
+            sample_rate_hz, speed=output.speed, loudness_lufs=None, output_hz=self._output_hz
+        )
         self._held: list[Samples] = []
         try:
             self._file = self._partial.open("wb")
@@ -44,22 +37,14 @@ class SoundFile:
             raise self._failed(error) from error
 
     def push(self, samples: Samples) -> None:
-        """Write samples ``[N]``.
-
-        Raises:
-            CommandFailed: They cannot be written.
-        """
+        """Write samples ``[N]``."""
         if self._output.loudness_lufs is None:
             self._write(self._container.push(self._delivery.push(samples)))
         else:
             self._held.append(samples)
 
     def close(self) -> None:
-        """Finish the file and move it to its place.
-
-        Raises:
-            CommandFailed: It cannot be written.
-        """
+        """Finish the file and move it to its place."""
         self._write(self._container.push(self._rest()) + self._container.close())
         try:
             if self._output.form == "wav":
@@ -88,6 +73,7 @@ class SoundFile:
             self._rate_hz,
             speed=self._output.speed,
             loudness_lufs=self._output.loudness_lufs,
+            output_hz=self._output_hz,
         )
 
     def _write(self, part: bytes) -> None:

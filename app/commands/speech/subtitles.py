@@ -1,17 +1,28 @@
 """Subtitles of a speech from the times of its words: SubRip (.srt) or WebVTT (.vtt)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from textwrap import wrap
+from typing import Final, NamedTuple
 
 from app.api.schemas import WordTimes
 from app.commands.errors import CommandError
 
 FORMATS: Final = (".srt", ".vtt")
 
-_MOST_CHARS: Final = 84  # two lines of 42, as broadcasters have them
+_LINE_CHARS, _LINES = 42, 2  # as broadcasters have them
 _LONGEST_S: Final = 7.0
 _LEAST_S: Final = 0.1
+_ENDS_CLAUSE: Final = tuple(",.!?;:…—")
+
+
+class _Shown(NamedTuple):
+    """A word as it is shown, with the space before it if it has one."""
+
+    text: str
+    utterance: int
+    start_s: float
+    end_s: float
 
 
 def check_subtitles(path: Path) -> None:
@@ -24,39 +35,76 @@ def check_subtitles(path: Path) -> None:
         raise CommandError(f"subtitles: {path.name} must end in {' or '.join(FORMATS)}")
 
 
-def subtitles(words: Sequence[WordTimes], suffix: str) -> str:
-    """Return the content of a subtitle file.
+def subtitles(words: Iterable[WordTimes], suffix: str, text: str = "") -> str:
+    """Return the content of a subtitle file: cues of at most two lines of 42 characters.
 
     Args:
         words: Of the whole speech; those that the sound lacks are left out.
         suffix: Of the file: `.srt` or `.vtt`.
+        text: What was spoken; tells which words are written without a space between them.
     """
     web = suffix.lower() == ".vtt"
     parts = ["WEBVTT\n"] if web else []
-    for number, cue in enumerate(_cues([word for word in words if not word.missing]), start=1):
+    shown = _shown((word for word in words if not word.missing), text)
+    for number, cue in enumerate(_cues(list(shown)), start=1):
         start_s = cue[0].start_s
-        end_s = max(start_s + _LEAST_S, cue[-1].end_s or 0.0)
+        end_s = max(start_s + _LEAST_S, cue[-1].end_s)
         mark = "." if web else ","
         times = f"{_clock(start_s, mark)} --> {_clock(end_s, mark)}"
-        text = " ".join(word.word for word in cue)
-        parts.append(f"{times}\n{text}\n" if web else f"{number}\n{times}\n{text}\n")
+        lines = "\n".join(_lines(cue) or [])
+        parts.append(f"{times}\n{lines}\n" if web else f"{number}\n{times}\n{lines}\n")
     return "\n".join(parts)
 
 
-def _cues(words: Sequence[WordTimes]) -> Iterator[list[WordTimes]]:
-    """Yield the words of each cue: of one utterance, and not too many to read."""
-    cue: list[WordTimes] = []
+def _shown(words: Iterable[WordTimes], text: str) -> Iterator[_Shown]:
+    """Yield the words with the spaces between them; too long ones are cut."""
+    at = 0
     for word in words:
-        if cue and (
-            word.utterance != cue[0].utterance
-            or sum(len(one.word) + 1 for one in cue) + len(word.word) > _MOST_CHARS
-            or (word.end_s or word.start_s) - cue[0].start_s > _LONGEST_S
-        ):
+        found = text.find(word.word, at)
+        joined = at > 0 and found == at
+        at = found + len(word.word) if found >= 0 else at
+        end_s = word.end_s or word.start_s
+        parts = [word.word[n : n + _LINE_CHARS] for n in range(0, len(word.word), _LINE_CHARS)]
+        each_s = (end_s - word.start_s) / max(1, len(parts))
+        for number, part in enumerate(parts):
+            since_s = word.start_s + number * each_s
+            space = "" if joined or number else " "
+            yield _Shown(space + part, word.utterance, since_s, since_s + each_s)
+
+
+def _cues(words: Sequence[_Shown]) -> Iterator[list[_Shown]]:
+    """Yield the words of each cue: of one utterance, and not too many to read."""
+    cue: list[_Shown] = []
+    for word in words:
+        if cue and word.utterance != cue[0].utterance:
             yield cue
             cue = []
-        cue.append(word)
+        longer = [*cue, word]
+        if cue and (_lines(longer) is None or word.end_s - cue[0].start_s > _LONGEST_S):
+            end = _clause_end(cue)
+            yield cue[:end]
+            longer = [*cue[end:], word]
+        cue = longer
     if cue:
         yield cue
+
+
+def _clause_end(cue: Sequence[_Shown]) -> int:
+    """Return how many words of a full cue to show: up to a clause that ends in its second half."""
+    ends = [n for n, word in enumerate(cue, start=1) if word.text.endswith(_ENDS_CLAUSE)]
+    return ends[-1] if ends and ends[-1] > len(cue) // 2 else len(cue)
+
+
+def _lines(cue: Sequence[_Shown]) -> list[str] | None:
+    """Return the lines of a cue, about equally long; None if they are too many."""
+    text = "".join(word.text for word in cue).strip()
+    if len(text) <= _LINE_CHARS:
+        return [text]
+    for width in range(len(text) // _LINES, _LINE_CHARS + 1):
+        lines = wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        if len(lines) <= _LINES and max(map(len, lines)) <= _LINE_CHARS:
+            return lines
+    return wrap(text, _LINE_CHARS) if len(cue) == 1 else None
 
 
 def _clock(at_s: float, mark: str) -> str:

@@ -25,7 +25,6 @@ def choose_level_0(
     Args:
         params: Resolved.
         moved: Names of the knobs that the caller set to other values than the preset's.
-        config: Of the model.
 
     Returns:
         ``params`` with `level_0` either `ar` or `masked`.
@@ -71,7 +70,6 @@ def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
     """Return how much of an utterance the finer levels are drawn from at a time.
 
     Args:
-        config: Of the model.
         params: Resolved.
     """
     if config.nar_mask != "full":
@@ -103,11 +101,9 @@ def check_kept(
     """Refuse to go on from a take of another text, or with what cannot be mixed with it.
 
     Args:
-        job: The job.
         kept: What it goes on from.
         utterances: Its text, as phonemes.
         params: Resolved.
-        config: Of the model.
 
     Raises:
         InvalidRequest: The text up to the cut differs, other levels are asked for, level 0 is not
@@ -144,7 +140,6 @@ def check_windows(params: SamplingParams, moved: Collection[str], config: ModelC
     Args:
         params: Resolved.
         moved: Names of the knobs that the caller set to other values than the preset's.
-        config: Of the model.
 
     Raises:
         InvalidRequest: The model needs no windows, or a context was set without windows.
@@ -168,7 +163,6 @@ def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> 
     Args:
         params: Resolved.
         voice: Who speaks.
-        config: Of the model.
 
     Raises:
         InvalidRequest: It names the knob.

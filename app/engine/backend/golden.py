@@ -4,19 +4,21 @@
 weights on a CPU; ``python -m scripts.gen_golden`` writes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from app.engine.backend.self_check import SingleJobBackend
 from app.engine.interface import GoldenResult
-from app.engine.job import SpeechJob
+from app.engine.job import SpeechJob, SpeechResult
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
 
 GOLDEN_FILE: Final = "golden.json"
+
+Speak = Callable[[SpeechJob], SpeechResult]
+"""Speaks a job by itself."""
 
 
 class GoldenRequest(BaseModel):
@@ -52,23 +54,13 @@ def read_golden(folder: Path) -> Sequence[GoldenRequest]:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def codes_sha256(speaker: SingleJobBackend, request: GoldenRequest) -> str:
-    """Speak a request by itself and return the SHA-256 of its codes.
-
-    Raises:
-        SpeechError: It cannot be spoken.
-    """
+def codes_sha256(speak: Speak, request: GoldenRequest) -> str:
+    """Speak a request by itself and return the SHA-256 of its codes."""
     job = SpeechJob("golden", request.text, SamplingParams(**request.params), request.voice)
-    *_, last = speaker.speak(speaker.plan(job))
-    assert last.result is not None  # the last chunk has the result
-    return last.result.codes_sha256
+    return speak(job).codes_sha256
 
 
-def compare(speaker: SingleJobBackend, requests: Sequence[GoldenRequest]) -> GoldenResult:
-    """Speak requests and compare their codes with those stored.
-
-    Raises:
-        SpeechError: One cannot be spoken.
-    """
-    different = sum(codes_sha256(speaker, one) != one.codes_sha256 for one in requests)
+def compare(speak: Speak, requests: Sequence[GoldenRequest]) -> GoldenResult:
+    """Speak requests and compare their codes with those stored."""
+    different = sum(codes_sha256(speak, one) != one.codes_sha256 for one in requests)
     return GoldenResult(len(requests), different)

@@ -8,15 +8,14 @@ from typing import Final, Literal
 
 import torch
 
+from app.engine.backend.options import ModelOptions
 from app.engine.interface import ModelInfo
-from models.checkpoints import CheckpointError, DecoderName, SpeechModel, open_speech_model
+from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
 from models.checkpoints.download import Unreachable
-from models.config import AlignmentHead, ModelConfig
+from models.config import ModelConfig
 from models.cuda import library
 from models.cuda.kernels.check import usable
 from models.cuda.kernels.choice import TORCH
-from models.int8 import first_start
-from models.int8.quantized import is_quantized, quantize_linears
 from models.placement import prepare_for
 
 log = logging.getLogger(__name__)
@@ -26,40 +25,25 @@ _RETRIES_S: Final = (1, 3, 9)
 """Seconds to wait before each further attempt if the network or the hub does not answer."""
 
 
-def load_speech(
-    model: str | Path,
-    device: torch.device,
-    *,
-    weights: Literal["int8", "float32"],
-    decoder: DecoderName,
-    threads: int,
-    cache: Path,
-    offline: bool,
-    alignment: AlignmentHead | None = None,
-    fused_kernels: Literal["auto", "off"] = "auto",
-) -> SpeechModel:
+def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
     """Load a model, in the process and thread that will use it.
-
-    Args:
-        model: A folder, a published file, or a name of the hub.
-        device: Where it runs.
-        weights: Number format of the language model's matrices, on a CPU.
-        decoder: What decodes codes to samples.
-        threads: Threads of one step.
-        cache: Folder of codecs that were downloaded and converted.
-        offline: Whether nothing may be downloaded.
-        alignment: The head that follows the text, in place of the model's own.
-        fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
 
     Raises:
         CheckpointError: The weights are missing, damaged or not what their description says, or
             there is no such head.
         Unreachable: They are to be downloaded, and the hub does not answer.
     """
-    torch.set_num_threads(threads)
+    cache, alignment = Path(options.cache), options.alignment
+    torch.set_num_threads(options.threads)
     for wait_s in (*_RETRIES_S, None):
         try:
-            speech = open_speech_model(model, device, cache=cache, offline=offline, decoder=decoder)
+            speech = open_speech_model(
+                options.model,
+                device,
+                cache=cache,
+                offline=options.offline,
+                decoder=options.decoder,
+            )
             break
         except Unreachable as error:
             if wait_s is None:
@@ -76,8 +60,13 @@ def load_speech(
         library.set_up()
         prepare_for(device, speech.model)
         stack = speech.model.transformer
-        stack.kernels = TORCH if fused_kernels == "off" else usable(speech.model.config, device)
-    elif weights == "int8":
+        stack.kernels = (
+            TORCH if options.fused_kernels == "off" else usable(speech.model.config, device)
+        )
+    elif choose_weights(options.weights) == "int8":
+        from models.int8 import first_start
+        from models.int8.quantized import quantize_linears
+
         first_start.watch()
         quantize_linears(speech.model)
     return speech
@@ -91,8 +80,11 @@ def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
         device: Where the model is.
     """
     model, codec = speech.model, speech.codec.config
-    quantized, batching = is_quantized(model), ""
+    quantized, batching = False, ""
     if device.type == "cpu":
+        from models.int8.quantized import is_quantized
+
+        quantized = is_quantized(model)
         batching = "in integers" if quantized else str(model.transformer.batching)
     return ModelInfo(
         speech.name,

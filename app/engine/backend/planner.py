@@ -6,7 +6,6 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
-import soxr
 import torch
 from torch import Tensor
 
@@ -18,23 +17,28 @@ from app.engine.backend.abilities import (
     choose_level_0,
     nar_plan,
 )
+from app.engine.backend.options import ModelOptions
 from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
-from app.engine.reading.client import TextProcess
+from app.engine.reading import TextProcess
+from app.engine.serving.forecast import check_audio_s, stretched
 from app.engine.serving.forecast import pauses_s as pauses_of
 from app.engine.sound.chunks import early_chunks
 from app.engine.voices import Voices
-from app.storage.voice_store import VoiceStore
+from app.storage.dictionary_files import DEFAULT
 from models.checkpoints import CheckpointError, SpeechModel
+from models.cuda.graphs import alone
+from models.cuda.streams import entered, new_stream
 from models.text import FrontEnd, TextError, Utterance
+from models.text.pronunciations import PronunciationError
 from models.text.words import WordSpan
-from models.voices.recording import RecordingError, read_recording
-from models.voices.voice import MAX_AUDIO_S, BuiltinVoices, PromptCodes, Voice
+from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
+from models.voices.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.features import hypotheses_of, rows_needed
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import AUTO, Presets, UnknownPreset, look_up
+from samplers.knobs.presets import AUTO, UnknownPreset, look_up
 from samplers.knobs.resolve import resolve
 
 MOST_SPEAKERS = 8
@@ -44,57 +48,56 @@ MOST_SPEAKERS = 8
 class Planner:
     """Plans jobs for one model. One thread only, but not one of the workers'.
 
+    Args:
+        text_process: Reads the texts; None: the calling thread does.
+
     Attributes:
         front_end: Converts text to phonemes and their ids.
         voices: The voices that the model can speak as.
+
+    Raises:
+        CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
     """
 
     def __init__(
         self,
         speech: SpeechModel,
         device: torch.device,
+        options: ModelOptions,
         *,
         codec_sha256: str,
-        presets: Presets,
-        uploads: VoiceStore | None,
-        max_text_chars: int,
-        max_audio_s: float,
-        voice_names: Mapping[str, str] | None = None,
         text_process: TextProcess | None = None,
     ) -> None:
-        """Plan for a loaded model.
-
-        Args:
-            speech: The model and its codec, on ``device``.
-            device: Where they are.
-            codec_sha256: The codec's `codec_digest`.
-            presets: Those that a request may name.
-            uploads: The store of uploaded voices; None: there are none.
-            max_text_chars: Longer texts are refused.
-            max_audio_s: Longer speech is refused.
-            voice_names: The operator's further names of voices; see `Voices`.
-            text_process: Reads the texts; None: the calling thread does.
-
-        Raises:
-            CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
-        """
         self._config = config = speech.model.config
         self._codec = speech.codec
         self._decoder = speech.decoder_name
         self._frame_rate_hz = speech.codec.config.frame_rate_hz
-        self._max_text_chars, self._max_audio_s = max_text_chars, max_audio_s
-        self._presets = presets
+        self._max_text_chars, self._max_audio_s = options.max_text_chars, options.max_audio_s
+        self._presets, self._dictionaries = options.presets, options.dictionaries
         try:
             self.front_end = FrontEnd(config)
             builtin = BuiltinVoices(speech.folder / "voices")
-            resolve(SamplingParams(), config.preset, presets)
+            resolve(SamplingParams(), config.preset, self._presets)
         except ValueError as error:
             raise CheckpointError(f"{speech.folder}: {error}") from error
         self._reader = text_process or self.front_end
+        for name, entries in self._dictionaries.items():
+            try:
+                self.front_end.check_entries(entries)
+            except PronunciationError as error:
+                raise CheckpointError(f"pronunciations: {name}: {error}") from error
         prompt_s = min(config.max_prompt_frames / self._frame_rate_hz, MAX_AUDIO_S)
         self.voices = Voices(
-            builtin, uploads, prompt_s=prompt_s, languages=config.languages, names=voice_names
+            builtin,
+            options.uploads,
+            prompt_s=prompt_s,
+            languages=config.languages,
+            names=options.voice_names,
         )
+        self._device, self._stream = (
+            device,
+            new_stream(device),
+        )  # no step waits for a voice that is encoded
         self._prompts = PromptCodes(
             speech.codec, device, max_frames=config.max_prompt_frames, digest=codec_sha256
         )
@@ -124,7 +127,6 @@ class Planner:
         Raises:
             InvalidRequest: The text or language is not for this model, the speech would last too
                 long, there is no such preset, knobs contradict, or the model cannot honour one.
-            UnknownVoice: There is no such voice.
         """
         started_s, config = perf_counter(), self._config
         self._check_length(job.text)
@@ -144,7 +146,7 @@ class Planner:
         aligned = job.timestamps != "none"
         if aligned:
             check_alignment(config)
-        utterances = self._read(job.text, language, on_piece)
+        utterances = self._read(job, language, on_piece)
         speakers = self._speakers(utterances, job.owner, params)
         if job.kept is not None:
             check_kept(job, job.kept, utterances, params, config)
@@ -184,15 +186,11 @@ class Planner:
         Args:
             job: The text, and in which voice and language.
             on_piece: Called after each piece of the text; it may plan other jobs.
-
-        Raises:
-            InvalidRequest: The text or language is not for this model.
-            UnknownVoice: There is no such voice.
         """
         self._check_length(job.text)
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
         language = self._language(job, voice)
-        return Reading(language, self._read(job.text, language, on_piece))
+        return Reading(language, self._read(job, language, on_piece))
 
     @torch.inference_mode()
     def encode(self, content: bytes) -> Codes:
@@ -204,6 +202,8 @@ class Planner:
         Raises:
             InvalidRequest: The audio cannot be read.
         """
+        import soxr
+
         try:
             recording = read_recording(content)
         except RecordingError as error:
@@ -211,15 +211,12 @@ class Planner:
         rate_hz = self._codec.config.sample_rate_hz
         samples = soxr.resample(recording.samples, recording.rate_hz, rate_hz)
         device = self._codec.quantizer.codebooks.device
-        codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
-        return codes.cpu().numpy().astype(np.int16)
+        with alone(self._device), entered(self._stream):
+            codes = self._codec.encode(torch.from_numpy(samples.astype(np.float32)).to(device))
+            return codes.cpu().numpy().astype(np.int16)
 
     def _check_length(self, text: str) -> None:
-        """Do nothing if a text is short enough.
-
-        Raises:
-            InvalidRequest: It is not.
-        """
+        """Do nothing if a text is short enough."""
         if len(text) > self._max_text_chars:
             raise InvalidRequest(
                 f"the text has {len(text)} characters, at most {self._max_text_chars} fit",
@@ -227,11 +224,7 @@ class Planner:
             )
 
     def _language(self, job: SpeechJob, voice: Voice) -> str:
-        """Return the language of a job.
-
-        Raises:
-            InvalidRequest: The model does not speak it.
-        """
+        """Return the language of a job."""
         language = job.language or voice.language
         if language not in self._config.languages:
             spoken = ", ".join(self._config.languages)
@@ -241,12 +234,7 @@ class Planner:
         return language
 
     def _moved(self, asked: SamplingParams, params: SamplingParams) -> Collection[str]:
-        """Return the names of the knobs that the caller set to other values than the preset's.
-
-        Args:
-            asked: As the caller sent it.
-            params: The same, resolved.
-        """
+        """Return the names of the knobs that the caller set to other values than the preset's."""
         card = self._config.preset
         knobs = look_up(params.preset, self._presets) if params.preset != AUTO else card
         preset = SamplingParams.model_validate(knobs)
@@ -258,20 +246,16 @@ class Planner:
 
     def _prompt(self, voice: Voice) -> Tensor | None:
         """Return the prompt codes ``[Tp, K]`` of a voice, complete for every CUDA stream."""
-        prompt = self._prompts.of(voice)
-        if prompt is not None and prompt.is_cuda:
-            torch.cuda.current_stream(prompt.device).synchronize()
-        return prompt
+        with alone(self._device), entered(self._stream):
+            prompt = self._prompts.of(voice)
+            if prompt is not None and prompt.is_cuda:
+                torch.cuda.current_stream(prompt.device).synchronize()
+            return prompt
 
     def _speakers(
         self, utterances: Sequence[Utterance], owner: str, params: SamplingParams
     ) -> dict[str, tuple[Voice, Tensor | None]]:
-        """Return the voices that a text names, in lower case, with their prompts.
-
-        Raises:
-            InvalidRequest: There is no such voice, there are too many, or one lacks what a knob
-                asks for.
-        """
+        """Return the voices that a text names, in lower case, with their prompts."""
         names = dict.fromkeys(one.voice.lower() for one in utterances if one.voice is not None)
         if len(names) > MOST_SPEAKERS:
             raise InvalidRequest(
@@ -290,25 +274,37 @@ class Planner:
 
     def _read(
         self,
-        text: str,
+        job: SpeechJob,
         language: str,
         on_piece: Callable[[], None],
     ) -> tuple[Utterance, ...]:
-        """Return the utterances of a text, as phonemes.
-
-        Raises:
-            InvalidRequest: It cannot be spoken.
-        """
+        """Return the utterances of a job's text, as phonemes."""
         try:
             utterances = self._reader.prepare(
-                text,
+                job.text,
                 language=language,
                 max_chars=self._max_text_chars,
+                pronunciations=self._pronunciations(job),
                 on_piece=on_piece,
             )
+        except PronunciationError as error:
+            raise InvalidRequest(str(error), param="pronunciations") from error
         except TextError as error:
             raise InvalidRequest(str(error), param="input") from error
         return tuple(utterances)
+
+    def _pronunciations(self, job: SpeechJob) -> dict[str, str]:
+        """Return the entries of a job and of the dictionaries that it uses."""
+        entries = dict(self._dictionaries.get(DEFAULT, {}))
+        for name in job.dictionaries:
+            if name.lower() not in self._dictionaries:
+                known = ", ".join(self._dictionaries) or "none"
+                raise InvalidRequest(
+                    f"there is no dictionary {name!r}; there are: {known}", param="dictionaries"
+                )
+            entries |= self._dictionaries[name.lower()]
+        self.front_end.check_entries(job.pronunciations)
+        return entries | dict(job.pronunciations)
 
 
 def limited(
@@ -326,26 +322,19 @@ def limited(
         pause_s: Seconds of silence between two utterances where the text asks for no other.
         frame_rate_hz: Frames a second.
         max_audio_s: The limit in seconds of audio as it is held or sent; a `speed` above 1 does not
-            raise it.
-
-    Raises:
-        InvalidRequest: Its pauses, and its text at the usual pace, exceed the limit.
+            raise it. What has more, by its pauses and its text at the usual pace, is refused.
     """
     if math.isinf(max_audio_s):
         return job
-    stretched = max(1.0, 1.0 / job.speed)
     pauses_s = pauses_of(utterances, pause_s, more=job.more)
     spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) / one.rate for one in utterances)
     before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
     drawn_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:
         spoken_s = min(spoken_s, max(0.0, job.max_duration_s - drawn_s))
-    lasts_s = stretched * (before_s + spoken_s + pauses_s)
-    if lasts_s > max_audio_s:
-        raise InvalidRequest(
-            f"the speech would last about {lasts_s:.0f} s with its pauses and its speed,"
-            f" at most {max_audio_s:g} s are allowed",
-            param="input",
-        )
-    left_s = drawn_s + max_audio_s / stretched - before_s - pauses_s
+    if job.kept is not None:
+        kept = sum(len(one.codes) / one.rate for one in job.kept.utterances)
+        spoken_s = max(spoken_s, kept / frame_rate_hz)
+    check_audio_s(before_s + spoken_s, pauses_s, job.speed, max_audio_s)
+    left_s = drawn_s + max_audio_s / stretched(1.0, job.speed) - before_s - pauses_s
     return replace(job, max_duration_s=min(left_s, job.max_duration_s or left_s))

@@ -18,13 +18,6 @@ class Residence:
     def __init__(
         self, modules: Sequence[nn.Module], device: torch.device, away: torch.device
     ) -> None:
-        """Begin with modules that are on the device.
-
-        Args:
-            modules: The modules whose weights are moved.
-            device: Where they compute.
-            away: Where they are while idle.
-        """
         self._modules, self._device, self._away = modules, device, away
         self._moving = threading.Lock()
         self.at_home = True

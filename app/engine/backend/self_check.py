@@ -1,16 +1,17 @@
 """What a loaded model finds out about itself before the first job, by speaking."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from time import monotonic, perf_counter
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
-from app.engine.interface import Backend, CostMeter, Plan
-from app.engine.job import AudioChunk, SpeechJob
+from app.engine.capacity import Capacity
+from app.engine.interface import Backend, Batch, Plan
+from app.engine.job import SpeechJob, SpeechResult
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk
 from samplers.knobs.params import SamplingParams
@@ -20,27 +21,25 @@ _SPEECH_S = 0.3
 _MEASURED_S = 1.0
 
 
-class SingleJobBackend(Backend, Protocol):
-    """A backend that also speaks a job by itself, as `Synthesizer` does."""
-
-    def speak(self, plan: Plan) -> Iterator[AudioChunk]:
-        """Yield the audio of one job, the last chunk with the result."""
-
-
-def is_deterministic(speaker: SingleJobBackend) -> bool:
+def is_deterministic(
+    backend: Backend, spoken: Callable[[Plan], SpeechResult], batch_of: Callable[[int], Batch[Any]]
+) -> bool:
     """Return whether a job has the same codes alone and among others; warms the model up, too.
 
     It has not where the rounding of matrix products depends on the number of rows.
+
+    Args:
+        spoken: Speaks a job by itself.
+        batch_of: Returns a batch of so many rows for which nothing is recorded.
     """
     plans = [
-        speaker.plan(
+        backend.plan(
             SpeechJob(f"check-{seed}", text, SamplingParams(seed=seed), max_duration_s=_SPEECH_S)
         )
         for seed, text in enumerate(_TEXTS)
     ]
-    *_, last = speaker.speak(plans[0])
-    alone = [one.codes[:, 0] for one in last.result.utterances] if last.result else []
-    with closing(speaker.batch(sum(plan.rows for plan in plans))) as batch:
+    alone = [one.codes[:, 0] for one in spoken(plans[0]).utterances]
+    with closing(batch_of(sum(plan.rows for plan in plans))) as batch:
         chunks: list[Level0Chunk] = []
         jobs = [batch.begin(plans[0], chunks.append)]
         jobs += [batch.begin(plan, lambda _: None) for plan in plans[1:]]
@@ -50,24 +49,22 @@ def is_deterministic(speaker: SingleJobBackend) -> bool:
     return torch.equal(codes, torch.from_numpy(np.concatenate(alone)).long())
 
 
-def measure(backend: Backend, costs: CostMeter) -> None:
+def measure(backend: Backend, costs: Capacity) -> None:
     """Speak for about a second and note what each stage costs.
 
     Both stages run in this thread by turns, so where they share a processor, as under a quota, each
     is as slow as it will be.
     """
     plan = backend.plan(SpeechJob("measure", _TEXTS[0], SamplingParams(seed=0)))
-    began_s = monotonic()
-    while monotonic() - began_s < _MEASURED_S:
-        _measure_once(backend, plan, costs)
+    with closing(backend.batch(plan.rows)) as batch:  # what it records is no part of a start
+        began_s = monotonic()
+        while monotonic() - began_s < _MEASURED_S:
+            _measure_once(backend, batch, plan, costs)
 
 
-def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
+def _measure_once(backend: Backend, batch: Batch[Any], plan: Plan, costs: Capacity) -> None:
     rate_hz, playback = backend.info.frame_rate_hz, Playback(monotonic())
-    with (
-        closing(backend.batch(plan.rows)) as batch,
-        closing(backend.sound_stream(plan, playback)) as sound,
-    ):
+    with closing(backend.sound_stream(plan, playback)) as sound:
         started_s = perf_counter()
         chunks: deque[Level0Chunk] = deque()
         job = batch.begin(plan, chunks.append)
@@ -82,5 +79,6 @@ def _measure_once(backend: Backend, plan: Plan, costs: CostMeter) -> None:
                 for _ in sound.push(chunks.popleft()):
                     pass
                 costs.note_sound(perf_counter() - started_s, playback.audio_s - before_s)
+        batch.end(job)
     if playback.first_s is not None:
         costs.note_start(playback.first_audio_s)

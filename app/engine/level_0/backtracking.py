@@ -27,12 +27,7 @@ FAILURES_TO_BAN = 2
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do with an utterance that is stuck.
-
-    Attributes:
-        keep: How many of its first frames to keep.
-        stuck: Whether to end it there; else drawing goes on.
-    """
+    """How many first frames of an utterance that is stuck to keep, and whether to end it there."""
 
     keep: int
     stuck: bool
@@ -41,18 +36,10 @@ class Verdict:
 class Backtracker:
     """Detects that one hypothesis is stuck, and penalises the codes that led there.
 
-    Attributes:
-        taken: The backtracks so far, in order.
+    `taken` are the backtracks so far, in order.
     """
 
     def __init__(self, params: SamplingParams, silent: Tensor, *, first_block: int) -> None:
-        """Begin without frames.
-
-        Args:
-            params: Resolved.
-            silent: ``(V,)`` bool, the codes of silence.
-            first_block: Frames of the first block, final as soon as it is complete.
-        """
         self._params, self._silent, self._first_block = params, silent.cpu(), first_block
         self._silent_codes: set[int] = set(torch.nonzero(self._silent)[:, 0].tolist())
         self._reached = 0
@@ -61,12 +48,7 @@ class Backtracker:
         self._kept = 0
 
     def begin_after(self, kept: int, backtracks: Sequence[Backtrack]) -> None:
-        """Begin with frames of an earlier take, which are never rewound.
-
-        Args:
-            kept: How many.
-            backtracks: Those before the last of them was drawn, in order.
-        """
+        """Begin behind frames of an earlier take, never rewound, and the backtracks in them."""
         for backtrack in backtracks:
             self._note(backtrack)
         self._kept = kept
@@ -89,34 +71,24 @@ class Backtracker:
             return self._params.backtrack_window
         return rewindable(self._params, self._reached)
 
-    def penalise(self, logits: Tensor, frame: int) -> Tensor:
-        """Lower the logits of codes that failed at a frame; ban those that failed there twice.
-
-        Args:
-            logits: ``(1, V)``, the model's for that frame; not changed.
-            frame: Its index.
-
-        Returns:
-            ``(1, V)``; ``logits`` itself if no code failed there.
-        """
+    def avoided(self, frame: int, vocab_size: int) -> Tensor | None:
+        """Return ``(V,)`` nats to add where codes failed at a frame, -inf after two; or None."""
         failures = self._failures.get(frame)
         if not failures:
-            return logits
-        params, device = self._params, logits.device
-        codes = torch.tensor([list(failures)], device=device)
-        times = torch.tensor([list(failures.values())], device=device)
-        strength = torch.tensor([[params.backtrack_strength]], device=device)
-        logits = discourage(logits, codes, params.backtrack_factor**times, strength)
-        return logits.index_fill(1, codes[times >= FAILURES_TO_BAN], -torch.inf)
+            return None
+        params, times = self._params, torch.tensor([list(failures.values())])
+        codes, strength = (
+            torch.tensor([list(failures)]),
+            torch.tensor([[params.backtrack_strength]]),
+        )
+        nothing = torch.zeros(1, vocab_size)
+        nats = discourage(nothing, codes, params.backtrack_factor**times, strength)
+        return nats.index_fill_(1, codes[times >= FAILURES_TO_BAN], -torch.inf)[0]
 
     def check(self, codes: Sequence[int]) -> Verdict | None:
         """Look for a loop, a silence or a banned sequence at the end; call after every frame.
 
-        Args:
-            codes: The frames so far.
-
-        Returns:
-            What to do; None if nothing is found, or nothing can be done about it.
+        None if nothing is found, or nothing can be done about it.
         """
         length = len(codes)
         self._reached = max(self._reached, length)
@@ -195,15 +167,10 @@ def _frames_to_keep(hit: Hit) -> int | None:
 
 
 def runs_at_end(codes: Sequence[int], periods: int) -> Tensor:
-    """Count, for every period, the newest codes that equal those one period before.
+    """Return, for every period, how many of the newest codes equal those one period before.
 
-    Args:
-        codes: Oldest first, at least one.
-        periods: The longest.
-
-    Returns:
-        ``[1, n]`` int64, the first columns of `samplers.ops.repeats.count_runs`; n is at most
-        ``periods``.
+    ``[1, n]`` int64 of codes oldest first, at least one: the first columns of
+    `samplers.ops.repeats.count_runs`, at most ``periods``.
     """
     last, newest = len(codes) - 1, codes[-1]
     runs = [0] * min(periods, last)

@@ -9,7 +9,7 @@ from app.engine.job import STOPPED
 from app.engine.level_0.best_of import report
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import Rows
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
 from samplers.ops.beam import final_score
 
@@ -20,13 +20,9 @@ class BeamSearch(HypothesisGroup):
     A beam keeps its slots and rows to the end: a finished beam may be displaced by an active one.
     """
 
-    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
-        """Begin without frames.
+    read_at_once = True
 
-        Args:
-            inputs: The utterance.
-            hypotheses: `beam_width` of them; only the first is a beam at the start.
-        """
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         super().__init__(inputs, hypotheses)
         for hypothesis in self.hypotheses[1:]:
             hypothesis.score = -torch.inf
@@ -36,7 +32,7 @@ class BeamSearch(HypothesisGroup):
         """How many of the first frames cannot change any more: none before the search has ended."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: Rows) -> None:
+    def update(self, batch: InputBatch) -> None:
         """End the search once no active beam can score higher than the best finished one."""
         beams = [one for one in self.hypotheses if one.score > -torch.inf]
         ended = [one for one in beams if one.finish_reason is not None]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.engine.job import RankedTake
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import Rows
+from app.engine.level_0.input_batch import InputBatch
 from samplers.ranking import oddity, rank
 
 
@@ -22,7 +22,7 @@ class BestOf(HypothesisGroup):
         """How many of the first frames cannot change any more: none before one is chosen."""
         return 0 if self.finish_reason is None else len(self)
 
-    def update(self, batch: Rows) -> None:
+    def update(self, batch: InputBatch) -> None:
         """Free the rows of hypotheses that have ended; choose one when all have."""
         going = [one for one in self.hypotheses if one.finish_reason is None]
         if len(going) == len(self.hypotheses):
@@ -56,16 +56,9 @@ class BestOf(HypothesisGroup):
 def report(
     hypotheses: Sequence[Hypothesis], scores: Sequence[float], kept: int
 ) -> tuple[RankedTake, ...]:
-    """Report the outcome of each hypothesis for the job's result.
-
-    Args:
-        hypotheses: All have ended.
-        scores: Of each, nats a code.
-        kept: The index of the one that is kept.
-    """
-    ranked = []
-    for number, (hypothesis, score) in enumerate(zip(hypotheses, scores, strict=True)):
-        assert hypothesis.finish_reason is not None
-        frames = len(hypothesis.codes)
-        ranked.append(RankedTake(score, frames, hypothesis.finish_reason, number == kept))
-    return tuple(ranked)
+    """Report the outcome of hypotheses that have ended, with their scores, nats a code."""
+    return tuple(
+        RankedTake(score, len(one.codes), one.finish_reason, number == kept)
+        for number, (one, score) in enumerate(zip(hypotheses, scores, strict=True))
+        if one.finish_reason is not None
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.input_batch import InputBatch, Rows
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
 from samplers.ranking import rank
 
@@ -13,14 +13,9 @@ class Branching(HypothesisGroup):
     """An utterance that may fork for `entropix_branch_frames` frames, final once one is kept."""
 
     keeps_logprobs = True
+    read_at_once = True
 
     def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
-        """Begin without frames, and without branches.
-
-        Args:
-            inputs: The utterance.
-            hypotheses: The one that begins, and spare ones for branches.
-        """
         super().__init__(inputs, hypotheses)
         self.hypotheses, self._spare = list(hypotheses[:1]), list(hypotheses[1:])
         self._fork = 0  # the first frame in which the branches differ
@@ -31,9 +26,8 @@ class Branching(HypothesisGroup):
         forked = len(self.hypotheses) > 1 and self.finish_reason is None
         return self._fork if forked else len(self)
 
-    def update(self, batch: Rows) -> None:
+    def update(self, batch: InputBatch) -> None:
         """Fork if there are alternatives; choose once all branches are long enough or ended."""
-        assert isinstance(batch, InputBatch)  # recorded rows cannot be forked
         if alternatives := self.hypotheses[0].alternatives:
             self._branch(batch, alternatives)
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
@@ -50,10 +44,9 @@ class Branching(HypothesisGroup):
         """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
         first = self.hypotheses[0]
         self._fork = len(first.codes) - 1
-        row = batch.hypotheses.index(first)
         for number, alternative in enumerate(alternatives[: len(self._spare)], 1):
             branch = self._spare.pop()
-            batch.fork(row, branch, alternative.code, number)
+            batch.fork(first, branch, alternative.code, number)
             branch.logprobs[-1] = alternative.logprob
             if alternative.record is not None:
                 branch.records[-1] = alternative.record

@@ -22,8 +22,8 @@ class StackOutput(NamedTuple):
 
     Attributes:
         hidden: ``[B, D]``, of each row's newest position.
-        attention: ``[4, B]`` float32, attention statistics in the field order of
-            `AttentionStatistics`; NaN for rows without them.
+        attention: ``[4, B]`` float32, by the fields of `AttentionStatistics`; NaN where not
+            computed.
     """
 
     hidden: Tensor
@@ -46,11 +46,10 @@ class Condition:
     """A prefix that a hypothesis is conditioned on: with the text, or, for guidance, without.
 
     Attributes:
-        slot: Row of the KV cache.
         length: Positions of the prefix in the slot.
         start: Position id of the first frame.
         first: The stack's output at the end of the prefix, which predicts the first frame.
-        logprobs: Log-probability, nats, of each frame that an earlier take has drawn.
+        logprobs: Nats, of each frame that an earlier take has drawn.
     """
 
     slot: int
@@ -65,8 +64,7 @@ class Alternative:
     """Another code that could have been drawn in the last step.
 
     Attributes:
-        code: The code.
-        logprob: Its log-probability under the model's own logits, nats.
+        logprob: Under the model's own logits, nats.
         record: Its trace record, and the row in it; None without a trace.
     """
 
@@ -79,12 +77,9 @@ class Hypothesis:
     """One sequence of level-0 codes for an utterance, as far as it is drawn.
 
     Attributes:
-        inputs: The utterance.
         conditions: The prefix with the text; if guided, also the one without.
-        wants_attention: Whether entropix reads the attention statistics of its rows.
-        codes: The frames so far.
-        logprobs: Log-probability under the model's own logits, nats, of each code that was kept and
-            of the stop; only if its group has `keeps_logprobs`.
+        logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
+            only if its group has `keeps_logprobs`.
         score: Log-probability of a beam, nats; -inf if the row holds no beam.
         finish_reason: Why it ended; None while it is being drawn.
         records: The trace record of each token, and the row in it.
@@ -99,14 +94,6 @@ class Hypothesis:
         *,
         stop_token: int,
     ) -> None:
-        """Begin without frames.
-
-        Args:
-            inputs: The utterance.
-            conditions: One, or two if guided.
-            backtracker: Detects loops and silences; None: there is no backtracking.
-            stop_token: The code that ends the utterance.
-        """
         self.inputs, self.conditions = inputs, tuple(conditions)
         self.wants_attention = is_on("entropix", inputs.params)
         self.backtracker = backtracker
@@ -129,13 +116,9 @@ class Hypothesis:
         return [condition.slot for condition in self.conditions]
 
     def append(self, code: int) -> int | None:
-        """Append the code that was drawn, and backtrack if that completes a loop or a silence.
+        """Append a frame, or end at the stop; backtrack if that completes a loop or a silence.
 
-        Args:
-            code: The stop token or a frame.
-
-        Returns:
-            How many frames are kept, if it backtracks; else None.
+        Returns how many frames are kept, if it backtracks; else None.
         """
         if code == self._stop_token:
             self.finish_reason = "stop" if self.codes else "empty"
@@ -154,21 +137,3 @@ class Hypothesis:
         """Take over codes, log-probabilities, trace and end of another; slots stay its own."""
         self.codes, self.logprobs = other.codes.copy(), other.logprobs.copy()
         self.records, self.finish_reason = other.records.copy(), other.finish_reason
-
-
-class StackRow(NamedTuple):
-    """One row of a step of the stack: a hypothesis under one of its conditions."""
-
-    hypothesis: Hypothesis
-    condition: Condition
-
-    @property
-    def position(self) -> int:
-        """Position id of the hypothesis's newest frame."""
-        return self.condition.start + len(self.hypothesis.codes) - 1
-
-    @property
-    def with_attention(self) -> bool:
-        """Whether attention statistics are computed: only under the condition with the text."""
-        hypothesis = self.hypothesis
-        return hypothesis.wants_attention and self.condition is hypothesis.conditions[0]

@@ -1,7 +1,6 @@
 """The hypotheses of one utterance: the base class, which has one, and what all kinds share.
 
-The strategies that draw several side by side are `app.engine.level_0.best_of`,
-`app.engine.level_0.beam_search` and `app.engine.level_0.branching`.
+Kinds that draw several side by side: `best_of`, `beam_search` and `branching`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
 from app.engine.level_0.hypothesis import Hypothesis
-from app.engine.level_0.input_batch import Rows
+from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
 from samplers.ar.trace import columns
 
@@ -21,10 +20,7 @@ class HypothesisGroup:
     """Level 0 of one utterance while `app.engine.level_0.runner.ArRunner` draws it.
 
     Attributes:
-        inputs: The utterance.
         hypotheses: Those still considered; the first is the utterance's result so far.
-        slots: Rows of the KV cache that the group holds.
-        paused: Whether steps leave it out; set by the runner.
         finish_reason: Why it ended; None while it is being drawn.
         error: What failed, if `finish_reason` is `error`.
         ranked: The outcome of each hypothesis, where several were drawn to their ends.
@@ -34,13 +30,10 @@ class HypothesisGroup:
     keeps_logprobs = False
     """Whether hypotheses keep the log-probabilities of their codes, for ranking."""
 
-    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
-        """Begin without frames.
+    read_at_once = False
+    """Whether the host decides after each step which hypotheses go on."""
 
-        Args:
-            inputs: The utterance.
-            hypotheses: At least one.
-        """
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
         self.inputs, self.hypotheses = inputs, list(hypotheses)
         self.slots = [slot for hypothesis in hypotheses for slot in hypothesis.slots]
         self.paused = False
@@ -76,12 +69,8 @@ class HypothesisGroup:
         """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""
         return torch.tensor(self.hypotheses[0].codes[start:end], dtype=torch.int64)
 
-    def update(self, batch: Rows) -> None:  # noqa: ARG002  # the other kinds need it
-        """Set `finish_reason`, and fork or drop hypotheses, after a step.
-
-        Args:
-            batch: Holds the rows of the hypotheses.
-        """
+    def update(self, batch: InputBatch) -> None:  # noqa: ARG002  # the other kinds need it
+        """After a step, set `finish_reason`, and fork or drop hypotheses of the batch."""
         self.finish_reason = self.hypotheses[0].finish_reason
 
     def fail(self, error: GenerationFailed) -> None:

@@ -1,37 +1,49 @@
 """The rows of a batch: each hypothesis's slots of the KV cache, and its row of the sampler."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from app.engine.level_0.feed import Feed
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.utterance import KeptFrames, UtteranceInput
-from models.stack.slot_cache import SlotCache
-from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import DrawnCodes, SamplerState
+from samplers.ar.state import DrawnCodes, RowInput
 
 
-class Rows(ABC):
-    """The slots of a KV cache, and the hypotheses that are drawn in them.
+class InputBatch:
+    """The hypotheses that have rows; keeps cache and sampler consistent with each other.
 
-    Attributes:
-        cache: With a slot for each condition of a hypothesis.
-        hypotheses: Those that have rows.
+    A row is in the slot of the cache of its hypothesis's first condition. Whatever makes what was
+    queued for it of no more use gives it another generation.
     """
 
-    def __init__(self, cache: SlotCache) -> None:
-        """Begin without rows."""
-        self.cache = cache
-        self.hypotheses: list[Hypothesis] = []
-        self._free = list(range(len(cache.lengths)))
+    def __init__(self, feed: Feed, sampler: ArSampler) -> None:
+        self.feed, self.sampler = feed, sampler
+        self._cache = feed.cache
+        self._rows: dict[int, Hypothesis] = {}
+        slots = range(len(feed.cache.lengths))
+        self._free, self._generations = list(slots), [0 for _ in slots]
 
     @property
     def free(self) -> int:
         """How many slots are free."""
         return len(self._free)
+
+    @property
+    def drawing(self) -> list[Hypothesis]:
+        """The hypotheses that the next step draws for, in the order of their slots."""
+        return [self._rows[slot] for slot in self.sampler.active]
+
+    def has(self, hypothesis: Hypothesis) -> bool:
+        """Return whether a hypothesis has a row."""
+        return self._rows.get(hypothesis.slots[0]) is hypothesis
+
+    def generation(self, hypothesis: Hypothesis) -> int:
+        """Return a number that changes when what was queued for its row is of no more use."""
+        return self._generations[hypothesis.slots[0]]
 
     def reserve(self, count: int) -> list[int]:
         """Reserve slots, the lowest; at least ``count`` must be free."""
@@ -40,133 +52,97 @@ class Rows(ABC):
 
     def release(self, slots: Sequence[int]) -> None:
         """Free slots, and remove the hypotheses that still use them."""
-        self.remove([one for one in self.hypotheses if not {*slots}.isdisjoint(one.slots)])
+        self.remove([one for one in self._rows.values() if not {*slots}.isdisjoint(one.slots)])
         for slot in slots:
-            self.cache.rewind(slot, 0)
+            self._cache.rewind(slot, 0)
         self._free = sorted([*self._free, *slots])
 
-    @abstractmethod
     def add(
         self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
     ) -> None:
-        """Add a hypothesis, or all beams of a search, before the first frame.
-
-        Args:
-            hypotheses: One, or as many as the search has beams.
-            inputs: The utterance.
-            candidate: Number of the hypothesis in `best_of`; its noise depends on it.
-        """
-
-    @abstractmethod
-    def remove(self, hypotheses: Sequence[Hypothesis]) -> object:
-        """Remove hypotheses; their slots stay reserved. Those that have no row are skipped."""
-
-
-class InputBatch(Rows):
-    """The KV cache and the sampler of a batch, kept consistent with each other.
-
-    Attributes:
-        sampler: With a row for each hypothesis, in the order of `hypotheses`.
-    """
-
-    def __init__(self, model: Valle, slots: int, max_length: int) -> None:
-        """Begin without rows.
-
-        Args:
-            model: On the device to use.
-            slots: Of the cache.
-            max_length: Positions of a slot.
-        """
-        super().__init__(model.new_cache(slots, max_length))
-        config, device = model.config, model.separator.device
-        self.sampler = ArSampler(
-            stop_token=config.stop_token, vocab_size=config.codes + 1, device=device
-        )
-
-    def add(
-        self, hypotheses: Sequence[Hypothesis], inputs: UtteranceInput, candidate: int = 0
-    ) -> None:
-        """Add a hypothesis, or all beams of a search; see `Rows.add`."""
-        self.sampler.join(
+        """Add a hypothesis, or all beams of a search; `best_of` numbers its candidates."""
+        row = RowInput(
             inputs.params,
             inputs.seed,
-            max_frames=inputs.max_frames,
-            utterance=inputs.utterance,
-            candidate=candidate,
-            prompt=None if inputs.prompt is None else inputs.prompt[:, 0],
-            silent=inputs.silent,
-            drawn=_drawn(inputs.kept),
+            inputs.max_frames,
+            inputs.utterance,
+            candidate,
+            None if inputs.prompt is None else inputs.prompt[:, 0],
+            inputs.silent,
+            _drawn(inputs.kept),
         )
-        self.hypotheses += hypotheses
+        self.sampler.join([one.slots[0] for one in hypotheses], row)
+        for one in hypotheses:
+            self._begin(one)
+            if (nats := self._avoided(one)) is not None:
+                self.sampler.avoid(one.slots[0], len(one.codes), nats)
 
-    def remove(self, hypotheses: Sequence[Hypothesis]) -> SamplerState | None:
-        """Remove rows of the sampler; slots stay reserved.
+    def remove(self, hypotheses: Sequence[Hypothesis]) -> None:
+        """Remove hypotheses; their slots stay reserved. Those that have no row are skipped."""
+        for one in hypotheses:
+            if self.has(one):
+                del self._rows[one.slots[0]]
+                self.sampler.leave(one.slots[0])
+                self._generations[one.slots[0]] += 1
+                self.feed.end(one)
 
-        Args:
-            hypotheses: Which; those that have no row are skipped.
+    def pause(self, hypotheses: Sequence[Hypothesis]) -> None:
+        """Leave rows out of steps; hypotheses that have none are skipped."""
+        for one in filter(self.has, hypotheses):
+            self.sampler.pause(one.slots[0])
 
-        Returns:
-            The sampler's state of the rows, for `restore`; None if there was no row.
-        """
-        rows = [row for row, one in enumerate(self.hypotheses) if one in hypotheses]
-        if not rows:
-            return None
-        state = self.sampler.leave(*rows)
-        self.hypotheses = [one for one in self.hypotheses if one not in hypotheses]
-        return state
+    def resume(self, hypotheses: Sequence[Hypothesis]) -> None:
+        """Draw paused rows again."""
+        for one in filter(self.has, hypotheses):
+            self.sampler.resume(one.slots[0])
 
-    def restore(self, hypotheses: Sequence[Hypothesis], state: SamplerState) -> None:
-        """Add rows that were removed together.
-
-        Args:
-            hypotheses: In the order that their rows had.
-            state: From `remove`.
-        """
-        self.sampler.rejoin(state)
-        self.hypotheses += hypotheses
-
-    def rewind(self, row: int, kept: int) -> None:
-        """Rewind a row, in the sampler and in the cache.
-
-        Args:
-            row: Of the sampler.
-            kept: How many of its first frames to keep.
-        """
-        self.sampler.rewind(row, kept)
-        for condition in self.hypotheses[row].conditions:
+    def rewind(self, hypothesis: Hypothesis) -> None:
+        """Have a row go on behind the codes that its hypothesis has kept."""
+        slot, kept = hypothesis.slots[0], len(hypothesis.codes)
+        self.sampler.rewind(slot, kept, self._avoided(hypothesis))
+        self._generations[slot] += 1
+        for condition in hypothesis.conditions:
             # The last frame that is kept is fed once more.
-            self.cache.rewind(condition.slot, condition.length + max(0, kept - 1))
+            self._cache.rewind(condition.slot, condition.length + max(0, kept - 1))
+            self.feed.moved(condition.slot)
 
     def copy(self, source: Hypothesis, target: Hypothesis) -> None:
-        """Overwrite a hypothesis with another of the same utterance.
+        """Overwrite a hypothesis, though not its row, with another of the same utterance.
 
         Positions of the cache that both have in common are not copied.
-
-        Args:
-            source: Is copied.
-            target: Is overwritten; its row of the sampler, if it has one, is not.
         """
         common = _common_prefix(target.codes, source.codes)
         for condition, given in zip(target.conditions, source.conditions, strict=True):
-            lengths = self.cache.lengths[condition.slot], self.cache.lengths[given.slot]
+            lengths = self._cache.lengths[condition.slot], self._cache.lengths[given.slot]
             shared = min(condition.length + common, *lengths)
-            self.cache.fork(given.slot, condition.slot, shared=shared)
+            self._cache.fork(given.slot, condition.slot, shared=shared)
+            self.feed.moved(condition.slot)
         target.copy_from(source)
 
     @torch.inference_mode()
-    def fork(self, row: int, target: Hypothesis, code: int, number: int) -> None:
-        """Add a copy of a row that drew another code in the last step.
+    def fork(self, source: Hypothesis, target: Hypothesis, code: int, number: int) -> None:
+        """Add a copy of a row, in slots of its own, that drew another code in the last step.
 
         Args:
-            row: Of the sampler; is copied.
-            target: The copy, in slots of its own.
-            code: Replaces the last code.
             number: Of the copy among those of this row, from 1 on; its noise depends on it.
         """
-        self.copy(self.hypotheses[row], target)
+        self.copy(source, target)
         target.codes[-1] = code
-        self.sampler.fork(row, len(target.codes), code, number)
-        self.hypotheses.append(target)
+        length = len(target.codes)
+        self.sampler.fork(source.slots[0], target.slots[0], length, code, number)
+        self._begin(target)
+
+    def _avoided(self, hypothesis: Hypothesis) -> Tensor | None:
+        """Return what is added to the logits of a hypothesis's next frame, ``(V,)``."""
+        if hypothesis.backtracker is None:
+            return None
+        return hypothesis.backtracker.avoided(len(hypothesis.codes), self.sampler.vocab_size)
+
+    def _begin(self, hypothesis: Hypothesis) -> None:
+        slot = hypothesis.slots[0]
+        self._rows[slot] = hypothesis
+        self._generations[slot] += 1
+        self.feed.begin(hypothesis)
 
 
 def _drawn(kept: KeptFrames | None) -> DrawnCodes | None:

@@ -4,6 +4,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,11 +13,8 @@ from torch import Tensor
 from app.engine.errors import SpeechError
 from app.engine.interface import Plan
 from app.engine.job import (
-    Backtrack,
     FinishReason,
     Progress,
-    RankedTake,
-    SamplerMemory,
     SpeechResult,
     TraceColumns,
 )
@@ -39,36 +37,27 @@ SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
 
+OnChunk = Callable[[Level0Chunk], None]
+
+
 class Level0Job:
     """State of a job's level 0. `app.engine.level_0.job_batch.JobBatch` runs it.
 
     Attributes:
-        plan: The job.
-        utterance: The utterance being drawn; None between two utterances, and before the first.
+        utterance: The one being drawn; None between two, and before the first.
         over: Whether no frame will follow.
-        error: What failed, if something did; the job is then over.
-        frames: Frames of all utterances that are ready for synthesis: final ones, but of a job
-            whose finer levels need whole utterances only those of utterances that have ended.
+        frames: Frames of all utterances that are ready for synthesis: final ones, but where the
+            finer levels need whole utterances only those of utterances that have ended.
     """
 
     def __init__(
         self,
         speech: SpeechModel,
-        plan: Plan,
-        on_chunk: Callable[[Level0Chunk], None],
-        *,
         front_end: FrontEnd,
         silent: Tensor,
+        plan: Plan,
+        on_chunk: OnChunk,
     ) -> None:
-        """Begin before the first utterance.
-
-        Args:
-            speech: The model.
-            plan: The job.
-            on_chunk: Receives the finished blocks; see `emit_finished_blocks`.
-            front_end: Encodes phonemes to ids.
-            silent: ``(V,)`` bool, the codes of silence.
-        """
         self.plan = plan
         self.utterance: HypothesisGroup | MaskedUtterance | None = None
         self.over = False
@@ -134,8 +123,8 @@ class Level0Job:
                     return self._inputs
                 self._keep(self._inputs, reason)
                 continue
-            trace: TraceColumns | None = {} if self.plan.job.trace else None
-            self._pending.append(self._chunk(self._number, end=self._end("stop", trace=trace)))
+            end = self._ended(UtteranceEnd("stop", last=False, trace=self._no_trace))
+            self._pending.append(self._chunk(self._number, end=end))
         return None
 
     def _kept_whole(self, inputs: UtteranceInput) -> FinishReason | None:
@@ -152,23 +141,21 @@ class Level0Job:
         kept = inputs.kept
         assert kept is not None
         codes = kept.codes[:, 0]
-        self._context.append(ContextUtterance(inputs.phoneme_ids, codes))
-        self._ended_frames += len(codes)
-        self.frames = self._drawn_frames = self._ended_frames
-        self._count_sound(len(codes))
-        trace: TraceColumns | None = {} if self.plan.job.trace else None
-        end = self._end(reason, backtracks=kept.backtracks, trace=trace, memory=kept.memory)
-        self._pending.append(self._chunk(self._number, codes, end))
+        self._count(inputs, codes)
+        end = UtteranceEnd(
+            reason,
+            last=False,
+            backtracks=kept.backtracks,
+            trace=self._no_trace,
+            memory=kept.memory,
+        )
+        self._pending.append(self._chunk(self._number, codes, self._ended(end)))
         self._inputs = None
 
     def emit_finished_blocks(self, step_s: float) -> None:
-        """After a step, pass the frames that became final to `on_chunk`, in whole blocks.
+        """After a step of so many seconds, pass on frames that became final, in whole blocks.
 
-        Only frames that cannot be rewound are passed on. The last chunk of an utterance has the
-        rest of its frames, and how it ended.
-
-        Args:
-            step_s: Seconds of the step.
+        The last chunk of an utterance has the rest of its frames, and how it ended.
         """
         if self._pending:
             for chunk in self._pending:
@@ -193,9 +180,12 @@ class Level0Job:
                 self.frames = self._ended_frames + final
             self._on_chunk(self._chunk(self._number, codes))
 
-    def _count_sound(self, frames: int) -> None:
-        """Count the frames of the utterance that has ended, by how long they sound."""
-        sounding = frames / self.plan.utterances[self._number].rate
+    def _count(self, inputs: UtteranceInput, codes: Tensor) -> None:
+        """Count the frames of the utterance that has ended, and by how long they sound."""
+        self._context.append(ContextUtterance(inputs.phoneme_ids, codes))
+        self._ended_frames += len(codes)
+        self.frames = self._drawn_frames = self._ended_frames
+        sounding = len(codes) / self.plan.utterances[self._number].rate
         self._frames_left -= sounding
         self._ended_sound_frames += sounding
 
@@ -206,36 +196,31 @@ class Level0Job:
     def _close(self, utterance: HypothesisGroup | MaskedUtterance, reason: FinishReason) -> None:
         codes = utterance.codes()
         assert self._inputs is not None
-        self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
-        self._ended_frames += len(codes)
-        self.frames = self._ended_frames
-        self._count_sound(len(codes))
+        self._count(self._inputs, codes)
         self.utterance = None
-        end = self._end(
+        end = UtteranceEnd(
             reason,
+            last=False,
             backtracks=utterance.backtracks,
             trace=utterance.trace,
             takes=utterance.ranked,
             memory=utterance.memory,
         )
-        chunk = self._chunk(self._number, codes[self._emitted :], end)
+        chunk = self._chunk(self._number, codes[self._emitted :], self._ended(end))
         self._inputs, self._ar_s = None, 0.0  # a pause that follows took no steps
         self._on_chunk(chunk)
 
-    def _end(
-        self,
-        reason: FinishReason,
-        *,
-        backtracks: tuple[Backtrack, ...] = (),
-        trace: TraceColumns | None = None,
-        takes: tuple[RankedTake, ...] = (),
-        memory: SamplerMemory | None = None,
-    ) -> UtteranceEnd:
-        """End the current utterance, and the job if it was the last or the limit is reached."""
+    def _ended(self, end: UtteranceEnd) -> UtteranceEnd:
+        """End the job, too, if the utterance was its last or the limit is reached."""
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        return UtteranceEnd(reason, self.over, cut, backtracks, trace, takes, self._ar_s, memory)
+        return replace(end, last=self.over, cut=cut, ar_s=self._ar_s)
+
+    @property
+    def _no_trace(self) -> TraceColumns | None:
+        """The trace of an utterance that drew nothing."""
+        return {} if self.plan.job.trace else None
 
     def _chunk(
         self, number: int | None, codes: Tensor | None = None, end: UtteranceEnd | None = None

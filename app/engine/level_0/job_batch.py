@@ -5,66 +5,52 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from time import perf_counter
 
-from torch import Tensor
-
-from app.engine.errors import SpeechError, broken, is_device_lost
+from app.engine.errors import SpeechError, broken
 from app.engine.interface import Plan
-from app.engine.level_0.admission import Runner
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.level_0.job import Level0Job, longest
+from app.engine.level_0.job import Level0Job, OnChunk, longest
 from app.engine.level_0.masked import MaskedUtterance
-from app.engine.level_0.recorded.runner import RecordedRunner
 from app.engine.level_0.runner import ArRunner
-from app.engine.utterance import Level0Chunk, UtteranceInput
+from app.engine.utterance import MARKS, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.config import ModelConfig
-from models.cuda.graphs import Record
+from models.cuda.graphs import Record, as_it_is
+from models.cuda.lost import is_device_lost
 from models.prefix_cache import PrefixCache
 from models.stack.paged_cache import PagePool
-from models.text import FrontEnd
 
 MAX_PREFILLS = 2
 """Utterances that are prefilled between two steps; more would delay the other jobs."""
 
 _ALIGNED = 16  # positions: attention kernels on a GPU prefer multiples of it
-_MARKS = 4  # language, separators and the like, beside the symbols of a text
 
 
 class JobBatch:
-    """Jobs whose level 0 is drawn together. One thread only."""
+    """Jobs whose level 0 is drawn together. One thread only.
+
+    Args:
+        make: Makes the level 0 of a plan, given what is called with each of its finished chunks.
+        record: Records functions, on a GPU: whole steps are then played.
+    """
 
     def __init__(
         self,
         speech: SpeechModel,
-        *,
-        front_end: FrontEnd,
-        silent: Tensor,
+        make: Callable[[Plan, OnChunk], Level0Job],
         prefixes: PrefixCache,
+        *,
         slots: int,
-        record: Record | None = None,
+        record: Record = as_it_is,
         pool: PagePool | None = None,
     ) -> None:
-        """Begin without jobs.
-
-        Args:
-            speech: The model.
-            front_end: Encodes phonemes to ids.
-            silent: ``(V,)`` bool, the codes of silence.
-            prefixes: Keys and values of what prefixes have in common.
-            slots: The most rows of a step.
-            record: Records functions, on a GPU: whole steps are then played; None: nothing is.
-            pool: Of the keys and values of what is played, and of the prefixes.
-        """
-        self._speech, self._front_end, self._silent = speech, front_end, silent
-        self._prefixes = prefixes
+        self._model, self._make, self._prefixes = speech.model, make, prefixes
         self._max_length = _max_length(speech.model.config, speech.codec.config.frame_rate_hz)
-        size = {"slots": slots, "max_length": self._max_length}
-        self._shared: Runner = (
-            ArRunner(speech.model, prefixes, **size)
-            if record is None or pool is None
-            else RecordedRunner(speech.model, prefixes, pool, **size, record=record)
-        )
-        # Of jobs whose utterance needs longer slots, or what is not recorded.
+        self._pool = pool
+        self._shared = ArRunner(
+            speech.model, prefixes, slots=slots, max_length=self._max_length, pool=pool,
+            record=record,
+        )  # fmt: skip
+        # Of jobs whose utterance needs longer slots.
         self._own: dict[Level0Job, ArRunner] = {}
         self._pins: dict[Level0Job, ExitStack] = {}  # of all jobs, in the prefix cache
 
@@ -72,19 +58,15 @@ class JobBatch:
     def cache_bytes(self) -> int:
         """Bytes of the keys and values of all rows: in pages those in use, else all."""
         # Any thread may ask, while another closes the batch.
-        runner: Runner | None = vars(self).get("_shared")
+        runner: ArRunner | None = vars(self).get("_shared")
         return 0 if runner is None else runner.cache_bytes
 
-    def begin(self, plan: Plan, on_chunk: Callable[[Level0Chunk], None]) -> Level0Job:
-        """Add a job; the next step prefills its first utterance.
+    def begin(self, plan: Plan, on_chunk: OnChunk) -> Level0Job:
+        """Add a job, whose rows must be free; the next step prefills its first utterance.
 
-        Args:
-            plan: The job; its rows must be free.
-            on_chunk: Called by `step` with each finished chunk of the job, in order.
+        `step` calls ``on_chunk`` with each finished chunk of the job, in order.
         """
-        job = Level0Job(
-            self._speech, plan, on_chunk, front_end=self._front_end, silent=self._silent
-        )
+        job = self._make(plan, on_chunk)
         self._pins[job] = pins = ExitStack()
         pins.enter_context(self._prefixes.pinned(*job.keys))
         return job
@@ -107,6 +89,7 @@ class JobBatch:
         # Whoever holds the batch still, as the traceback of a crash does, must not hold its memory.
         self._shared.close()
         del self._shared
+        self._pool = None
 
     def step(self, jobs: Collection[Level0Job]) -> None:
         """Draw a frame of each of some jobs; the others are paused.
@@ -132,7 +115,7 @@ class JobBatch:
         for job in jobs:
             job.emit_finished_blocks(step_s)
 
-    def _runner_of(self, job: Level0Job) -> Runner:
+    def _runner_of(self, job: Level0Job) -> ArRunner:
         return self._own.get(job, self._shared)
 
     def _prefill(self, job: Level0Job) -> None:
@@ -153,19 +136,19 @@ class JobBatch:
     def _utterance(
         self, job: Level0Job, inputs: UtteranceInput
     ) -> HypothesisGroup | MaskedUtterance:
-        model = self._speech.model
+        model = self._model
         if inputs.params.level_0 == "masked":
             return MaskedUtterance(model, inputs)
         # Few utterances are so long: the shared slots need not have room for them.
         fits = max(map(len, inputs.ar_prefixes(model))) + inputs.max_frames <= self._max_length
-        if fits and self._shared.draws(inputs):
+        if fits:
             return self._shared.admit(inputs)
-        own = self._own[job] = ArRunner.alone(model, self._prefixes, inputs)
+        own = self._own[job] = ArRunner.alone(model, self._prefixes, inputs, self._pool)
         return own.admit(inputs)
 
 
 def _max_length(config: ModelConfig, frame_rate_hz: float) -> int:
     """Return the most positions of an utterance without context."""
     symbols = config.max_phonemes + 2
-    length = config.max_prompt_frames + symbols + _MARKS + longest(symbols, frame_rate_hz)
+    length = config.max_prompt_frames + symbols + MARKS + longest(symbols, frame_rate_hz)
     return math.ceil(length / _ALIGNED) * _ALIGNED

@@ -20,17 +20,12 @@ _MAX_DIGITS = 10
 
 
 class MaskedUtterance:
-    """Level 0 of one utterance; the interface of `HypothesisGroup`, as far as a job reads it.
+    """Level 0 of one utterance in masked passes; a job reads it as it does a `HypothesisGroup`.
+
+    There is one hypothesis, nothing to backtrack, and no state beside the codes. Its finish reason
+    is `length` if the predicted length exceeds the limit.
 
     Source: MaskGIT, arXiv:2202.04200, as in e-c-k-e-r/vall-e.
-
-    Attributes:
-        inputs: The utterance.
-        finish_reason: `length` if the predicted length exceeds the limit; None while passes remain.
-        error: What failed, if `finish_reason` is `error`.
-        backtracks: Empty: masked passes never backtrack.
-        ranked: Empty: there is one hypothesis.
-        memory: None: masked passes have no state beside the codes.
     """
 
     error: GenerationFailed | None = None
@@ -40,12 +35,6 @@ class MaskedUtterance:
 
     @torch.inference_mode()
     def __init__(self, model: Valle, inputs: UtteranceInput) -> None:
-        """Predict the length, unless `nar_len_frames` sets it.
-
-        Args:
-            model: With masked level 0, on the device to use.
-            inputs: The utterance.
-        """
         self._model, self.inputs = model, inputs
         self._prefix, self._null = inputs.prefix(model, 0), inputs.null_prefix(model, 0)
         params, device = inputs.params, model.separator.device
@@ -83,11 +72,7 @@ class MaskedUtterance:
 
     @torch.inference_mode()
     def step(self) -> Tensor:
-        """Make the next pass.
-
-        Returns:
-            ``[T]`` int64, the codes that the pass read, with the mask token.
-        """
+        """Make the next pass; return the codes ``[T]`` that it read, with the mask token."""
         masked = least_certain(self._scores, self._counts[self._pass])
         self._codes = self._codes.masked_fill(masked, self._model.config.mask_token)
         read, logits = self._codes, self._logits()

@@ -9,6 +9,8 @@ at the start).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.engine.errors import InvalidRequest
+from app.engine.job import SpokenUtterance
 from models.text import Utterance
 
 STEP_S = 0.1  # of the simulation
@@ -32,7 +34,9 @@ class Stream:
     next_s: float = 0.0
 
 
-def pauses_s(utterances: Sequence[Utterance], pause_s: float, *, more: bool) -> float:
+def pauses_s(
+    utterances: Sequence[Utterance] | Sequence[SpokenUtterance], pause_s: float, *, more: bool
+) -> float:
     """Return the seconds of silence between and after the utterances of a job.
 
     Args:
@@ -47,6 +51,35 @@ def pauses_s(utterances: Sequence[Utterance], pause_s: float, *, more: bool) -> 
     return total_s
 
 
+def stretched(length: float, speed: float) -> float:
+    """Return a length of speech as it is held or sent: longer at a speed below 1, never shorter."""
+    return max(1.0, 1.0 / speed) * length
+
+
+def check_audio_s(
+    sound_s: float, silence_s: float, speed: float, most_s: float, *, param: str = "input"
+) -> None:
+    """Do nothing if audio is not longer than allowed: of a text, or of codes that are played again.
+
+    Args:
+        sound_s: Seconds of speech at the rates of its utterances.
+        silence_s: Seconds of pauses.
+        speed: Of the playback.
+        most_s: The limit.
+        param: The field of the request at fault.
+
+    Raises:
+        InvalidRequest: It is longer.
+    """
+    lasts_s = stretched(sound_s + silence_s, speed)
+    if lasts_s > most_s:
+        raise InvalidRequest(
+            f"the speech would last about {lasts_s:.0f} s with its pauses and its speed,"
+            f" at most {most_s:g} s are allowed",
+            param=param,
+        )
+
+
 def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
     """Return whether no stream stalls.
 
@@ -54,7 +87,6 @@ def keeps_up(streams: Sequence[Stream], speed: float) -> bool:
     lead. As a function of t it is steepest before the end of a stream, so only ends are checked.
 
     Args:
-        streams: All streams.
         speed: Seconds of audio made a second.
     """
     begins = [(one.lead_s, 1) for one in streams]

@@ -14,9 +14,8 @@ from time import monotonic
 
 from app.engine.errors import EngineNotReady
 from app.engine.interface import Backend, GoldenResult
-from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.queue import TicketQueue
+from app.engine.serving.options import EngineOptions
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, State
@@ -27,6 +26,10 @@ log = logging.getLogger(__name__)
 
 class Lifecycle:
     """Loads the model and runs the workers in their threads. Any thread may call.
+
+    Args:
+        load: Returns the model; called once, in the level-0 thread.
+        scheduler: The level-0 worker.
 
     Attributes:
         state: The state of the engine.
@@ -41,35 +44,17 @@ class Lifecycle:
     def __init__(
         self,
         load: Callable[[], Backend],
-        queue: TicketQueue,
         scheduler: Scheduler,
         sound_worker: SoundWorker,
-        capacity: Capacity,
         metrics: EngineMetrics,
-        *,
-        slots: int,
-        unload_after_s: float,
-        check_golden: bool,
+        options: EngineOptions,
     ) -> None:
-        """Begin in the state `new`.
-
-        Args:
-            load: Returns the model; called once, in the level-0 thread.
-            queue: Jobs that wait.
-            scheduler: The level-0 worker.
-            sound_worker: The sound worker.
-            capacity: Gets the costs measured in the warm-up.
-            metrics: Counts restarts of workers, and gets the memory of keys and values.
-            slots: Rows of the batch.
-            unload_after_s: Seconds without a job after which the model leaves its device; 0: never.
-            check_golden: Whether to speak the model's golden requests in the warm-up.
-        """
-        self._load, self._queue, self._capacity = load, queue, capacity
+        self._load, self._options = load, options
         self._scheduler, self._sound_worker = scheduler, sound_worker
+        self._queue = scheduler.queue
         self._supervisor = Supervisor(metrics, on_give_up=self._fail)
         self._metrics = metrics
-        self._slots, self._idle_after_s = slots, unload_after_s or math.inf
-        self._check_golden = check_golden
+        self._idle_after_s = options.unload_after_s or math.inf
         self._backend: Backend | None = None
         self.state: State = "new"
         self.error: str | None = None
@@ -84,31 +69,19 @@ class Lifecycle:
 
     @property
     def backend(self) -> Backend:
-        """The loaded model.
-
-        Raises:
-            EngineNotReady: It is not loaded.
-        """
+        """The loaded model."""
         if self._backend is None:
             raise self._not_ready()
         return self._backend
 
     async def wait_ready(self) -> None:
-        """Wait until jobs are accepted.
-
-        Raises:
-            EngineNotReady: They never will be; the message says why.
-        """
+        """Wait until jobs are accepted."""
         while self.state in {"new", "loading", "warming"}:
             await asyncio.sleep(0.02)
         self.check_ready()
 
     def check_ready(self) -> None:
-        """Do nothing if jobs are accepted.
-
-        Raises:
-            EngineNotReady: They are not; the message says what is waited for.
-        """
+        """Do nothing if jobs are accepted."""
         if self.state != "ready":
             raise self._not_ready()
 
@@ -181,7 +154,7 @@ class Lifecycle:
     def _run_level_0(self, backend: Backend) -> None:
         """Run the scheduler; while it is idle for long, the model is off its device."""
         while not self._queue.closed:
-            with closing(backend.batch(self._slots)) as batch:
+            with closing(backend.batch(self._options.slots)) as batch:
                 self._warmed("level 0", backend)
                 rate_hz = backend.info.frame_rate_hz
                 self._scheduler.run(batch, rate_hz, self._idle_after_s, backend.fits)
@@ -200,8 +173,8 @@ class Lifecycle:
         self.deterministic = backend.check_deterministic()
         if not self.deterministic:
             log.warning("a job has other codes among others than alone")
-        backend.measure(self._capacity)
-        if self._check_golden:
+        backend.measure(self._scheduler.capacity)
+        if self._options.check_golden:
             self.golden = backend.check_golden()
             if self.golden is not None and self.golden.different:
                 log.warning(
@@ -221,7 +194,7 @@ class Lifecycle:
             for name in backend.cache_bytes:
                 told = partial(_cache_bytes, backend, name)
                 self._metrics.cache_bytes.labels(name).set_function(told)
-            self._queue.free_rows = self._slots
+            self._queue.free_rows = self._options.slots
             self._scheduler.beat_s = self._sound_worker.beat_s = monotonic()
             if self._enter("ready"):
                 info, took_s = backend.info, monotonic() - self._began_s

@@ -1,7 +1,5 @@
 """Metrics of the engine for Prometheus, in one registry a process."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
 _LATENCIES_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 1.0, 2.0, 5.0, 15.0, 60.0)
 _FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0)
 
@@ -30,7 +28,8 @@ class EngineMetrics:
     """
 
     def __init__(self) -> None:
-        """Begin with zeros, in a new registry."""
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
         self.registry = registry = CollectorRegistry()
         self.jobs = Counter("tts_jobs", "Jobs that ended.", ["reason"], registry=registry)
         self.queued = Gauge("tts_queued_jobs", "Jobs that wait.", registry=registry)

@@ -22,11 +22,6 @@ class Outcomes:
     """
 
     def __init__(self, metrics: EngineMetrics) -> None:
-        """Begin with no jobs.
-
-        Args:
-            metrics: Get the measurements of each job.
-        """
         self._metrics = metrics
         self.finished: Counter[FinishReason] = Counter()
 
@@ -40,7 +35,6 @@ class Outcomes:
         """Record that a ticket ended without a result, and give its reader the error.
 
         Args:
-            ticket: Its ticket.
             reason: Why it ended.
             error: None if the reader has left, or the engine stops.
         """

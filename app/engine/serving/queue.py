@@ -20,11 +20,6 @@ class TicketQueue:
     """
 
     def __init__(self, limit: int) -> None:
-        """Begin empty.
-
-        Args:
-            limit: Tickets that may be planned or wait, beside those for which rows are free.
-        """
         self._limit = limit
         self._planning: deque[Ticket] = deque()
         self._waiting: list[Ticket] = []

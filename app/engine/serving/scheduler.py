@@ -6,9 +6,9 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
+from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Level0Stream, Plan, Replay
-from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.shares import RowShares, rows_of
@@ -30,7 +30,13 @@ Fits = Callable[[Plan, Iterable[Plan]], bool]
 class Scheduler:
     """Admits jobs as rows become free, and runs the steps. `run` takes a thread of its own.
 
+    Args:
+        sound_worker: Receives the finished chunks of level 0.
+        metrics: Counts steps, frames and rows.
+
     Attributes:
+        queue: Of the jobs.
+        capacity: Is told what work costs.
         beat_s: When the thread last showed a sign of life, by `time.monotonic`.
     """
 
@@ -43,18 +49,9 @@ class Scheduler:
         *,
         slots: int,
     ) -> None:
-        """Begin without jobs.
-
-        Args:
-            queue: Where jobs come from.
-            sound_worker: Receives the finished chunks of level 0.
-            capacity: Records what steps and admissions cost.
-            metrics: Counts steps, frames and rows.
-            slots: Rows of the batch.
-        """
-        self._queue, self._sound_worker, self._metrics = queue, sound_worker, metrics
+        self.queue, self._sound_worker, self._metrics = queue, sound_worker, metrics
         self._slots, self._shares = slots, RowShares(slots)
-        self._capacity, self._frame_rate_hz = capacity, math.inf
+        self.capacity, self._frame_rate_hz = capacity, math.inf
         self._streams: dict[Ticket, Level0Stream] = {}
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()
@@ -77,9 +74,9 @@ class Scheduler:
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()
         busy_s = monotonic()
-        while self._streams or not self._queue.closed:
+        while self._streams or not self.queue.closed:
             self.beat_s = monotonic()
-            if self._streams or not self._queue.empty:
+            if self._streams or not self.queue.empty:
                 busy_s = self.beat_s
             elif self.beat_s - busy_s > idle_after_s:
                 return
@@ -89,13 +86,13 @@ class Scheduler:
             if tickets:
                 self._step(batch, tickets)
             else:
-                self._queue.wait(_PAUSE_S if self._streams else min(_IDLE_S, idle_after_s))
+                self.queue.wait(_PAUSE_S if self._streams else min(_IDLE_S, idle_after_s))
 
     def sleep(self) -> None:
         """Wait until a job is submitted, or the queue is closed."""
-        while self._queue.empty and not self._queue.closed:
+        while self.queue.empty and not self.queue.closed:
             self.beat_s = monotonic()
-            self._queue.wait(_IDLE_S)
+            self.queue.wait(_IDLE_S)
 
     def fail_all(self, error: SpeechError) -> None:
         """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
@@ -111,35 +108,30 @@ class Scheduler:
 
     def _note_rows(self) -> None:
         used = self.used_rows
-        self._queue.free_rows = self._slots - used
+        self.queue.free_rows = self._slots - used
         self._metrics.slots.labels("used").set(used)
         self._metrics.slots.labels("free").set(self._slots - used)
 
     def _admit(self, batch: Batch[Any]) -> None:
         """Admit every waiting job that `_next` allows."""
-        while (ticket := self._queue.pop(self._next)) is not None:
+        while (ticket := self.queue.pop(self._next)) is not None:
             self._sound_worker.begin(ticket)
             if isinstance(ticket.work, Plan):
                 started_s = perf_counter()
                 on_chunk = partial(self._sound_worker.put, ticket)
                 self._streams[ticket] = batch.begin(ticket.work, on_chunk)
-                self._capacity.note_admission(perf_counter() - started_s)
+                self.capacity.note_admission(perf_counter() - started_s)
                 self._note_rows()
 
     def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:
-        """Return the ticket to admit next; None if all must wait.
-
-        Replays come first: they take no rows. Of the others `RowShares` names one whose rows are
-        free; it waits while memory does not hold it, and, if it is played, while no room is left
-        for it without a stream stalling.
-        """
+        """Return the ticket to admit next; None if all must wait."""
         replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
         if replay is not None:
             return replay
         ticket = self._shares.next(waiting, self._streams)
         if ticket is None:
             return None
-        running = [one.work for one in self._queue.running if isinstance(one.work, Plan)]
+        running = [one.work for one in self.queue.running if isinstance(one.work, Plan)]
         if isinstance(ticket.work, Plan) and not self._fits(ticket.work, running):
             return None
         playback = ticket.playback
@@ -152,10 +144,7 @@ class Scheduler:
             self._sound_worker.wake()
 
     def _choose(self) -> list[Ticket]:
-        """Return the jobs to step, without those paused or too far ahead of the sound worker.
-
-        See `MAX_WAITING_S`, and for when any stream is late `LATE_S` and `AHEAD_S`.
-        """
+        """Return the jobs to step, without those paused or too far ahead of the sound worker."""
         lead_s: dict[Ticket, float] = {}
         for ticket, stream in self._streams.items():
             drawn_s, playback = stream.ready_s, ticket.playback
@@ -178,7 +167,7 @@ class Scheduler:
         batch.step(streams)
         drawn = sum(stream.frames for stream in streams) - frames
         step_s = perf_counter() - started_s
-        self._capacity.note_level_0(step_s, max(0, drawn) / self._frame_rate_hz)
+        self.capacity.note_level_0(step_s, max(0, drawn) / self._frame_rate_hz)
         for ticket, stream in zip(tickets, streams, strict=True):
             ticket.progress = stream.progress
             if stream.error is not None:

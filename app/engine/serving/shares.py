@@ -38,26 +38,34 @@ class Places:
     """
 
     def __init__(self, limit: int) -> None:
-        """Begin with all of them free."""
         self.limit, self.taken = limit, 0
         self._of: Counter[str] = Counter()
 
-    def free(self, asker: str) -> bool:
-        """Return whether an asker can take one more."""
-        return self.taken < self.limit and self._of[asker] < share(self.limit)
+    def free(self, asker: str, places: int = 1) -> bool:
+        """Return whether an asker can take more places."""
+        own = self._of[asker] + places
+        return self.taken + places <= self.limit and own <= share(self.limit)
+
+    def take(self, asker: str, places: int = 1) -> None:
+        """Take places until `give_back`; the caller checks `free` before."""
+        self.taken += places
+        self._of[asker] += places
+
+    def give_back(self, asker: str, places: int = 1) -> None:
+        """Free places that were taken."""
+        self.taken -= places
+        self._of[asker] -= places
+        if not self._of[asker]:
+            del self._of[asker]
 
     @contextmanager
     def held(self, asker: str) -> Iterator[None]:
         """Take a place for the duration of a context; the caller checks `free` before."""
-        self.taken += 1
-        self._of[asker] += 1
+        self.take(asker)
         try:
             yield
         finally:
-            self.taken -= 1
-            self._of[asker] -= 1
-            if not self._of[asker]:
-                del self._of[asker]
+            self.give_back(asker)
 
 
 class RowShares:
@@ -70,11 +78,6 @@ class RowShares:
     """
 
     def __init__(self, slots: int) -> None:
-        """Share the rows of a batch.
-
-        Args:
-            slots: How many there are.
-        """
         self._slots, self._reserved, self._share = slots, reserved(slots), share(slots)
 
     def next(self, waiting: Sequence[Ticket], running: Collection[Ticket]) -> Ticket | None:

@@ -5,14 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken, is_device_lost
+from app.engine.capacity import Capacity
+from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
 from app.engine.interface import Backend, Plan, Replay, SoundStream
 from app.engine.job import AudioChunk, FinishReason
-from app.engine.serving.capacity import Capacity
 from app.engine.serving.forecast import Stream, fits, wait_s
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.ticket import Ticket
 from app.engine.utterance import Level0Chunk
+from models.cuda.lost import is_device_lost
 
 _WAIT_S = 0.25
 
@@ -74,11 +75,7 @@ class _ActiveJob:
         return max(0.0, capacity.chunk_s(self.early[coming].frames) - elapsed_s)
 
     def next_chunk(self, backend: Backend) -> AudioChunk | None:
-        """Return the next chunk of audio of the current item; None at its end.
-
-        Raises:
-            SpeechError: Level 0 failed, or the audio.
-        """
+        """Return the next chunk of audio of the current item; None at its end."""
         if not self.audio:
             self.audio.append(self._begin_item(backend))
         chunk = next(self.audio[0], None)
@@ -133,14 +130,6 @@ class SoundWorker:
         on_end: Callable[[Ticket], None],
         stall_timeout_s: float,
     ) -> None:
-        """Begin without jobs.
-
-        Args:
-            outcomes: Records how each job ends.
-            capacity: Records what audio costs; says how many streams can be served.
-            on_end: Called when a job has ended.
-            stall_timeout_s: Longest pause of a job whose reader does not read.
-        """
         self._outcomes, self._on_end = outcomes, on_end
         self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
@@ -187,12 +176,7 @@ class SoundWorker:
             self._changed.notify_all()
 
     def _prebuffer_s(self, job: _ActiveJob) -> float:
-        """Return the seconds of audio with which the playback of a job can begin.
-
-        With the chunk that it makes next, if each of its early chunks after that comes in time,
-        after those of others that are due before. What is made at a speed below 1 and played at 1
-        does not stall if ``1 - speed`` of it is buffered.
-        """
+        """Return the seconds of audio with which the playback of a job can begin."""
         capacity = self._capacity
         needed_s = (1.0 - capacity.speed) * job.ticket.playback.expected_s
         later = job.early[job.made :]
@@ -204,10 +188,7 @@ class SoundWorker:
         return needed_s
 
     def _before(self, job: _ActiveJob, lead_s: float) -> int:
-        """Return how many jobs make a chunk before one that has so many seconds of audio.
-
-        Of those that have more or give way one at most: its chunk may have begun.
-        """
+        """Return how many jobs make a chunk before one that has so many seconds of audio."""
         with self._changed:
             others = [one for one in self._jobs.values() if one is not job]
         first = [one.at_once and one.ticket.playback.lead_s < lead_s for one in others]
@@ -246,9 +227,6 @@ class SoundWorker:
 
         Args:
             backend: The loaded model.
-
-        Raises:
-            WorkerLost: No more audio can be made.
         """
         while jobs := self._next():
             for job in self._prepared(backend, jobs):
@@ -261,11 +239,7 @@ class SoundWorker:
             self._end(job, "error", error)
 
     def _next(self) -> Sequence[_ActiveJob]:
-        """Wait for work and return the jobs that have some, the most urgent first.
-
-        Returns:
-            None of them once the worker is closed and done.
-        """
+        """Wait for work and return the jobs that have some, the most urgent first."""
         with self._changed:
             while True:
                 self.beat_s = monotonic()
@@ -285,10 +259,7 @@ class SoundWorker:
         return not paused_s or abandoned or paused_s > self._stall_timeout_s
 
     def _prepared(self, backend: Backend, jobs: Sequence[_ActiveJob]) -> Sequence[_ActiveJob]:
-        """Return the most urgent job, and those whose next chunks were made along with its.
-
-        An error ends all jobs that took part.
-        """
+        """Return the most urgent job, and those whose next chunks were made along with its."""
         alone, self._at_once = jobs[:1], backend.chunks_at_once
         if self._at_once == 1:
             return alone
@@ -319,11 +290,7 @@ class SoundWorker:
         return made
 
     def _work_on(self, backend: Backend, job: _ActiveJob) -> None:
-        """Make the next chunk of a job; an error ends that job alone.
-
-        Raises:
-            WorkerLost: No more audio can be made.
-        """
+        """Make the next chunk of a job; an error ends that job alone."""
         ticket = job.ticket
         if ticket.abandoned is not None:
             self._end(job, ticket.abandoned)
@@ -370,10 +337,7 @@ class SoundWorker:
         ticket.send(chunk)
 
     def _note_start(self, job: _ActiveJob) -> None:
-        """Note the start of a job that had no other to give way to.
-
-        It counts from the admission that was forecast, so an error of that forecast is part of it.
-        """
+        """Note the start of a job that had no other to give way to."""
         playback = job.ticket.playback
         if playback.first_s is not None and (job.at_once or not job.beside):
             start_s = max(0.0, playback.first_s - playback.expected_admission_s)

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from app.engine.errors import GenerationFailed, SpeechError, is_device_lost
+from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.serving.metrics import EngineMetrics
+from models.cuda.lost import is_device_lost
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +19,6 @@ class Supervisor:
     """Runs each worker in its thread until it returns; a crashed worker is run again."""
 
     def __init__(self, metrics: EngineMetrics, on_give_up: Callable[[str], None]) -> None:
-        """Begin with no worker.
-
-        Args:
-            metrics: Counts the restarts.
-            on_give_up: Called with the reason after too many restarts.
-        """
         self._metrics, self._on_give_up = metrics, on_give_up
         self._restarts: deque[float] = deque(maxlen=MAX_RESTARTS)
         self._restarting = threading.Lock()

@@ -25,7 +25,7 @@ TEXT_CHARS, RECORDING_CHARS = 64, 4096
 are read in the time that any text takes, however short, or a recording."""
 
 
-class _Work(NamedTuple):
+class _TextCall(NamedTuple):
     """What is done when its turn has come: ``run(on_piece)`` is the result of ``done``."""
 
     run: Callable[[OnPiece], Any]
@@ -44,19 +44,11 @@ class TextWorker:
     def __init__(
         self, queue: TicketQueue, outcomes: Outcomes, forecast: Forecast, *, slots: int
     ) -> None:
-        """Begin with no jobs.
-
-        Args:
-            queue: Gets the planned jobs.
-            outcomes: Records the jobs that are refused.
-            forecast: Called with each ticket and its plan before it is queued.
-            slots: Rows of the batch; a job cannot take more than one asker's share of them.
-        """
         self._queue, self._outcomes, self._forecast = queue, outcomes, forecast
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
-        self._turns, self._lock = Turns[_Work](), Lock()
+        self._turns, self._lock = Turns[_TextCall](), Lock()
 
     def read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
@@ -82,28 +74,15 @@ class TextWorker:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, asker: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
-        """Have something done in the thread, when its turn has come.
-
-        Args:
-            asker: For whom.
-            length: How many characters could be read in its time.
-            run: What is done; gets what it is to call between two pieces of work.
-        """
+        """Have something done in the thread, when its turn has come."""
         done: Future[T] = Future()
         with self._lock:
-            self._turns.add(asker, length, _Work(run, done))
+            self._turns.add(asker, length, _TextCall(run, done))
         self._thread.submit(self._do_next)
         return done
 
-    def _do_next(self, during: Turn[_Work] | None = None) -> bool:
-        """Do what comes next.
-
-        Args:
-            during: What is being done: only what comes before the rest of that.
-
-        Returns:
-            Whether there was something.
-        """
+    def _do_next(self, during: Turn[_TextCall] | None = None) -> bool:
+        """Do what comes next."""
         with self._lock:
             turn = self._turns.next(during)
         if turn is None:
@@ -116,18 +95,14 @@ class TextWorker:
                 done.set_exception(error)
         return True
 
-    def _do_all(self, during: Turn[_Work]) -> None:
+    def _do_all(self, during: Turn[_TextCall]) -> None:
         """Do all that comes before the rest of what is being done."""
         while self._do_next(during):
             pass
 
     @staticmethod
     def _encode(backend: Backend, job_id: str, content: bytes) -> Codes:
-        """Encode a recording.
-
-        Raises:
-            SpeechError: It cannot be read, or encoding failed.
-        """
+        """Encode a recording."""
         try:
             return backend.encode(content)
         except SpeechError:
@@ -138,11 +113,7 @@ class TextWorker:
 
     @staticmethod
     def _read_alone(backend: Backend, job: SpeechJob, on_piece: OnPiece) -> Reading:
-        """Read a text.
-
-        Raises:
-            SpeechError: The text cannot be spoken, or reading it failed.
-        """
+        """Read a text."""
         try:
             return backend.read(job, on_piece)
         except SpeechError:
@@ -173,11 +144,7 @@ class TextWorker:
             self._outcomes.refused(ticket, refusal)
 
     def _check_rows(self, plan: Plan) -> None:
-        """Do nothing if a plan takes no more rows than one asker's share.
-
-        Raises:
-            InvalidRequest: It takes more.
-        """
+        """Do nothing if a plan takes no more rows than one asker's share."""
         if plan.rows > self._share:
             raise InvalidRequest(
                 f"that takes {plan.rows} rows of the batch, and one may have {self._share} of"

@@ -38,15 +38,6 @@ class Ticket:
         asker: str = "",
         played: bool = True,
     ) -> None:
-        """Begin, on an event loop.
-
-        Args:
-            job_id: Of the job.
-            timeout_s: How long it may take, pauses excluded.
-            wake: Called, in any thread, when the job resumes after a pause or is abandoned.
-            asker: The client: the owner of a key, or an address.
-            played: Whether the audio is played while it is made.
-        """
         self.job_id, self.asker = job_id, asker
         self.work: Plan | Replay | None = None
         self.loop = asyncio.get_running_loop()

@@ -32,7 +32,6 @@ class Turns(Generic[T]):
     """Texts that wait to be read. Not thread-safe."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._waiting: dict[str, list[tuple[int, int, T]]] = {}
         self._tags: dict[str, int] = {}
         self._now = 0  # the tag at which the text that is read now began
@@ -42,7 +41,6 @@ class Turns(Generic[T]):
         """Let a text wait.
 
         Args:
-            asker: Whose it is.
             length: Its characters, or what else of work is as long as so many.
             item: What is read.
         """

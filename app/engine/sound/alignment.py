@@ -32,29 +32,26 @@ class Decoded(NamedTuple):
     Attributes:
         samples: ``[N]``, those that no later frame changes.
         codes: ``[n, K]`` int64, of the frames, all levels.
-        alignment: Of the frames; None if it was not asked for.
+        alignment: None if it was not asked for.
+        nar_s: Seconds spent on the finer levels.
+        codec_s: Seconds spent on the codec.
     """
 
     samples: Samples
     codes: Tensor
     alignment: Alignment | None = None
+    nar_s: float = 0.0
+    codec_s: float = 0.0
 
 
 class UtteranceAlignment:
     """Aligns the frames of one utterance as they come, a chunk at a time."""
 
     def __init__(self, model: Valle, inputs: UtteranceInput, prefixes: PrefixCache) -> None:
-        """Read the text.
-
-        Args:
-            model: With a head that aligns.
-            inputs: The utterance.
-            prefixes: Cache of the keys and values that utterances share.
-        """
         head = model.config.alignment
         assert head is not None, "refused by the planner"
         prefix = inputs.prefix(model, 0)
-        cache = model.new_cache(1, len(prefix) + inputs.max_frames)
+        cache = prefixes.new_cache(1, len(prefix) + inputs.max_frames)
         rest = prefixes.begin(prefix, 0, cache, 0, inputs.voice)
         symbols = len(inputs.phoneme_ids)
         self._attention = TextAttention(model, prefix, rest, cache, symbols=symbols, head=head)

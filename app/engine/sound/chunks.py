@@ -39,11 +39,6 @@ def early_chunks(
 
     The frames of the first chunk are final at once, those of the others once they can no longer be
     taken back: see `app.engine.level_0.backtracking`.
-
-    Args:
-        params: Resolved.
-        block_frames: Frames of a block of the model.
-        frame_rate_hz: Frames a second.
     """
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
     drawn = [_drawn_until_final(params, end) for end in ends]
@@ -65,22 +60,13 @@ class Chunks:
     """Cuts the frames of one utterance into chunks as they come."""
 
     def __init__(self, block_frames: int) -> None:
-        """Begin before the first frame.
-
-        Args:
-            block_frames: Frames of a block; every chunk but the last is a number of whole blocks.
-        """
         self._lengths = (count * block_frames for count in chunk_blocks())
         self._length = next(self._lengths)
         self._pending: list[Tensor] = []
         self._pending_frames = 0
 
     def push(self, frames: Tensor) -> list[Tensor]:
-        """Take the next frames and return the chunks that they complete.
-
-        Args:
-            frames: ``[n, ...]``, any number.
-        """
+        """Take the next frames ``[n, ...]`` and return the chunks that they complete."""
         self._pending.append(frames)
         self._pending_frames += len(frames)
         if self._pending_frames < self._length:
@@ -95,8 +81,5 @@ class Chunks:
         return chunks
 
     def rest(self) -> Tensor:
-        """Return the last chunk: the frames after the last complete one, often none.
-
-        To be called once, at the end, after at least one `push`.
-        """
+        """Return the last chunk, what is left after at least one `push`, often nothing; once."""
         return torch.cat(self._pending)

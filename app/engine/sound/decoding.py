@@ -18,12 +18,6 @@ class ChunkDecoder:
     """
 
     def __init__(self, decoder: Codec | Vocos, block_frames: int) -> None:
-        """Begin before the first chunk.
-
-        Args:
-            decoder: The codec, or Vocos in its place.
-            block_frames: Frames of a block of the model.
-        """
         self._stream = decoder.stream()
         # A convolution caches code for every length that it ever had, megabytes in all.
         self._multiple = 1 if isinstance(decoder, Vocos) else block_frames
@@ -31,19 +25,11 @@ class ChunkDecoder:
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> Samples:
-        """Decode the next chunk; an incomplete one must be the last.
+        """Return the samples ``[N]`` of the next chunk ``[n, K]``, which no later one changes.
 
-        A last chunk is filled up to whole blocks, of whose samples the end is cut off. A first
-        chunk is not: with reflect padding all of its samples would depend on what was added.
-
-        Args:
-            codes: ``[n, K]`` int64 on the decoder's device; K may be fewer than its levels.
-
-        Returns:
-            ``[N]`` samples that no later chunk changes; none for no frames.
-
-        Raises:
-            GenerationFailed: The samples are not finite.
+        An incomplete chunk must be the last. It is filled up to whole blocks, of whose samples the
+        end is cut off; but not if it is the first, all of whose samples would depend on what was
+        added with reflect padding.
         """
         if not (frames := len(codes)):
             return np.zeros(0, np.float32)
@@ -58,11 +44,7 @@ class ChunkDecoder:
 
     @torch.inference_mode()
     def finish(self) -> Samples:
-        """Return the samples ``[N]`` that were held back; nothing can be pushed after.
-
-        Raises:
-            GenerationFailed: The samples are not finite.
-        """
+        """Return the samples ``[N]`` that were held back; nothing can be pushed after."""
         return finite(self._stream.finish().float().cpu().numpy())
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -20,10 +22,13 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.sound.alignment import Decoded
+from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.joining.joiner import Joiner
-from app.engine.sound.local import SoundDecoder, UtteranceStream
+from app.engine.sound.process import SoundProcess
+from app.engine.sound.utterance import SoundUtterance
 from app.engine.sound.word_clock import WordClock
 from app.engine.utterance import Level0Chunk, UtteranceEnd
+from app.engine.worker import Answers
 from models.checkpoints import SpeechModel
 
 _NO_SAMPLES: Samples = np.zeros(0, np.float32)
@@ -33,16 +38,13 @@ class SoundJob:
     """Makes the audio of one job. One thread only, but not that of level 0."""
 
     def __init__(
-        self, speech: SpeechModel, plan: Plan, *, decoder: SoundDecoder, playback: Playback
+        self,
+        speech: SpeechModel,
+        plan: Plan,
+        *,
+        decoder: SoundDecoder | SoundProcess,
+        playback: Playback,
     ) -> None:
-        """Begin with no audio; the time until now counts as waiting.
-
-        Args:
-            speech: The model.
-            plan: What is spoken.
-            decoder: Decodes the utterances.
-            playback: Counts the audio.
-        """
         self._speech, self._plan, self._decoder = speech, plan, decoder
         self._playback = playback
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
@@ -57,7 +59,9 @@ class SoundJob:
         self._finish_reason: FinishReason = "stop"
         self._frames = 0
         self._ar_s = self._nar_s = self._codec_s = 0.0
-        self._stream: UtteranceStream | None = None  # of the utterance that has begun
+        # Of the utterance that has begun:
+        self._stream: SoundUtterance | Answers | None = None
+        self._codes = list[Tensor]()  # likewise
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
         self._number = len(before.utterances) if before else 0  # of the utterance
@@ -68,10 +72,10 @@ class SoundJob:
     def close(self) -> None:
         """Cancel the utterance that has begun and not ended."""
         if self._stream is not None:
-            self._stream.cancel()
+            self._stream.close()
 
     @property
-    def utterance(self) -> UtteranceStream | None:
+    def utterance(self) -> SoundUtterance | Answers | None:
         """The utterance that has begun and not ended."""
         return self._stream
 
@@ -80,27 +84,28 @@ class SoundJob:
 
         The frames are handed on to the decoder at once, those of the next utterance only when the
         iterators before are exhausted. The last chunk of the job carries its result.
-
-        Raises:
-            GenerationFailed: The samples are not finite.
         """
-        decoded: Iterator[Decoded] = iter(())
+        sounds: Iterable[Decoded] = ()
         if level_0.inputs is not None:  # else a pause, which has no codes
             if self._stream is None:
                 assert level_0.utterance is not None, "it has inputs"
                 self._stream = self._decoder.begin(level_0.inputs)
                 self._clock = self._new_clock(level_0.utterance)
                 self._rate = self._plan.utterances[level_0.utterance].rate
-            decoded = self._stream.push(level_0.codes, ended=level_0.ending is not None)
-        return self._audio(level_0, decoded)
+            self._stream.feed(level_0.codes, level_0.ending is not None)
+            sounds = self._stream
+        return self._audio(level_0, sounds)
 
-    def _audio(self, level_0: Level0Chunk, sounds: Iterator[Decoded]) -> Iterator[AudioChunk]:
+    def _audio(self, level_0: Level0Chunk, sounds: Iterable[Decoded]) -> Iterator[AudioChunk]:
         """Yield the audio of some frames, given what they are decoded to."""
         end, samples = level_0.ending, _NO_SAMPLES
         for decoded in sounds:
             if len(samples):
                 yield self._chunk(samples)
             samples = self._joiner.push(decoded.samples, self._rate)
+            self._codes.append(decoded.codes)
+            self._nar_s += decoded.nar_s
+            self._codec_s += decoded.codec_s
             if self._plan.job.codes and len(decoded.codes):
                 codes = decoded.codes.cpu().numpy().astype(np.int16)
                 self._untold_codes.append(UtteranceCodes(self._number, codes))
@@ -116,12 +121,7 @@ class SoundJob:
             yield self._chunk(samples)
 
     def _end_utterance(self, number: int | None, end: UtteranceEnd) -> Samples:
-        """Note the result of an utterance and return the last samples ``[N]`` of its sound.
-
-        Args:
-            number: Its index in the plan; None: the job's limit left room for none.
-            end: How its level 0 ended.
-        """
+        """Note the result of an utterance and return the last samples ``[N]`` of its sound."""
         self._note(end.finish_reason)
         if end.cut:
             self._note("length")
@@ -130,13 +130,12 @@ class SoundJob:
         utterance = self._plan.utterances[number]
         # After a cut nothing is spoken that the pause could lead to.
         pause_after_s = None if end.cut else utterance.pause_after_s
-        if (stream := self._stream) is None:
-            codes = np.zeros((0, self._speech.model.config.levels), np.int16)
-        else:
-            codes = stream.codes.cpu().numpy().astype("<i2")
-            self._nar_s += stream.nar_s
-            self._codec_s += stream.codec_s
+        codes = np.zeros((0, self._speech.model.config.levels), np.int16)
+        if self._stream is not None:
+            codes = torch.cat(self._codes).cpu().numpy().astype("<i2")
+            self._stream.close()
         self._stream = None
+        self._codes.clear()
         self._digest.update(codes.tobytes())
         self._frames += len(codes)
         self._ar_s += end.ar_s

@@ -9,24 +9,18 @@ import torch
 
 from app.engine.job import AudioChunk, Samples, SpeechResult, Timings
 from app.engine.playback import Playback
+from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.joining.joiner import Joiner
-from app.engine.sound.local import SoundDecoder
+from app.engine.sound.process import SoundProcess
 
 
 def replay(
-    result: SpeechResult, decoder: SoundDecoder, playback: Playback, sample_rate_hz: int
+    result: SpeechResult,
+    decoder: SoundDecoder | SoundProcess,
+    playback: Playback,
+    sample_rate_hz: int,
 ) -> Iterator[AudioChunk]:
-    """Yield the audio of a speech once more: the same samples, the last chunk with the result.
-
-    Args:
-        result: Of the speech, spoken by the loaded model.
-        decoder: Decodes the codes.
-        playback: Counts the audio.
-        sample_rate_hz: Of the decoder.
-
-    Raises:
-        GenerationFailed: The samples are not finite.
-    """
+    """Yield the audio of a speech once more: the same samples, the last chunk with the result."""
     queue_s = monotonic() - playback.submitted_s
     joiner = Joiner(sample_rate_hz, result.params.pause_s)
 

@@ -1,6 +1,7 @@
 """One utterance from level 0 to samples: the finer levels, then the codec."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -9,107 +10,112 @@ from torch import Tensor
 
 from app.engine.sound.alignment import Alignment, Decoded, UtteranceAlignment
 from app.engine.sound.decoding import ChunkDecoder
-from app.engine.sound.nar import FinerLevels
-from app.engine.sound.nar_cached import CachedLevels
-from app.engine.sound.nar_windowed import WindowedLevels
-from app.engine.utterance import UtteranceInput
+from app.engine.sound.levels import CachedLevels, Levels, Work
 from models.checkpoints import SpeechModel
-from models.prefix_cache import PrefixCache
-from models.valle import Valle
 
 
-def finer_levels(
-    model: Valle, codebooks: Tensor, inputs: UtteranceInput, prefixes: PrefixCache
-) -> FinerLevels:
-    """Return what draws the finer levels of an utterance, by the method that the NAR mask allows.
-
-    Args:
-        model: On the device to use.
-        codebooks: ``[K, V, D]`` vectors of the codec's codes, for `nar_decision="mean"`.
-        inputs: What is spoken.
-        prefixes: Cache of the keys and values that utterances share.
-    """
-    if model.config.nar_mask == "full":
-        return WindowedLevels(model, codebooks, inputs)
-    return CachedLevels(model, codebooks, inputs, prefixes)
-
-
-class UtteranceDecoder:
+class SoundUtterance(Iterator[Decoded]):
     """Decodes one utterance while its level 0 is drawn. One thread only, but not that of the AR.
 
     Codes and samples do not depend on how the frames come, to the bit: the chunks that are computed
     together are a function of the frame index.
 
     Attributes:
-        nar_s: Seconds spent on the finer levels.
-        codec_s: Seconds spent on the codec.
+        stream: What a recording knows its codec's state by; None if it is not recorded.
+        spent_s: Seconds of work that its next sound will tell of.
     """
 
-    def __init__(self, speech: SpeechModel, inputs: UtteranceInput, prefixes: PrefixCache) -> None:
-        """Prefill the prefixes, so that the first frames need not wait for that.
+    def __init__(
+        self,
+        speech: SpeechModel,
+        levels: Levels,
+        alignment: UtteranceAlignment | None,
+        make: Callable[["SoundUtterance"], object],
+        stream: int | None = None,
+    ) -> None:
+        self.levels, self.stream, self.spent_s = levels, stream, 0.0
+        self._alignment, self._make = alignment, make
+        self._block = speech.model.config.block_frames
+        self._decoder = ChunkDecoder(speech.decoder, self._block)
+        self._work: deque[tuple[Work, bool]] = deque()  # and whether it is the last
+        self._made: deque[Decoded | Exception] = deque()
+        self._begun = False
 
-        Args:
-            speech: Model and codec, on the device to use.
-            inputs: What is spoken.
-            prefixes: Cache of the keys and values that utterances share.
+    def feed(self, codes: Tensor, ended: bool) -> None:
+        """Take the next final frames ``[n]`` int64 of level 0; ``ended``: they are the last.
+
+        They are cut at once, so that chunks can be made with those of other utterances before they
+        are asked for.
         """
-        started_s = perf_counter()
-        model, codebooks = speech.model, speech.codec.quantizer.codebooks
-        self._levels = finer_levels(model, codebooks, inputs, prefixes)
-        self._decoder = ChunkDecoder(speech.decoder, model.config.block_frames)
-        self._chunks: list[Tensor] = []
-        self._alignment = UtteranceAlignment(model, inputs, prefixes) if inputs.aligned else None
-        self.nar_s = perf_counter() - started_s
-        self.codec_s = 0.0
+        work = self.levels.cut(codes.cpu(), ended=ended)
+        self._work += [(one, False) for one in work[:-1]]
+        self._work += [(one, ended) for one in work[-1:]]
+
+    def __next__(self) -> Decoded:
+        """Return what the frames become next; it stops until there are more of them."""
+        if not self._made:
+            if not self._work:
+                raise StopIteration
+            self._make(self)
+        made = self._made.popleft()
+        if isinstance(made, Exception):
+            raise made
+        return made
 
     @property
-    def codes(self) -> Tensor:
-        """``[T, 1 + levels]`` int64: level 0 and the finer levels, as far as they are drawn."""
-        return torch.cat([self._levels.no_codes, *self._chunks])
+    def chunk(self) -> Tensor | None:
+        """Level 0 ``[n]`` of its next chunk; None if there is none that a recording can make.
 
-    @torch.inference_mode()
-    def push(self, codes: Tensor, *, ended: bool = False) -> Iterator[Decoded]:
-        """Take the next frames of level 0 and yield the samples ``[N]`` of what they complete.
-
-        The iterator is to be exhausted before the next call; other utterances may be decoded in
-        between.
-
-        Args:
-            codes: ``[n]`` int64 of level 0, on any device: final frames.
-            ended: Whether they are the last.
-
-        Raises:
-            GenerationFailed: The samples are not finite.
+        A codec that pads by reflection needs an utterance of less than a block at once.
         """
-        started_s = perf_counter()
-        codes = codes.to(self._levels.no_codes.device)
-        for chunks in self._levels.push(codes, ended=ended):
-            self.nar_s += perf_counter() - started_s
-            yield self._decode(chunks)
-            started_s = perf_counter()
-        rest = [self._levels.rest()] if ended else []
-        self.nar_s += perf_counter() - started_s
-        if ended:
-            yield self._decode(rest, last=True)
+        if self.stream is None or not self._work:
+            return None
+        work, last = self._work[0]
+        assert isinstance(work, Tensor)
+        short = last and not self._begun and len(work) < self._block
+        return work if len(work) and not short else None
 
-    def cancel(self) -> None:
+    def close(self) -> None:
         """Do nothing: what is held here is garbage collected."""
 
-    def _decode(self, chunks: Sequence[Tensor], *, last: bool = False) -> Decoded:
-        """Return the samples of some chunks, and after the last chunk those held back."""
-        started_s = perf_counter()
-        alignment = None if self._alignment is None else self._align(self._alignment, chunks)
-        self._chunks += chunks
+    @torch.inference_mode()
+    def make(self) -> None:
+        """Draw and decode what comes next, by itself."""
+        started_s, (work, last) = perf_counter(), self._work.popleft()
+        chunks = self.levels.draw(work)
+        drawn_s = perf_counter()
+        nar_s, self.spent_s = self.spent_s + drawn_s - started_s, 0.0
+        codes = torch.cat([self.levels.no_codes, *chunks])
+        alignment = self._aligned([chunk[:, 0] for chunk in chunks])
         samples = [self._decoder.push(chunk) for chunk in chunks]
         if last:
             samples.append(self._decoder.finish())
-        self.codec_s += perf_counter() - started_s
-        joined = np.concatenate(samples) if samples else np.zeros(0, np.float32)
-        return Decoded(joined, torch.cat([self._levels.no_codes, *chunks]), alignment)
+        sound = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+        self._made.append(Decoded(sound, codes, alignment, nar_s, perf_counter() - drawn_s))
 
-    def _align(self, alignment: UtteranceAlignment, chunks: Sequence[Tensor]) -> Alignment:
-        """Return the alignment of some chunks, each aligned by itself."""
-        parts = [alignment.push(chunk[:, 0]) for chunk in chunks]
+    def take(self, codes: Tensor, samples: Callable[[], np.ndarray]) -> None:
+        """Take the next chunk of a recording: codes ``[n, count]`` and samples ``[N]``."""
+        self._work.popleft()
+        self._begun = True
+        assert isinstance(self.levels, CachedLevels)
+        self.levels.advance(len(codes))
+        nar_s, self.spent_s = self.spent_s, 0.0
+        try:
+            alignment = self._aligned([codes[:, 0]])
+            self._made.append(Decoded(samples(), codes, alignment, nar_s))
+        except Exception as error:  # of this utterance alone
+            self._made.append(error)
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error instead of the next chunk."""
+        self._work.clear()
+        self._made.append(error)
+
+    def _aligned(self, chunks: Sequence[Tensor]) -> Alignment | None:
+        """Return the alignment of some chunks of level 0, each aligned by itself."""
+        if self._alignment is None:
+            return None
+        parts = [self._alignment.push(chunk.to(self.levels.no_codes.device)) for chunk in chunks]
         if not parts:
-            return alignment.push(self._levels.no_codes[:, 0])
+            return self._alignment.push(self.levels.no_codes[:, 0])
         return Alignment(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -23,6 +23,11 @@ class WordClock:
     """Knows when each word begins and ends, as far as the frames have come.
 
     Frames are counted in the utterance's own sound, before it is trimmed.
+
+    Args:
+        lengths: ``[S]``, how many symbols of ``phonemes`` each id stands for; the marks stand for
+            none.
+        lead_frames: How many frames the alignment is ahead of the sound.
     """
 
     def __init__(
@@ -35,17 +40,6 @@ class WordClock:
         with_phonemes: bool,
         voice: str = "",
     ) -> None:
-        """Begin before the first frame.
-
-        Args:
-            words: Of the utterance, with their phonemes.
-            phonemes: Of the utterance.
-            lengths: ``[S]``, how many symbols of ``phonemes`` each phoneme id stands for; the marks
-                of begin and end stand for none.
-            lead_frames: How many frames the alignment is ahead of the sound.
-            with_phonemes: Whether words tell the times of their phonemes.
-            voice: Who says them.
-        """
         self._words, self._phonemes = words, phonemes
         self._lead, self._with_phonemes, self._voice = lead_frames, with_phonemes, voice
         ends = np.cumsum(lengths)
@@ -70,10 +64,7 @@ class WordClock:
         """Return the words that have begun.
 
         Args:
-            utterance: Its number.
-            start_s: When its sound begins.
-            trimmed_s: Seconds that were cut off before.
-            frame_s: Seconds of a frame.
+            start_s: When the utterance's sound begins, of which ``trimmed_s`` were cut off before.
             end_s: When its sound ends; None: it has not, and the end of what sounds is not known.
         """
 
@@ -85,7 +76,7 @@ class WordClock:
             return at_s if end_s is None else min(at_s, end_s)
 
         timings: list[WordTiming] = []
-        for number, (word, begin, end) in enumerate(self._words):
+        for number, (word, begin, end, spoken) in enumerate(self._words):
             since_s, until_s = clock(begin), clock(end)
             if since_s is None:
                 break
@@ -93,7 +84,15 @@ class WordClock:
             phonemes = self._timed_phonemes(begin, end, clock) if self._with_phonemes else None
             timings.append(
                 WordTiming(
-                    utterance, number, word, since_s, until_s, missing, phonemes, self._voice
+                    utterance,
+                    number,
+                    word,
+                    since_s,
+                    until_s,
+                    missing,
+                    phonemes,
+                    self._voice,
+                    spoken,
                 )
             )
         return tuple(timings)

@@ -1,17 +1,16 @@
 /** What a report says, by the time of the sound: utterances, words, tokens that were kept, markers. */
 
-/** What can be seen to have fired in a token's record: name, and whether it did. */
-const FIRED = [
-  ["penalty", (token) => token.changed > 0],
+/** What can be seen to have happened in a token's record: name, and whether it did. */
+const EVENTS = [
   ["ban", (token) => token.banned > 0],
-  ["drawn again (RAS)", (token) => token.repeated],
+  ["second draw (RAS)", (token) => token.repeated],
   ...["LELV", "HELV", "LEHV", "HEHV", "adaptive"].map((name, state) => [
     `entropix ${name}`,
     (token) => token.entropix_state === state,
   ]),
-  ["pause put in", (token) => token.paused],
+  ["pause inserted", (token) => token.paused],
   ["branched", (token) => token.branched],
-  ["nothing left", (token) => token.all_masked],
+  ["no code left", (token) => token.all_masked],
   ["NaN or infinity", (token) => token.saw_nan || token.saw_inf],
 ];
 
@@ -60,19 +59,19 @@ function keptTokens(tokens) {
   return kept;
 }
 
-/** Return the frames at which each thing fired: a list of `{ name, frame, told }`. */
+/** Return the frames at which each thing happened: a list of `{ name, frame, detail }`. */
 function markersOf({ backtracks = [], takes = [] }, tokens) {
   const markers = [];
   tokens.forEach((token) => { // which leaves out frames without one
-    for (const [name, fired] of FIRED) if (fired(token)) markers.push({ name, frame: token.frame });
+    for (const [name, happened] of EVENTS) if (happened(token)) markers.push({ name, frame: token.frame });
   });
   for (const { cause, frames, kept, code } of backtracks) {
-    markers.push({ name: `taken back (${cause})`, frame: kept, told: `from frame ${frames} to ${kept}, without code ${code}` });
+    markers.push({ name: `rewound (${cause})`, frame: kept, detail: `from frame ${frames} to ${kept}, without code ${code}` });
   }
   const first = tokens.findIndex(Boolean);
-  if (first > 0) markers.push({ name: "goes on here", frame: first });
+  if (first > 0) markers.push({ name: "continued from here", frame: first });
   const best = takes.findIndex(({ kept }) => kept);
-  if (best >= 0) markers.push({ name: "candidate kept", frame: 0, told: `number ${best + 1} of ${takes.length}` });
+  if (best >= 0) markers.push({ name: "best take chosen", frame: 0, detail: `number ${best + 1} of ${takes.length}` });
   return markers;
 }
 
@@ -119,21 +118,11 @@ function moved(seconds, [from, to], [otherFrom, otherTo]) {
   return otherFrom + share * (otherTo - otherFrom);
 }
 
-/** Return how much of a sound is silence, and how many pauses of 0.3 s or more it has. */
+/** Return how many pauses of 0.3 s or more a sound has, and how long they are together. */
 export function silencesOf({ samples, rate }) {
-  const [hop, quiet] = [Math.round(0.02 * rate), 0.005 * 32768];
-  let [pauses, silentS, run] = [0, 0, 0];
-  const end = () => {
-    const seconds = (run * hop) / rate;
-    if (seconds >= 0.3) [pauses, silentS] = [pauses + 1, silentS + seconds];
-    run = 0;
-  };
-  for (let from = 0; from + hop <= samples.length; from += hop) {
-    let power = 0;
-    for (let n = from; n < from + hop; n++) power += samples[n] ** 2;
-    if (Math.sqrt(power / hop) < quiet) run += 1;
-    else end();
-  }
-  end();
-  return { pauses, silentS };
+  const hop = Math.round(0.02 * rate);
+  const power = (n) => samples.subarray(n * hop, (n + 1) * hop).reduce((sum, value) => sum + value * value, 0) / hop;
+  const loud = Array.from({ length: Math.floor(samples.length / hop) }, (_, n) => (power(n) < (0.005 * 32768) ** 2 ? " " : "#")).join("");
+  const runs = loud.match(/ {15,}/g) ?? [];
+  return { pauses: runs.length, silentS: (runs.join("").length * hop) / rate };
 }

@@ -1,7 +1,8 @@
 /** Two takes side by side: equally loud, switched at the same word, and told apart blindly. */
 
 import { sameWord } from "./analysis.js";
-import { TakeView } from "./lanes.js";
+import { Difference, TakeView } from "./lanes.js";
+import { PlayButton } from "./parts.js";
 import { Sound } from "./sound.js";
 
 const html = htm.bind(preact.h);
@@ -17,18 +18,15 @@ export function Compare({ app }) {
     const from = heard ?? b;
     const to = from === a ? b : a;
     app.play(to, { at: heard ? sameWord(from, app.player.position, to) : 0 });
-    app.tell(`Now ${to === a ? "A" : "B"}`);
+    app.say(`Now ${to === a ? "A" : "B"}`);
   };
-  useEffect(() => {
-    app.switch = change;
-    return () => { app.switch = null; };
-  });
+  useKeys(app, blind ? null : { x: change });
   return html`
     <section class="compare" aria-label="A and B">
       <div class="bar">
         <h2>A and B</h2>
         <span>
-          <button onClick=${change} disabled=${blind}>${heard ? `Switch to ${heard === a ? "B" : "A"}` : "Play A"}</button>
+          ${!blind && html`<button onClick=${change}>${heard ? `Switch to ${heard === a ? "B" : "A"}` : "Play A"}</button>`}
           ${" "}<button class="secondary" aria-pressed=${blind} onClick=${() => { app.player.stop(); setBlind(!blind); }}>
             ${blind ? "End the test" : "Blind test"}</button>
           ${" "}<button class="secondary" onClick=${() => app.set({ a: null, b: null })}>Close</button>
@@ -41,12 +39,20 @@ export function Compare({ app }) {
               <div class="bar">
                 <span><span class="side ${side} on">${side.toUpperCase()}</span> take ${take.number}</span>
                 <small class="gain" title="so that both are equally loud">${(Math.round(10 * app.gainOf(take)) / 10 || 0).toFixed(1)} dB</small>
-                <button class="play" aria-label="${heard === take ? "Pause" : "Play"} ${side.toUpperCase()}"
-                  onClick=${() => app.toggle(take)}>${heard === take ? "❚❚" : "▶"}</button>
+                <${PlayButton} playing=${heard === take} name=${side.toUpperCase()} onClick=${() => app.toggle(take)} />
               </div>
-              <${TakeView} app=${app} take=${take} />
-            </div>`)}</div>`}
+              <${TakeView} app=${app} take=${take} peer=${take === a ? b : a} />
+            </div>`)}</div>
+            ${a.report && b.report && html`<${Difference} a=${a} b=${b} />`}`}
     </section>`;
+}
+
+/** Let keys act while a component is there; null leaves them to another. */
+function useKeys(app, keys) {
+  useEffect(() => {
+    if (keys) app.compareKeys = keys;
+    return () => { if (app.compareKeys === keys) app.compareKeys = null; };
+  });
 }
 
 /** Ten times: X is A or B by chance, and the listener says which. */
@@ -62,6 +68,9 @@ function Blind({ app, a, b }) {
     app.player.stop();
     set({ right: right + (said === isA), done: done + 1, isA: draw(), copies });
   };
+  useKeys(app, done === TRIALS ? null : {
+    x: () => play(isA ? 0 : 1), a: () => play(0), b: () => play(1), 1: () => answer(true), 2: () => answer(false),
+  });
   if (done === TRIALS) {
     return html`
       <p role="status" class="result"><b>${right} of ${TRIALS} right.</b> ${verdict(right)}</p>
@@ -70,28 +79,26 @@ function Blind({ app, a, b }) {
   return html`
     <p role="status">Number ${done + 1} of ${TRIALS}: is X the same as A or as B?</p>
     <p class="actions">
-      <button onClick=${() => play(isA ? 0 : 1)}>Play X</button>
-      <button class="secondary" onClick=${() => play(0)}>Play A</button>
-      <button class="secondary" onClick=${() => play(1)}>Play B</button>
+      <button aria-keyshortcuts="x" onClick=${() => play(isA ? 0 : 1)}>Play X</button>
+      <button class="secondary" aria-keyshortcuts="a" onClick=${() => play(0)}>Play A</button>
+      <button class="secondary" aria-keyshortcuts="b" onClick=${() => play(1)}>Play B</button>
     </p>
     <p class="actions">
-      <button onClick=${() => answer(true)}>X is A</button>
-      <button onClick=${() => answer(false)}>X is B</button>
-    </p>`;
+      <button aria-keyshortcuts="1" onClick=${() => answer(true)}>X is A</button>
+      <button aria-keyshortcuts="2" onClick=${() => answer(false)}>X is B</button>
+    </p>
+    <p class="note">Keys: A, B and X play; 1 and 2 answer.</p>`;
 }
 
 function verdict(right) {
   const chance = chanceOf(right);
-  const told = `Who only guesses gets as many in ${(100 * chance).toFixed(chance < 0.1 ? 1 : 0)} % of tests`;
-  return `${told}: ${chance <= 0.055 ? "you do hear a difference." : "no difference was shown."}`;
+  const guessing = `By guessing one gets as many in ${(100 * chance).toFixed(chance < 0.1 ? 1 : 0)} % of tests`;
+  return `${guessing}: ${chance <= 0.055 ? "you do hear a difference." : "no difference was shown."}`;
 }
 
 /** Return the chance that a guess gets at least so many of the trials right. */
 function chanceOf(right) {
   let [ways, sum] = [1, 0]; // of n out of TRIALS, n from TRIALS down
-  for (let n = TRIALS; n >= right; n--) {
-    sum += ways;
-    ways = (ways * n) / (TRIALS - n + 1);
-  }
+  for (let n = TRIALS; n >= right; n--) [sum, ways] = [sum + ways, (ways * n) / (TRIALS - n + 1)];
   return sum / 2 ** TRIALS;
 }

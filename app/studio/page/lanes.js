@@ -1,9 +1,9 @@
 /** A take to look at: waveform, words, codes, markers and the sampler's curves over one time axis. */
 
-import { heardAt, placeOf, timeOf, utterancesOf } from "./analysis.js";
+import { heardAt, placeOf, sameWord, timeOf, utterancesOf } from "./analysis.js";
 
 const html = htm.bind(preact.h);
-const { useEffect, useLayoutEffect, useRef, useState } = preactHooks;
+const { useEffect, useLayoutEffect, useMemo, useRef, useState } = preactHooks;
 
 const LEFT = 52; // pixels beside the lanes, for their names and scales
 const DRAGGED = 6; // pixels
@@ -12,30 +12,27 @@ const DRAGGED = 6; // pixels
 const CURVES = [
   ["entropy", [["entropy_bits", "bits"], ["varentropy_bits2", "bits²"]]],
   ["temperature", [["temperature", ""], ["mirostat_mu", "bits"]]],
+  ["penalties", [["nats lost", "by the drawn code, to all processors"], ["changed", "codes", "log"]]],
   ["stop", [["stop_probability", "", "log"], ["stop_rank", "", "log"]]],
   ["kept codes", [["kept", "codes", "log"]]],
 ];
+const DIFFERENCES = [["entropy_bits", "bits, B minus A"], ["temperature", "B minus A"]];
 const LINES = ["--line-1", "--line-2"];
 
 const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function TakeView({ app, take }) {
+/** `peer` is the take beside it, which has the same scales. */
+export function TakeView({ app, take, peer }) {
   const box = useRef();
   const { sound } = take;
   const whole = [0, Math.max(0.05, sound.seconds)];
   const [zoom, setZoom] = useState(null);
   const [hover, setHover] = useState(null);
-  const [width, setWidth] = useState(0);
+  const width = useWidth(box);
   const [drag, setDrag] = useState(null);
   const view = zoom ?? whole;
   const utterances = utterancesOf(take);
   const scale = { view, width: Math.max(1, width - LEFT) };
-
-  useLayoutEffect(() => {
-    const seen = new ResizeObserver(([{ contentRect }]) => setWidth(Math.floor(contentRect.width)));
-    seen.observe(box.current);
-    return () => seen.disconnect();
-  }, []);
 
   const secondsAt = (event) => {
     const x = event.clientX - box.current.getBoundingClientRect().left - LEFT;
@@ -82,8 +79,8 @@ export function TakeView({ app, take }) {
           <${Codes} ...${scale} utterances=${utterances} />
           <${Markers} ...${scale} utterances=${utterances} />
           ${CURVES.map(([title, lines], n) => html`
-            <${Curve} key=${title} ...${scale} title=${title} lines=${lines} utterances=${utterances} last=${n === CURVES.length - 1} />`)}`}
-        <${Cursor} ...${scale} app=${app} take=${take} text=${told(point, pinned)} onKey=${onKey} />
+            <${Curve} key=${title} ...${scale} title=${title} lines=${lines} points=${pointsOf(take)} peers=${pointsOf(peer)} last=${n === CURVES.length - 1} />`)}`}
+        <${Cursor} ...${scale} app=${app} take=${take} text=${described(point, pinned)} onKey=${onKey} />
         ${hover !== null && html`<i class="hover" style=${{ left: `${xOf(hover, scale)}px` }}></i>`}
         ${drag?.to != null && html`<i class="chosen" style=${{
           left: `${xOf(Math.min(drag.from, drag.to), scale)}px`,
@@ -95,13 +92,22 @@ export function TakeView({ app, take }) {
         <button class="secondary" onClick=${() => setZoom(zoomed(view, whole, point, 0.5))}>Zoom in</button>
         ${zoom && html`<button class="secondary" onClick=${() => setZoom(null)}>Whole</button>`}
       </span>
-      ${pinned && app.state.service.goesOn && html`<button class="go-on" disabled=${take.outcome !== "done"}
+      ${pinned && html`<button class="go-on" disabled=${take.outcome !== "done"}
         onClick=${() => app.goOnFrom(take, pinned.utterance.number, pinned.frame, point)}>
-        Go on from ${point.toFixed(2)} s with other knobs</button>`}
+        Continue from ${point.toFixed(2)} s with other settings</button>`}
     </div>
     ${take.reportError && html`<p class="refusal">${take.reportError}</p>`}
-    ${take.outcome === "speaking" && html`<p class="note">speaking …</p>`}
-    ${place && html`<${Token} place=${place} seconds=${shown} />`}`;
+    ${place && html`<${Token} open=${app.state.knobsOpen} place=${place} seconds=${shown} />`}`;
+}
+
+function useWidth(box) {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const seen = new ResizeObserver(([{ contentRect }]) => setWidth(Math.floor(contentRect.width)));
+    seen.observe(box.current);
+    return () => seen.disconnect();
+  }, []);
+  return width;
 }
 
 function xOf(seconds, { view, width }) {
@@ -125,41 +131,37 @@ function keyed(event, { app, take, pinned, point, pin, seek }) {
     End: () => pin(take.sound.seconds),
     Enter: () => seek(point),
     " ": () => app.toggle(take),
-    g: () => pinned && app.state.service.goesOn && app.goOnFrom(take, pinned.utterance.number, pinned.frame, point),
+    g: () => pinned && app.goOnFrom(take, pinned.utterance.number, pinned.frame, point),
   };
   if (!(event.key in moves) || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
   moves[event.key]();
 }
 
-function told(seconds, place) {
+/** Return the place of the cursor in words. */
+function described(seconds, place) {
   if (!place) return `${seconds.toFixed(2)} seconds`;
-  const { utterance, frame } = place;
-  const token = utterance.tokens[frame];
-  const word = utterance.words.find(({ start_s: from, end_s: to }) => from <= seconds && seconds < to);
-  const fired = utterance.markers.filter((marker) => marker.frame === frame).map(({ name }) => name);
-  return [
-    `${seconds.toFixed(2)} seconds, utterance ${utterance.number + 1}, frame ${frame}`,
-    word && `in ${word.word}`,
-    token && `code ${token.code}, entropy ${token.entropy_bits.toFixed(1)} bits`,
-    ...fired,
-  ].filter(Boolean).join(", ");
+  const { utterance: { number, tokens, words, markers }, frame } = place;
+  const word = words.find(({ start_s: from, end_s: to }) => from <= seconds && seconds < to)?.word;
+  const token = tokens[frame] && `code ${tokens[frame].code}, entropy ${tokens[frame].entropy_bits.toFixed(1)} bits`;
+  const events = markers.filter((marker) => marker.frame === frame).map(({ name }) => name);
+  return [`${seconds.toFixed(2)} seconds, utterance ${number + 1}, frame ${frame}`, word, token, ...events].filter(Boolean).join(", ");
 }
 
-/** Return what the colours depend on; a canvas keeps those that it was drawn in. */
-const themeNow = () => `${document.documentElement.dataset.theme}${matchMedia("(prefers-color-scheme: dark)").matches}`;
+/** Whether the colours are the dark ones; a canvas keeps those that it was drawn in. */
+const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 
 /** A canvas that is as sharp as the screen, drawn anew when what it shows changes. */
 function Canvas({ width, height, draw, seen, label }) {
   const canvas = useRef();
-  const theme = themeNow();
+  const dark = isDark();
   useLayoutEffect(() => {
     const ratio = devicePixelRatio || 1;
     Object.assign(canvas.current, { width: width * ratio, height: height * ratio });
     const pen = canvas.current.getContext("2d");
     pen.scale(ratio, ratio);
     draw(pen);
-  }, [width, height, theme, ...seen]);
+  }, [width, height, dark, ...seen]);
   return html`<canvas ref=${canvas} role="img" aria-label=${label} style=${{ width: `${width}px`, height: `${height}px` }}></canvas>`;
 }
 
@@ -172,7 +174,7 @@ function Wave({ view, width, sound, length }) {
   const draw = (pen) => {
     pen.fillStyle = paint("--wave");
     const { samples, rate } = sound;
-    const loudest = Math.max(3000, peakOf(sound));
+    const loudest = Math.max(3000, sound.peak);
     const each = ((view[1] - view[0]) * rate) / width;
     for (let x = 0; x < width; x++) {
       const from = Math.floor(view[0] * rate + x * each);
@@ -188,15 +190,6 @@ function Wave({ view, width, sound, length }) {
   };
   return html`<${Lane} name="sound"><${Canvas} width=${width} height=${height} draw=${draw} seen=${[...view, length]}
     label="Waveform of ${sound.seconds.toFixed(1)} seconds" /></${Lane}>`;
-}
-
-/** Return the greatest sample of a sound; looked for again only after it grew. */
-function peakOf(sound) {
-  if (sound.peakAt !== sound.length) {
-    sound.peak = sound.samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-    sound.peakAt = sound.length;
-  }
-  return sound.peak;
 }
 
 function Words({ view, width, utterances }) {
@@ -254,16 +247,16 @@ function Markers({ view, width, utterances }) {
   );
   if (!lanes.size) return null;
   return html`
-    <div class="markers" role="list" aria-label="What fired">
+    <div class="markers" role="list" aria-label="Events">
       ${[...lanes].map(([name, markers]) => {
         const draw = (pen) => {
-          pen.fillStyle = paint(/taken|nothing|NaN/.test(name) ? "--alarm" : "--marker");
+          pen.fillStyle = paint(/rewound|no code|NaN/.test(name) ? "--alarm" : "--marker");
           for (const { utterance, frame } of markers) {
             const x = xOf(heardAt(utterance, frame), { view, width }) - LEFT;
             pen.fillRect(x > width + 1 ? x : Math.min(x, width - 2), 1, 2, 8);
           }
         };
-        const all = markers.map(({ told: more }) => more).filter(Boolean).join("; ");
+        const all = markers.map(({ detail }) => detail).filter(Boolean).join("; ");
         return html`
           <div role="listitem" data-marker=${name} data-count=${markers.length} title=${all}>
             <span class="name">${name} <b>${markers.length}</b></span>
@@ -273,28 +266,66 @@ function Markers({ view, width, utterances }) {
     </div>`;
 }
 
-function Curve({ view, width, title, lines, utterances, last }) {
+const known = new WeakMap();
+const NONE = [];
+
+/** Return the seconds and the record of each token of a take. */
+function pointsOf(take) {
+  const utterances = take && utterancesOf(take);
+  if (!utterances) return NONE;
+  if (!known.has(utterances)) {
+    known.set(utterances, utterances.flatMap((utterance) => [
+      ...utterance.tokens.filter(Boolean).map((token) => [timeOf(utterance, token.frame), { ...token, "nats lost": lostBy(token), changed: token.changed || null }]),
+      [timeOf(utterance, utterance.tokens.length), {}], // the line ends with the utterance
+    ]));
+  }
+  return known.get(utterances);
+}
+
+/** Return by how many nats a penalty made the drawn code less likely, with all that the other processors did; null where none acted. */
+function lostBy({ changed, temperature, guided_logprob: before, score: after }) {
+  return changed && temperature ? before - after : null;
+}
+
+/** What B has more than A at the same word, over the time of A. */
+export function Difference({ a, b }) {
+  const box = useRef();
+  const width = useWidth(box);
+  const points = useMemo(() => pointsOf(a).map(([seconds, token]) => {
+    const there = sameWord(a, seconds, b) + 1e-6;
+    const other = pointsOf(b).findLast(([at, { code }]) => at <= there && code !== undefined)?.[1] ?? {};
+    return [seconds, Object.fromEntries(DIFFERENCES.map(([field]) => [field, token[field] == null || other[field] == null ? null : other[field] - token[field]]))];
+  }), [a.report, b.report]);
+  return html`
+    <div class="lanes" ref=${box} aria-label="B minus A" role="figure">
+      ${width > 0 && DIFFERENCES.map((line, n) => html`
+        <${Curve} view=${[0, a.sound.seconds]} width=${width - LEFT} title="difference ${n + 1}" lines=${[line]} points=${points} last=${n === 1} />`)}
+    </div>`;
+}
+
+function Curve({ view, width, title, lines, points, peers = NONE, last }) {
   const place = useRef();
-  const tokens = utterances.flatMap((utterance) => [
-    ...utterance.tokens.filter(Boolean).map((token) => [timeOf(utterance, token.frame), token]),
-    [timeOf(utterance, utterance.tokens.length), {}], // the line ends with the utterance
-  ]);
-  const present = lines.filter(([field]) => tokens.some(([, token]) => token[field] != null));
-  const theme = themeNow();
+  const present = lines.filter(([field]) => points.some(([, token]) => token[field] != null));
+  const dark = isDark();
   useEffect(() => {
     if (!present.length) return undefined;
-    const text = paint("--pico-muted-color");
-    const axis = { stroke: text, grid: { stroke: paint("--grid"), width: 1 }, ticks: { show: false }, font: "10px sans-serif" };
+    const axis = { stroke: paint("--pico-muted-color"), grid: { stroke: paint("--grid"), width: 1 }, ticks: { show: false }, font: "10px sans-serif" };
+    const valueOf = ([field, , form], token) => {
+      const value = token[field] ?? null;
+      return form === "log" && value !== null ? Math.max(value, field === "stop_rank" ? 0.5 : 1e-9) : value;
+    };
+    const scaleOf = (line) => {
+      const values = [...points, ...peers].map(([, token]) => valueOf(line, token)).filter((value) => value !== null);
+      const ends = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+      return line[2] === "log" ? { distr: 3, range: uPlot.rangeLog(...ends, 10, true) } : { range: uPlot.rangeNum(...ends, 0.1, true) };
+    };
     const plot = new uPlot({
       width: width + LEFT,
       height: last ? 92 : 72,
       padding: [6, 0, last ? 0 : 5, 0],
       cursor: { show: false },
       legend: { show: false },
-      scales: {
-        x: { time: false, min: view[0], max: view[1] },
-        ...Object.fromEntries(present.map(([field, , form]) => [field, { distr: form === "log" ? 3 : 1 }])),
-      },
+      scales: { x: { time: false, min: view[0], max: view[1] }, ...Object.fromEntries(present.map((line) => [line[0], scaleOf(line)])) },
       axes: [
         { ...axis, show: last, size: 20, values: (_, ticks) => ticks.map((tick) => `${tick} s`) },
         { ...axis, scale: present[0][0], size: LEFT, gap: 2, values: (_, ticks) => ticks.map(short), ...(present[0][2] === "log" ? { splits: powers } : { space: 22 }) },
@@ -302,15 +333,9 @@ function Curve({ view, width, title, lines, utterances, last }) {
       series: [{}, ...present.map(([field], n) => ({
         scale: field, stroke: paint(LINES[n]), width: 1.2, points: { show: false }, spanGaps: false,
       }))],
-    }, [
-      tokens.map(([seconds]) => seconds),
-      ...present.map(([field, , form]) => tokens.map(([, token]) => {
-        const value = token[field] ?? null;
-        return form === "log" && value !== null ? Math.max(value, field === "stop_rank" ? 0.5 : 1e-9) : value;
-      })),
-    ], place.current);
+    }, [points.map(([seconds]) => seconds), ...present.map((line) => points.map(([, token]) => valueOf(line, token)))], place.current);
     return () => plot.destroy();
-  }, [width, view[0], view[1], utterances, theme, present.length]);
+  }, [width, view[0], view[1], points, peers, dark, present.length]);
   if (!present.length) return null;
   return html`
     <div class="curve" data-curve=${title}>
@@ -357,13 +382,13 @@ function Cursor({ view, width, app, take, text, onKey }) {
     onKeyDown=${onKey}></i>`;
 }
 
-function Token({ place: { utterance, frame }, seconds }) {
+function Token({ open, place: { utterance, frame }, seconds }) {
   const token = utterance.tokens[frame];
   const codes = utterance.codes[frame] ?? [];
   return html`
-    <section class="token" aria-label="Token">
-      <h3>utterance ${utterance.number + 1}, frame ${frame} <small>${seconds.toFixed(3)} s · codes ${codes.join(" ")}</small></h3>
+    <details class="token" open=${open}>
+      <summary>utterance ${utterance.number + 1}, frame ${frame} <small>${seconds.toFixed(3)} s · codes ${codes.join(" ")}</small></summary>
       ${token && html`<dl>${Object.entries(token).filter(([, value]) => value !== null).map(([name, value]) => html`
         <div><dt>${name}</dt><dd>${typeof value === "number" ? short(value) : String(value)}</dd></div>`)}</dl>`}
-    </section>`;
+    </details>`;
 }

@@ -13,7 +13,6 @@ class Live {
   typed = "";
   sequence = 0;
   ended = false;
-  meters = {};
 
   constructor(app, changed) {
     Object.assign(this, { app, changed });
@@ -21,9 +20,9 @@ class Live {
     this.options = options;
     audio();
     this.socket = openSocket();
-    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.#told(parse(data)) : this.take.sound.push(int16(data)));
+    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.#received(parse(data)) : this.take.sound.push(int16(data)));
     this.socket.onerror = () => { this.problem ??= "The connection failed."; };
-    this.socket.onclose = ({ reason }) => this.#closed(reason);
+    this.socket.onclose = ({ reason, wasClean }) => this.#closed(reason, wasClean);
   }
 
   /** Send what was typed, up to its last whole word unless all of it is wanted. */
@@ -61,19 +60,15 @@ class Live {
     this.app.player.stop();
   }
 
-  #create() {
-    this.socket.send(stringify({ type: "response.create", ...this.app.asked(this.options) }));
-  }
-
   #send(type, more = {}) {
     this.socket.send(stringify({ type, sequence: this.sequence++, ...more }));
   }
 
-  #told(message) {
-    const told = {
+  #received(message) {
+    const act = {
       "session.created": () => {
         this.rate = message.audio.sample_rate_hz;
-        this.#create();
+        this.socket.send(stringify({ type: "response.create", ...this.app.asked(this.options) }));
       },
       "response.created": () => {
         this.take = this.app.newTake({ input: "", ...this.options });
@@ -83,21 +78,16 @@ class Live {
       },
       "response.started": () => {
         this.take.seed = message.seed;
-        this.app.play(this.take, { since: this.began });
+        this.app.meter(this.take, this.began);
       },
       "response.done": () => this.#done(message),
       error: () => {
-        if (message.error.param === "timestamps" && !this.ready) {
-          this.app.state.service.wordTimes = false; // the model has none
-          this.#create();
-          return;
-        }
         this.problem = message.error.message;
         this.app.refuse(new Refusal(422, message.error));
         if (!this.ready) this.socket.close();
       },
     }[message.type];
-    told?.();
+    act?.();
     this.changed();
   }
 
@@ -107,8 +97,6 @@ class Live {
     take.body.input = this.sent;
     take.outcome = { cancelled: "cancelled", error: "failed" }[message.finish_reason] ?? "done";
     this.over = true;
-    this.measure();
-    Object.assign(take, { firstSoundMs: this.meters.firstMs, gaps: this.meters.gaps, gapMs: this.meters.gapMs });
     if (take.sound.length) {
       const { open } = app.state;
       app.add(take);
@@ -118,18 +106,13 @@ class Live {
     this.socket.close();
   }
 
-  #closed(reason) {
+  #closed(reason, wasClean) {
+    if (!wasClean) this.app.connect(); // the page says that the service does not answer, until it does
     this.over = true;
     this.ready = false;
     this.take?.sound.finish();
     if (!this.take && !this.cancelled) this.problem ??= reason || "The connection was closed.";
     this.changed();
-  }
-
-  measure() {
-    const { player } = this.app;
-    if (!this.take || player.sound !== this.take.sound) return;
-    this.meters = { firstMs: player.firstSoundMs, gaps: player.gaps, gapMs: player.gapMs, aheadS: player.aheadS };
   }
 }
 
@@ -140,15 +123,16 @@ export function LivePane({ app }) {
   const running = live && !live.over;
   useEffect(() => {
     if (live) live.changed = changed;
-    const ticking = setInterval(() => { if (live) { live.measure(); changed(); } }, 200);
+    const ticking = setInterval(() => { if (live) changed(); }, 200);
     return () => clearInterval(ticking);
   }, [live]);
   const start = () => { app.live = new Live(app, changed); changed(); document.getElementById("live").focus(); };
-  const { firstMs, gaps = 0, gapMs = 0, aheadS = 0 } = live?.meters ?? {};
+  const { firstSoundMs, gaps = 0, gapMs = 0 } = live?.take ?? {};
+  const aheadS = running && live.take ? app.player.aheadS : 0;
   return html`
     <section class="live" aria-label="Live">
-      <p class="note">Each sentence is spoken as soon as it is certain that it has ended. Voice and knobs are those of the request.</p>
-      <label for="live">${running ? "Type; it speaks" : "Text to begin with"}</label>
+      <p class="note">Each sentence is spoken as soon as its end is certain, with the voice and settings on the left.</p>
+      <label for="live">${running ? "Type here" : "First words"}</label>
       <textarea id="live" rows="5" value=${live && running ? live.typed : app.liveText ?? ""}
         onInput=${({ target }) => {
           if (running) {
@@ -159,18 +143,18 @@ export function LivePane({ app }) {
         onKeyDown=${(event) => { if (running && event.key === "Enter" && !event.shiftKey && !event.ctrlKey) live.flush(); }}></textarea>
       <div class="actions">
         ${running
-          ? html`<button onClick=${() => live.flush()} disabled=${!live.ready || live.ended}>Say it now</button>
-              <button class="secondary" onClick=${() => live.end()} disabled=${!live.ready || live.ended}>End of the text</button>
+          ? html`<button onClick=${() => live.flush()} disabled=${!live.ready || live.ended}>Speak now</button>
+              <button class="secondary" onClick=${() => live.end()} disabled=${!live.ready || live.ended}>Finish</button>
               <button class="speak stop" onClick=${() => live.cancel()}>Cancel</button>`
           : html`<button onClick=${() => { const text = app.liveText ?? ""; start(); app.live.type(text); }}>Start</button>`}
       </div>
       ${live?.note && html`<p class="note" role="status">${live.note}</p>`}
-      ${live?.over && live.take?.sound.length > 0 && html`<p class="note" role="status">It is take ${live.take.number} now.</p>`}
+      ${live?.over && live.take?.sound.length > 0 && html`<p class="note" role="status">This is now take ${live.take.number}.</p>`}
       ${live?.problem && html`<p class="refusal" role="alert">${live.problem}</p>`}
       <p class="meters" aria-label="Meters">
-        <span>first sound <b>${firstMs == null ? "–" : `${Math.round(firstMs)} ms`}</b></span>
+        <span>first sound <b>${firstSoundMs ? `${Math.round(firstSoundMs)} ms` : "–"}</b></span>
         <span>gaps <b>${gaps}</b>${gaps > 0 && `, ${Math.round(gapMs)} ms`}</span>
-        <span>ahead <b>${aheadS.toFixed(1)} s</b></span>
+        <span>buffered <b>${aheadS.toFixed(1)} s</b></span>
         <span>sent <b>${live?.sent.length ?? 0}</b> of ${live?.typed.length ?? 0} characters</span>
       </p>
     </section>`;

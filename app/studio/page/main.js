@@ -1,33 +1,35 @@
 /** The studio: its state, what can be done to it, and its frame. */
 
-import { Dialog, later } from "./parts.js";
+import { Dialog, later, part, pause } from "./parts.js";
 import { bodyOf, refusalsOf, RequestPane, stateOf } from "./request.js";
-import { audio, loudness, Player, Sound } from "./sound.js";
+import { audio, decoded, loudness, Player, Sound } from "./sound.js";
 import { TakesPane } from "./takes.js";
-import { getJson, key, onKeyNeeded, parse, Refusal, readService, spoken } from "./wire.js";
+import { Away, call, getJson, hooks, key, parse, Refusal, readService, spoken } from "./wire.js";
 
 const html = htm.bind(preact.h);
 const { useEffect, useReducer, useRef } = preactHooks;
-const store = () => import("./store.js");
+const store = () => part("./store.js");
 
-const SHOWN_TAKES = 24;
 const TABS = { takes: "Takes", live: "Live", sweep: "Sweep" };
 const EXAMPLE = "Hello there. This voice was trained from scratch, on two processor cores.";
 
 /** The state of the page and what changes it. Every change draws the page anew. */
 class Studio {
   state = {
-    service: null, voices: [], presets: [], model: null, waiting: "connecting", theme: localStorage.theme ?? null,
-    text: EXAMPLE, voice: null, preset: "auto", knobs: {}, goOn: null,
-    search: "", groups: {}, first: new Set(), refusals: {}, notice: null, told: "",
-    knobsOpen: matchMedia("(min-width: 60rem)").matches, takes: [], open: null, a: null, b: null, speaking: null, tab: "takes", dialog: null, keyAsked: null,
+    service: null, voices: [], presets: [], model: null, waiting: "connecting", away: null,
+    text: EXAMPLE, voice: null, knobs: {}, goOn: null,
+    search: "", groups: {}, first: new Set(), refusals: {}, notice: null, said: "", knobsOpen: Boolean(localStorage.knobs),
+    takes: [], open: null, a: null, b: null, deleted: null, speaking: null, tab: "takes", dialog: null, keyAsked: null,
   };
   player = new Player();
+  samples = {};
   onChange = () => {};
+  #connecting = false;
 
   constructor() {
     this.player.onChange = () => this.onChange();
-    onKeyNeeded(() => this.#askForKey());
+    hooks.keyNeeded = () => this.#askForKey();
+    hooks.away = () => this.connect();
   }
 
   set = (patch) => {
@@ -37,53 +39,77 @@ class Studio {
 
   /** Change the request; what was refused before may be right now. */
   edit = (patch) => {
-    const refusals = { ...this.state.refusals };
-    for (const name of Object.keys({ ...this.state.knobs, ...patch.knobs })) {
-      if (patch.knobs && patch.knobs[name] !== this.state.knobs[name]) delete refusals[name];
-    }
-    if ("text" in patch) delete refusals.input;
-    if ("voice" in patch) delete refusals.voice;
-    if ("preset" in patch) delete refusals.preset;
-    this.set({ ...patch, refusals, notice: null });
+    const { knobs, refusals } = this.state;
+    const unchanged = ([name]) => !(name in patch || (name === "input" && "text" in patch)) && (patch.knobs ?? knobs)[name] === knobs[name];
+    this.set({ ...patch, refusals: Object.fromEntries(Object.entries(refusals).filter(unchanged)), notice: null });
   };
 
   /** The changed knobs go first, but only now and then: none may move while it is being changed. */
   settled = () => ({ first: new Set(Object.keys(this.state.knobs)) });
 
   /** Say something to screen readers. */
-  tell = (told) => this.set({ told });
+  say = (said) => this.set({ said });
 
   show = (dialog, subject = null) => this.set({ dialog: dialog && { name: dialog, subject } });
 
-  /** Show how to make a take elsewhere; null is the request as it stands. */
-  takeAway = (take) => this.show("away", take);
-
   async start() {
-    const service = await readService();
-    this.set({ service, preset: service.preset.fallback });
-    this.readLink();
     addEventListener("hashchange", () => this.readLink());
-    await this.#untilReady();
-    await this.readVoices();
-    const presets = service.presets ? (await getJson("v1/presets")).presets : [];
-    const models = await getJson("v1/models");
-    this.set({ presets, model: models.data[0].id, waiting: null });
+    await this.connect();
+    later.paths.forEach((path) => (window.requestIdleCallback ?? setTimeout)(() => part(path)));
     await this.#remember();
+    if (!localStorage.keepsTakes && location.hash.length < 2) await this.speak({ aloud: false }); // a take to begin with
   }
 
-  async #untilReady() {
-    for (;;) {
-      const response = await fetch("ready");
-      if (response.ok) return;
-      const { error } = await response.json();
-      this.set({ waiting: error.message });
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+  /** Wait until the service answers and is ready, and read what it offers: at the start, and when it was away. */
+  async connect() {
+    if (this.#connecting) return;
+    this.#connecting = true;
+    while (!(await this.#connected())) await pause(1000);
+    this.#connecting = false;
+  }
+
+  async #connected() {
+    try {
+      if (!this.state.service) {
+        this.set({ service: await readService() });
+        this.readLink();
+      }
+      const ready = await fetch("ready");
+      if (!ready.ok) {
+        this.set({ waiting: (await ready.json()).error.message });
+        return false;
+      }
+      const { model, word_times: wordTimes } = await ready.json();
+      await this.readVoices();
+      const { presets } = await getJson("v1/presets");
+      this.set({ presets, model, wordTimes, waiting: null, away: null });
+    } catch (error) {
+      if (!(error instanceof Refusal)) {
+        this.set({ away: new Away().message });
+        return false;
+      }
+      this.set({ waiting: null, away: null, notice: error.message });
     }
+    return true;
   }
 
   async readVoices() {
     this.set({ voices: (await getJson("v1/audio/voices")).voices });
   }
+
+  /** Play the recording of a voice, or stop it. */
+  listen = async (id) => {
+    if (this.samples[id] && this.player.sound === this.samples[id]) return this.player.stop();
+    audio();
+    try {
+      const answer = await call(`v1/audio/voices/${encodeURIComponent(id)}/audio`);
+      const { samples, rate } = await decoded(await answer.blob());
+      this.samples[id] = Sound.of(samples, rate);
+      return this.player.play(this.samples[id]);
+    } catch (error) {
+      return this.refuse(error);
+    }
+  };
 
   /** Take the request after the address's # for the page's own. */
   readLink() {
@@ -94,7 +120,7 @@ class Studio {
       this.edit({ ...stateOf(body, this.state.service), goOn });
       this.set(this.settled());
     } catch {
-      this.set({ notice: "The address holds no request after its #." });
+      this.set({ notice: "The link holds no valid request." });
     }
   }
 
@@ -106,41 +132,46 @@ class Studio {
   }
 
   /** Speak what the page shows, as a new take. */
-  speak = async () => {
+  speak = async ({ aloud = true } = {}) => {
     if (this.state.speaking || !this.state.service) return;
     const since = performance.now();
-    audio(); // while the click is fresh: later a browser may refuse to play
     const take = this.newTake(bodyOf(this.state));
     const leaving = new AbortController();
-    this.set({ speaking: leaving, refusals: {}, notice: null, tab: "takes", ...this.settled() });
+    if (aloud) {
+      audio(); // while the click is fresh: later a browser may refuse to play
+      this.set({ speaking: leaving, refusals: {}, notice: null, deleted: null, tab: "takes", ...this.settled() });
+    }
+    const began = () => {
+      this.add(take);
+      if (aloud) this.meter(take, since);
+    };
+    await this.make(take, leaving.signal, began).catch((error) => aloud && error.name !== "AbortError" && this.refuse(error));
+    if (aloud) this.set({ speaking: null });
+    if (take.sound?.length) await this.finish(take);
+  };
+
+  /** Make the sound of a take; `began` is called when its first samples are near. */
+  async make(take, signal, began = () => {}) {
+    const onHead = (head) => {
+      take.id = head.get("x-request-id");
+      take.seed = head.get("x-seed");
+      take.sound = new Sound(Number(head.get("x-sample-rate")) || 24000);
+      began();
+    };
     try {
-      const onHead = (head) => this.#begin(take, head, since);
-      for await (const samples of this.spoken(take.body, { signal: leaving.signal, onHead })) take.sound.push(samples);
+      for await (const samples of spoken(this.asked(take.body), { signal, onHead })) take.sound.push(samples);
       take.outcome = "done";
     } catch (error) {
-      if (!this.#failed(take, error)) return;
+      take.outcome = error.name === "AbortError" ? "cancelled" : "failed";
+      throw error;
     } finally {
       take.sound?.finish();
-      this.set({ speaking: null });
     }
-    // The service notices later that nobody listens any more; until then it has no report.
-    await this.finish(take, { reported: take.outcome !== "cancelled" });
-  };
+  }
 
   /** Return a request with what the page wants to know of every take. */
   asked(body) {
-    return { ...body, trace: true, ...(this.state.service.wordTimes && { timestamps: "word" }) };
-  }
-
-  /** Yield the samples of a request, without word times from then on if the model has none. */
-  async *spoken(body, options) {
-    try {
-      yield* spoken(this.asked(body), options);
-    } catch (error) {
-      if (error.param !== "timestamps") throw error;
-      this.state.service.wordTimes = false;
-      yield* spoken(this.asked(body), options);
-    }
+    return { ...body, trace: true, ...(this.state.wordTimes && { timestamps: "word" }) };
   }
 
   newTake(body) {
@@ -148,65 +179,66 @@ class Studio {
     return { key: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, number, created: Date.now(), body, outcome: "speaking" };
   }
 
-  #begin(take, head, since) {
-    take.id = head.get("x-request-id");
-    take.seed = head.get("x-seed");
-    take.sound = new Sound(Number(head.get("x-sample-rate")) || 24000);
-    this.add(take);
+  /** Play a take from its beginning while it is made, and note when it was heard and what was late. */
+  meter(take, since) {
     this.play(take, { since });
-    const first = () => {
+    take.sound.onGrowth.add(() => {
       if (this.player.sound !== take.sound) return;
       take.firstSoundMs = this.player.firstSoundMs;
       [take.gaps, take.gapMs] = [this.player.gaps, this.player.gapMs];
       this.onChange();
-    };
-    take.sound.onGrowth.add(first);
+    });
   }
 
   add(take) {
-    this.set({ takes: [take, ...this.state.takes].slice(0, SHOWN_TAKES), open: take.key });
-  }
-
-  /** Note why a take failed; return whether there is anything of it to keep. */
-  #failed(take, error) {
-    if (error.name === "AbortError") take.outcome = "cancelled";
-    else {
-      take.outcome = "failed";
-      this.refuse(error);
-    }
-    return Boolean(take.sound?.length);
+    this.set({ takes: [take, ...this.state.takes], open: take.key });
   }
 
   /** Show a refusal at the knobs that it is about, else above all of them. */
   refuse(error) {
+    if (error instanceof Away) return this.set({ notice: "That did not reach the service. Try again when it answers." });
     const refusals = error instanceof Refusal ? refusalsOf(error, this.state.service) : {};
     const placed = Object.keys(refusals);
     this.set({ refusals, notice: placed.length ? null : error.message, search: placed.length ? "" : this.state.search });
     if (placed.length) {
       requestAnimationFrame(() => requestAnimationFrame(() => {
         const knob = document.querySelector(`[data-knob="${CSS.escape(placed[0])}"]`);
+        knob?.closest("details.knobs")?.setAttribute("open", "");
         knob?.scrollIntoView({ block: "center" });
         knob?.querySelector("[aria-invalid]")?.focus();
       }));
     }
+    return undefined;
   }
 
   /** Read the report of a take whose sound is complete, and keep it. */
-  async finish(take, { reported = true } = {}) {
+  async finish(take) {
+    this.say(`Take ${take.number}: ${take.sound.seconds.toFixed(1)} seconds, ${take.outcome}`);
+    await this.report(take);
+    await this.keep(take);
+  }
+
+  async report(take) {
     take.lufs = loudness(take.sound);
-    this.tell(`Take ${take.number}: ${take.sound.seconds.toFixed(1)} seconds, ${take.outcome}`);
-    if (!reported) return;
+    // The service notices later that nobody listens any more; until then it has no report.
+    if (take.outcome === "cancelled") return;
     try {
       take.report = await getJson(`v1/audio/speech/${encodeURIComponent(take.id)}`);
     } catch (error) {
       take.reportError = error.message;
     }
     this.onChange();
-    if (take.outcome !== "done") return;
+  }
+
+  /** Keep a take in the browser, and note which are not kept any more. */
+  async keep(take) {
     const { sound, ...record } = take;
     localStorage.keepsTakes = "yes";
     const { keep } = await store();
-    await keep({ ...record, samples: sound.samples.slice(), rate: sound.rate }).catch(() => {});
+    const left = await keep({ ...record, samples: sound.samples.slice(), rate: sound.rate }).catch(() => [take.key]);
+    take.unkept = false;
+    for (const name of left) Object.assign(this.take(name) ?? {}, { unkept: true });
+    this.onChange();
   }
 
   async #remember() {
@@ -238,11 +270,22 @@ class Studio {
     else this.play(take, { at: take.point && take.point < take.sound.seconds - 0.05 ? take.point : 0 });
   }
 
-  drop(take) {
+  delete(take) {
     if (this.player.sound === take.sound) this.player.stop();
     store().then(({ forget }) => forget(take.key)).catch(() => {});
     const { takes, a, b } = this.state;
-    this.set({ takes: takes.filter((one) => one !== take), a: a === take.key ? null : a, b: b === take.key ? null : b });
+    this.set({ takes: takes.filter((one) => one !== take), deleted: take, a: a === take.key ? null : a, b: b === take.key ? null : b });
+  }
+
+  undelete() {
+    const { deleted, takes } = this.state;
+    this.set({ takes: [...takes, deleted].sort((one, other) => other.number - one.number), deleted: null, open: deleted.key });
+    return this.keep(deleted);
+  }
+
+  star(take) {
+    take.starred = !take.starred;
+    return this.keep(take);
   }
 
   /** Put the request of a take back into the page, with its seed if asked. */
@@ -254,41 +297,25 @@ class Studio {
 
   /** Let the next take keep this one up to a frame. */
   goOnFrom(take, utterance, frame, seconds) {
-    const label = `take ${take.number} at ${seconds.toFixed(2)} s`;
+    const label = `take ${take.number} from ${seconds.toFixed(2)} s`;
     this.restore(take, { goOn: { from: { id: take.id, utterance, frame }, label } });
-    this.tell(`The next take goes on from ${label}`);
+    this.say(`The next take continues ${label}`);
   }
 
-  theme() {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const now = this.state.theme ?? (dark ? "dark" : "light");
-    localStorage.theme = now === "dark" ? "light" : "dark";
-    document.documentElement.dataset.theme = localStorage.theme; // before all is drawn in its colours
-    this.set({ theme: localStorage.theme });
-  }
 }
 
-const PANES = {
-  takes: TakesPane,
-  live: later(() => import("./live.js"), "LivePane"),
-  sweep: later(() => import("./sweep.js"), "SweepPane"),
-};
-const DIALOGS = {
-  away: later(() => import("./away.js"), "AwayDialog"),
-  voices: later(() => import("./voices.js"), "VoicesDialog"),
-  keys: KeysHelp,
-};
+const PANES = { takes: TakesPane, live: later("./live.js", "LivePane"), sweep: later("./sweep.js", "SweepPane") };
+const DIALOGS = { export: later("./export.js", "ExportDialog"), voices: later("./voices.js", "VoicesDialog"), keys: KeysHelp };
 
 function App({ studio }) {
   const [, redraw] = useReducer((count) => count + 1, 0);
   useEffect(() => {
     studio.onChange = redraw;
-    studio.start().catch((error) => studio.set({ waiting: null, notice: error.message }));
-    if (studio.state.theme) document.documentElement.dataset.theme = studio.state.theme;
+    studio.start();
     matchMedia("(prefers-color-scheme: dark)").onchange = redraw;
-    const pressed = (event) => keyPressed(studio, event);
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", (event) => keyPressed(studio, event));
+    addEventListener("dragover", (event) => event.preventDefault());
+    addEventListener("drop", (event) => dropped(studio, event));
   }, []);
   const { state } = studio;
   const Pane = PANES[state.tab];
@@ -296,40 +323,27 @@ function App({ studio }) {
   return html`
     <header>
       <h1>valle-serve <span>studio</span></h1>
-      <p class="status">${state.waiting ?? state.model}</p>
+      <p class="status">${state.away ? "not connected" : state.waiting ?? state.model}</p>
       <nav aria-label="Page">
         <button class="plain" onClick=${() => studio.show("keys")} aria-label="Keyboard" title="Keyboard">⌨</button>
-        <button class="plain" onClick=${() => studio.theme()} aria-label="Dark or light" title="Dark or light">◐</button>
         ${key.get() && html`<button class="plain" title="Forget the API key" onClick=${() => { key.forget(); studio.onChange(); }}>Forget key</button>`}
         <a href="docs">API</a>
       </nav>
     </header>
+    ${state.away && html`<p class="banner" role="alert">${state.away}</p>`}
     <main>
       <${RequestPane} app=${studio} />
       <section class="right">
-        <div class="tabs" role="tablist" aria-label="What to do">
+        <nav class="tabs" aria-label="Views">
           ${Object.entries(TABS).map(([name, title]) => html`
-            <button role="tab" id="tab-${name}" aria-controls="pane" aria-selected=${state.tab === name}
-              tabindex=${state.tab === name ? 0 : -1} onClick=${() => studio.set({ tab: name })}
-              onKeyDown=${(event) => otherTab(studio, event)}>${title}</button>`)}
-        </div>
-        <div id="pane" role="tabpanel" aria-labelledby="tab-${state.tab}">
-          ${state.service && html`<${Pane} app=${studio} />`}
-        </div>
+            <button id="tab-${name}" aria-current=${state.tab === name ? "page" : null} onClick=${() => studio.set({ tab: name })}>${title}</button>`)}
+        </nav>
+        ${state.service && html`<${Pane} app=${studio} />`}
       </section>
     </main>
-    <p class="unseen" role="status">${state.told}</p>
+    <p class="unseen" role="status">${state.said}</p>
     ${Dialog && html`<${Dialog} app=${studio} subject=${state.dialog.subject} />`}
     ${state.keyAsked && html`<${KeyPrompt} ...${state.keyAsked} />`}`;
-}
-
-function otherTab(studio, event) {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!step) return;
-  const names = Object.keys(TABS);
-  const name = names[(names.indexOf(studio.state.tab) + step + names.length) % names.length];
-  studio.set({ tab: name });
-  document.getElementById(`tab-${name}`).focus();
 }
 
 const KEYS = [
@@ -337,10 +351,10 @@ const KEYS = [
   ["Esc", "stop: the sound, or what is being made"],
   ["Space", "play or pause the open take"],
   ["X", "switch between A and B at the same word"],
+  ["A, B, X", "in a blind test: play; 1 and 2 answer that X is A or B"],
   ["/", "search the knobs"],
   ["← →", "in a take: a frame back or on; with Shift ten"],
-  ["Enter", "in a take: play from there"],
-  ["G", "in a take: go on from there"],
+  ["Enter, G", "in a take: play, or continue, from there"],
 ];
 
 function keyPressed(studio, event) {
@@ -355,18 +369,29 @@ function keyPressed(studio, event) {
     player.stop();
     return;
   }
-  const typing = event.target.closest?.("input, textarea, select, button, summary, a, dialog, [role=slider]");
-  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    document.getElementById("search")?.focus();
-  } else if (event.key === " ") {
-    event.preventDefault();
-    const open = studio.take(state.open);
-    if (open?.sound) studio.toggle(open);
-  } else if (event.key === "x") {
-    studio.switch?.();
-  }
+  const at = (elements) => event.target.closest?.(elements);
+  if (at("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const open = studio.take(state.open);
+  const press = {
+    "/": () => {
+      const search = document.getElementById("search");
+      search?.closest("details").setAttribute("open", "");
+      search?.focus(); // at once: what is typed next belongs there
+    },
+    " ": !at("button, summary, a, [role=slider]") && open?.sound && (() => studio.toggle(open)),
+    ...studio.compareKeys,
+  }[event.key.toLowerCase()];
+  if (!press) return;
+  event.preventDefault();
+  press();
+}
+
+/** A recording that is dropped on the page becomes a voice. */
+function dropped(studio, event) {
+  const file = event.dataTransfer?.files[0];
+  if (!file) return;
+  event.preventDefault();
+  studio.show("voices", file);
 }
 
 function KeysHelp({ app }) {
@@ -383,9 +408,9 @@ function KeyPrompt({ answered, known }) {
     <${Dialog} title="API key" onClose=${() => answered(null)}>
       <form onSubmit=${sent}>
         <label for="key">${known ? "That key is not known here." : "This service asks for a key."}
-          It is kept in this tab, and gone with it.</label>
+          It is kept until this tab is closed.</label>
         <input id="key" type="password" autocomplete="off" ref=${field} />
-        <button type="submit">Use it</button>
+        <button type="submit">Save</button>
       </form>
     </${Dialog}>`;
 }

@@ -1,16 +1,43 @@
 /** Parts that several files draw with. */
 
+import { hooks } from "./wire.js";
+
 const html = htm.bind(preact.h);
 const { useEffect, useLayoutEffect, useReducer, useRef } = preactHooks;
 
-/** A component of a module that is loaded when it is first drawn. */
-export function later(load, name) {
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const parts = {};
+
+/** Return a module of the page, fetched until it comes. It is imported once it can be had: a browser never asks again for one that failed. */
+export function part(path) {
+  return parts[path] ??= (async () => {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await fetch(new URL(path, import.meta.url));
+        return await import(attempt ? `${path}?${attempt}` : path);
+      } catch {
+        hooks.away();
+        await pause(1000);
+      }
+    }
+  })();
+}
+
+/** A component of a module that is loaded when the page is idle, or when it is first drawn. */
+export function later(path, name) {
   let loaded = null;
+  later.paths.add(path);
   return function Later(props) {
     const [, redraw] = useReducer((count) => count + 1, 0);
-    useEffect(() => { if (!loaded) load().then((module) => { loaded = module[name]; redraw(); }); }, []);
+    useEffect(() => { if (!loaded) part(path).then((module) => { loaded = module[name]; redraw(); }); }, []);
     return loaded ? html`<${loaded} ...${props} />` : null;
   };
+}
+later.paths = new Set();
+
+export function PlayButton({ playing, name, ...rest }) {
+  return html`<button type="button" class="play" aria-label="${playing ? "Pause" : "Play"} ${name}" ...${rest}>${playing ? "❚❚" : "▶"}</button>`;
 }
 
 /** A dialog that closes with Esc, its button, or a click beside it. */

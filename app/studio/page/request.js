@@ -1,31 +1,33 @@
 /** The left side: what is said, by whom, and every knob that the API describes. */
 
-import { call, parse, postJson, stringify } from "./wire.js";
+import { PlayButton } from "./parts.js";
+import { parse, postJson, stringify } from "./wire.js";
 
 const html = htm.bind(preact.h);
 const { useEffect, useRef, useState } = preactHooks;
 
+const EXAMPLES = {
+  "A story": "The old lighthouse had been dark for years. Then, one night in March, its lamp began to turn again.",
+  "A question": "Would you mind reading the last page again, a little more slowly this time?",
+  "Numbers": "On May 3rd at 5:30 p.m., Dr. Smith paid $3.50 for 2 kg of apples.",
+};
+
 /** Return the body of the request that the page shows. */
-export function bodyOf({ service, text, voice, preset, knobs, goOn }) {
-  return {
-    input: text,
-    ...(voice && { voice }),
-    ...(preset !== service.preset.fallback && { preset }),
-    ...knobs,
-    ...(goOn && service.goesOn && { continue_from: goOn.from }),
-  };
+export function bodyOf({ text, voice, knobs, goOn }) {
+  return { input: text, ...(voice && { voice }), ...knobs, ...(goOn && { continue_from: goOn.from }) };
 }
 
 /** Return the part of the page's state that a body describes. */
 export function stateOf(body, service) {
-  const { input = "", voice = null, preset = service.preset.fallback, ...rest } = body;
+  const { input = "", voice = null, ...rest } = body;
   const known = Object.entries(rest).filter(([name]) => service.byName.has(name));
-  return { text: input, voice, preset, knobs: Object.fromEntries(known) };
+  return { text: input, voice, knobs: Object.fromEntries(known) };
 }
 
 /** Return the value that a knob has if the request does not set it. */
-function baseOf({ presets, preset }, field) {
-  return presets.find(({ id }) => id === preset)?.knobs[field.name] ?? field.fallback;
+function baseOf({ presets, knobs, service }, field) {
+  const { preset = service.preset.fallback } = knobs;
+  return field === service.preset ? field.fallback : presets.find(({ id }) => id === preset)?.knobs[field.name] ?? field.fallback;
 }
 
 const same = (one, other) => stringify(one) === stringify(other);
@@ -35,19 +37,19 @@ export function RequestPane({ app }) {
   return html`
     <form class="request" aria-label="Request" onSubmit=${(event) => { event.preventDefault(); app.speak(); }}>
       <${TextBox} app=${app} />
-      <div class="pair">
-        <${VoicePicker} app=${app} />
-        <${PresetPicker} app=${app} />
+      <${VoicePicker} app=${app} />
+      <div class="basics">
+        ${state.service?.fields.filter(({ label }) => label).reverse().map((field) => html`<${Knob} key=${field.name} app=${app} field=${field} />`)}
       </div>
       ${state.goOn && html`<p class="note">
-        Goes on from ${state.goOn.label}.
-        <button type="button" class="plain" onClick=${() => app.set({ goOn: null })}>Begin anew</button>
+        Continues ${state.goOn.label}.
+        <button type="button" class="plain" onClick=${() => app.set({ goOn: null })}>Start from the beginning</button>
       </p>`}
       <div class="actions">
         ${state.speaking
           ? html`<button type="button" class="speak stop" onClick=${app.cancel}>Stop</button>`
           : html`<button type="submit" class="speak" disabled=${!state.service}>Speak</button>`}
-        <button type="button" class="secondary" onClick=${() => app.takeAway(null)}>Take away</button>
+        <button type="button" class="secondary" onClick=${() => app.show("export")}>Export</button>
       </div>
       ${state.notice && html`<p class="refusal" role="alert">${state.notice}</p>`}
       ${state.service && html`<${Knobs} app=${app} />`}
@@ -82,32 +84,35 @@ function TextBox({ app }) {
           onScroll=${({ target }) => { back.current.scrollTop = target.scrollTop; }}
           onInput=${({ target }) => app.edit({ text: target.value })}></textarea>
       </div>
+      <p class="examples">Examples: ${Object.entries(EXAMPLES).map(([name, example]) => html`
+        <button type="button" class="plain" onClick=${() => app.edit({ text: example })}>${name}</button>`)}</p>
       <${Refused} name="input" text=${refused} />
-      ${service?.phonemes && html`<${Phonemes} app=${app} />`}
+      ${service && html`<${Phonemes} app=${app} />`}
     </div>`;
 }
 
 /** The text as it will be read, asked of the service when the typing pauses. */
 function Phonemes({ app }) {
-  const { text, voice, knobs } = app.state;
-  const [read, setRead] = useState([]);
+  const { text, voice, knobs, away } = app.state;
+  const [read, setRead] = useState(null);
   useEffect(() => {
     const leaving = new AbortController();
     const asking = setTimeout(async () => {
       const body = { input: text, ...(voice && { voice }), ...(knobs.language && { language: knobs.language }) };
       try {
         const answer = await postJson("v1/audio/phonemes", body, { signal: leaving.signal });
-        setRead(parse(await answer.text()).utterances);
+        setRead(parse(await answer.text()));
       } catch {
-        setRead([]); // a text that cannot be read is refused when it is spoken
+        setRead(null); // a text that cannot be read is refused when it is spoken
       }
     }, 400);
     return () => { clearTimeout(asking); leaving.abort(); };
-  }, [text, voice, knobs.language]);
-  const shown = text.trim() ? read : [];
+  }, [text, voice, knobs.language, away]);
+  const { utterances: shown, warnings } = (text.trim() && read) || { utterances: [], warnings: [] };
   return html`
-    <details class="phonemes" open>
-      <summary>As it will be read</summary>
+    ${warnings.map((warning) => html`<p class="note" role="status">${warning}</p>`)}
+    <details class="phonemes" open=${app.state.knobsOpen}>
+      <summary>How it will be read</summary>
       <ol tabindex="0" aria-label="Phonemes">${shown.map((one) => html`
         <li title=${one.text}><span>${one.phonemes || "(a pause)"}</span>${directionsOf(one) && html` <small>${directionsOf(one)}</small>`}</li>`)}</ol>
     </details>`;
@@ -118,42 +123,33 @@ function directionsOf({ voice, rate = 1, pause_after_s: pause = null }) {
   return [voice, rate !== 1 && `${rate}×`, pause !== null && `pause ${pause} s`].filter(Boolean).join(" · ");
 }
 
+/** Return a voice in words: its name and who it is. */
+function described({ name, accent, gender, kind, language }) {
+  const person = [accent, { female: "woman", male: "man" }[gender]].filter(Boolean).join(" ");
+  const more = [person, kind === "own" && "yours", language !== "en" && language].filter(Boolean);
+  return more.length ? `${name} (${more.join(", ")})` : name;
+}
+
 function VoicePicker({ app }) {
   const { voices, voice, refusals } = app.state;
   const chosen = voices.find(({ id }) => id === voice);
+  const usual = voices.find((one) => one.is_default);
   const own = voices.filter(({ alias_of: alias, damaged }) => !alias && !damaged);
+  const playing = app.player.sound && app.player.sound === app.samples[voice ?? "default"];
   return html`
     <div>
       <label for="voice">Voice</label>
       <div class="joined">
         <select id="voice" value=${voice ?? ""} aria-invalid=${refusals.voice ? "true" : null}
           onChange=${({ target }) => app.edit({ voice: target.value || null })}>
-          <option value="">default</option>
+          <option value="">${usual ? `Default: ${described(usual)}` : "Default"}</option>
           ${voice && !chosen && html`<option value=${voice}>${voice}</option>`}
-          ${own.map((one) => html`<option value=${one.id}>${one.name} (${one.language})</option>`)}
+          ${own.map((one) => html`<option value=${one.id}>${described(one)}</option>`)}
         </select>
-        <button type="button" class="secondary" aria-label="Add or delete a voice" title="Add or delete a voice"
-          onClick=${() => app.show("voices")}>+</button>
+        <${PlayButton} playing=${playing} name="a recording of this voice" title="A recording of this voice" onClick=${() => app.listen(voice ?? "default")} />
+        <button type="button" class="secondary" title="Add a voice from a recording, or delete one" onClick=${() => app.show("voices")}>+ Clone</button>
       </div>
       <${Refused} name="voice" text=${refusals.voice} />
-    </div>`;
-}
-
-function PresetPicker({ app }) {
-  const { presets, preset, refusals } = app.state;
-  const meant = presets.find(({ id }) => id === preset)?.alias_of;
-  const change = ({ target }) => app.edit({ preset: target.value.trim() || app.state.service.preset.fallback });
-  const common = { id: "preset", value: preset, onChange: change, "aria-invalid": refusals.preset ? "true" : null };
-  return html`
-    <div data-knob="preset">
-      <label for="preset">Preset</label>
-      ${presets.length
-        ? html`<select ...${common}>
-            ${presets.every(({ id }) => id !== preset) && html`<option value=${preset}>${preset}</option>`}
-            ${presets.map(({ id, alias_of: alias }) => html`<option value=${id}>${id}${alias ? ` (${alias})` : ""}</option>`)}
-          </select>`
-        : html`<input ...${common} title=${meant} />`}
-      <${Refused} name="preset" text=${refusals.preset} />
     </div>`;
 }
 
@@ -162,20 +158,26 @@ function Refused({ name, text }) {
 }
 
 function Knobs({ app }) {
-  const { service, search, knobs, refusals } = app.state;
-  const changed = service.fields.filter(({ name }) => app.state.first.has(name));
+  const { service, search, refusals, knobsOpen } = app.state;
+  const listed = service.fields.filter(({ label }) => !label);
+  const changed = listed.filter(({ name }) => app.state.first.has(name));
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const found = (field) => {
-    const told = `${field.name} ${field.name.replaceAll("_", " ")} ${field.group} ${field.help}`.toLowerCase();
-    return words.every((word) => told.includes(word));
+    const about = `${field.name} ${field.name.replaceAll("_", " ")} ${field.group} ${field.help}`.toLowerCase();
+    return words.every((word) => about.includes(word));
   };
-  const others = service.fields.filter((field) => !app.state.first.has(field.name));
+  const others = listed.filter((field) => !app.state.first.has(field.name));
+  const above = service.fields.filter((field) => field.label && words.length && found(field)).map(({ label, name }) => `${label} (${name})`);
   const groups = Map.groupBy(others, ({ group }) => group);
   const shown = words.length ? others.filter(found) : null;
   return html`
-    <details class="knobs" open=${app.state.knobsOpen}
-      onToggle=${({ target, currentTarget }) => target === currentTarget && target.open !== app.state.knobsOpen && app.set({ knobsOpen: target.open })}>
-      <summary>Knobs</summary>
+    <details class="knobs" open=${knobsOpen} onToggle=${({ target, currentTarget }) => {
+      if (target !== currentTarget || target.open === app.state.knobsOpen) return;
+      localStorage.knobs = target.open ? "open" : "";
+      app.set({ knobsOpen: target.open });
+    }}>
+      <summary>All ${service.fields.length} knobs</summary>
+      <${Knob} app=${app} field=${service.preset} options=${app.state.presets.map(({ id }) => id)} />
       <div class="bar">
         <input type="search" id="search" placeholder="Search ${service.fields.length} knobs" aria-label="Search knobs"
           value=${search} onInput=${({ target }) => app.set({ search: target.value, ...app.settled() })}
@@ -184,10 +186,10 @@ function Knobs({ app }) {
           Reset all</button>`}
       </div>
       ${changed.length > 0 && html`
-        <h3>Changed from the preset</h3>
+        <h2>Changed from the preset</h2>
         ${changed.map((field) => html`<${Knob} key=${field.name} app=${app} field=${field} />`)}`}
       ${shown
-        ? html`<h3 aria-live="polite">${shown.length} found</h3>
+        ? html`<h2 aria-live="polite">${shown.length} found${above.length > 0 && `; above: ${above.join(", ")}`}</h2>
             ${shown.map((field) => html`<${Knob} key=${field.name} app=${app} field=${field} />`)}`
         : [...groups].map(([name, fields]) => html`
             <${Group} key=${name} app=${app} name=${name} fields=${fields}
@@ -202,13 +204,14 @@ function Group({ app, name, fields, refused }) {
     if (currentTarget.open !== open) app.set({ groups: { ...app.state.groups, [name]: currentTarget.open }, ...app.settled() });
   };
   return html`
-    <details class="group" data-group=${name} open=${open} onToggle=${toggled}>
+    <details class="group" open=${open} onToggle=${toggled}>
       <summary>${name} <small>${fields.length}</small></summary>
       ${open && fields.map((field) => html`<${Knob} key=${field.name} app=${app} field=${field} />`)}
     </details>`;
 }
 
-function Knob({ app, field }) {
+/** `options` are those of a knob whose declaration has none. */
+function Knob({ app, field, options }) {
   const { state } = app;
   const { name } = field;
   const [helped, setHelped] = useState(false);
@@ -221,54 +224,69 @@ function Knob({ app, field }) {
     const { [name]: _, ...rest } = state.knobs;
     app.edit({ knobs: next === undefined ? rest : { ...rest, [name]: next } });
   };
-  const hasSwitch = "off" in field && field.off !== undefined && field.kind !== "switch";
+  const hasSwitch = field.off !== undefined && field.kind !== "switch" && !field.label;
+  const title = field.label ?? name;
   return html`
     <div class="knob ${changed ? "changed" : ""}" data-knob=${name}>
       <div class="head">
-        <label for=${id}>${name}</label>
+        <label for=${id}>${title}</label>
         ${field.unit && html`<small class="unit">${field.unit}</small>`}
         <span class="tools">
           ${hasSwitch && html`<input type="checkbox" role="switch" aria-label="${name} on" title="on or off"
             checked=${!same(value, field.off)}
             onChange=${({ target }) => set(target.checked ? whenOn(field, base) : field.off)} />`}
-          ${changed && html`<button type="button" class="plain" aria-label="Reset ${name}"
+          ${changed && html`<button type="button" class="plain" aria-label="Reset ${title}"
             title="back to the preset's ${shownAs(base)}" onClick=${() => set(undefined)}>↺</button>`}
-          <button type="button" class="plain" aria-label="About ${name}" aria-expanded=${helped}
+          <button type="button" class="plain" aria-label="About ${title}" aria-expanded=${helped}
             aria-controls="help-${name}" title=${field.help} onClick=${() => setHelped(!helped)}>?</button>
         </span>
       </div>
-      <${CONTROLS[field.kind]} field=${field} id=${id} value=${value} set=${set}
+      <${CONTROLS[options ? "choice" : field.kind]} field=${options ? { ...field, options: [...new Set([...options, value])] } : field} id=${id} value=${value} set=${set}
         common=${{ id, "aria-invalid": refused ? "true" : null, "aria-describedby": `${refused ? `refused-${name} ` : ""}help-${name}` }} />
-      <p class="help" id="help-${name}" hidden=${!helped}>${field.help}</p>
+      ${changed && needed(state, field).map((need) => html`<p class="note idle" role="status">
+        Does nothing as it is: it acts with ${Object.entries(need).map(inWords).join(" or ")}.
+        <button type="button" class="plain" onClick=${() => satisfy(app, need)}>Set ${inWords(answerOf(app.state, need))}</button></p>`)}
+      <p class="help" id="help-${name}" hidden=${!helped}>${field.label && html`<code>${name}</code>: `}${field.help}</p>
       <${Refused} name=${name} text=${refused} />
     </div>`;
 }
 
-/** Return a value of a knob that was off: the preset's, the declared one, or one beside it. */
-function whenOn({ off, fallback, low, high, step = 1, options, kind }, base) {
-  if (!same(base, off)) return base;
-  if (!same(fallback, off)) return fallback;
-  if (options) return options.find((option) => !same(option, off));
-  if (kind !== "number") return fallback;
-  const far = (high ?? off + 10 * step) - off > off - (low ?? off) ? high ?? off + 10 * step : low;
-  return rounded(off + (far - off) / 4, step);
+/** Return what a knob lacks to act, as its declaration says: of each object one of the knobs must be set. */
+function needed(state, field) {
+  return field.needs.filter((need) => !Object.entries(need).some(([name, values]) => {
+    const other = state.service.byName.get(name);
+    const value = name in state.knobs ? state.knobs[name] : baseOf(state, other);
+    const set = values.length ? values.some((one) => same(one, value)) : !same(value, other.off);
+    return set && needed(state, other).length === 0;
+  }));
 }
 
-function rounded(value, step) {
-  const digits = Math.max(0, Math.ceil(-Math.log10(step)));
-  return Number((Math.round(value / step) * step).toFixed(digits));
+const inWords = ([name, values]) => (values.length ? `${name} ${values.map(shownAs).join(" or ")}` : name);
+
+/** Return the knob, and the value in a list, that gives a knob what it needs. */
+function answerOf({ service, knobs, presets }, need) {
+  const [name, values] = Object.entries(need)[0];
+  const field = service.byName.get(name);
+  return [name, [values.length ? values[0] : whenOn(field, baseOf({ service, knobs, presets }, field))]];
+}
+
+/** Set what a knob needs, and what that needs itself. */
+function satisfy(app, need) {
+  const [name, [value]] = answerOf(app.state, need);
+  app.edit({ knobs: { ...app.state.knobs, [name]: value } });
+  const [further] = needed(app.state, app.state.service.byName.get(name));
+  if (further) satisfy(app, further);
+}
+
+/** Return a value of a knob that was off: the preset's, the declared one, one worth a try, or one a few steps away. */
+function whenOn({ off, fallback, values = [], options = [], high = Infinity, step = 1, kind }, base) {
+  const near = { number: () => [Number(Math.min(high, off + 10 * step).toFixed(4))], switch: () => [!off] }[kind]?.() ?? [];
+  return [base, fallback, ...values, ...options, ...near].find((value) => !same(value, off)) ?? fallback;
 }
 
 const shownAs = (value) => (value === null ? "none" : typeof value === "string" ? value : stringify(value));
 
-const CONTROLS = {
-  number: NumberControl,
-  digits: DigitsControl,
-  choice: ChoiceControl,
-  switch: SwitchControl,
-  text: TextControl,
-  json: JsonControl,
-};
+const CONTROLS = { number: NumberControl, digits: DigitsControl, choice: ChoiceControl, switch: SwitchControl, json: JsonControl };
 
 /** A slider where the declaration has one, and always a field, which takes values beyond its ends. */
 function NumberControl({ field, id, value, set, common }) {
@@ -278,7 +296,7 @@ function NumberControl({ field, id, value, set, common }) {
   return html`
     <div class="control">
       ${slides && html`<input type="range" min=${low} max=${high} step=${step} value=${value ?? low}
-        aria-label="${field.name}, slider" onInput=${({ target }) => set(Number(target.value))} />`}
+        aria-label="${field.label ?? field.name}, slider" onInput=${({ target }) => set(Number(target.value))} />`}
       <input type="number" step="any" ...${common} value=${value ?? ""} placeholder="none"
         onChange=${typed} onInput=${typed} />
     </div>`;
@@ -292,9 +310,9 @@ function DigitsControl({ field, value, set, common }) {
   };
   return html`
     <div class="control">
-      <input type="text" inputmode="numeric" ...${common} value=${value ?? ""} placeholder="drawn anew" onInput=${typed} />
-      <button type="button" class="secondary" title="draw one and keep it" aria-label="Draw a ${field.name}"
-        onClick=${() => set(BigInt(Math.floor(Math.random() * 1e9)))}>draw</button>
+      <input type="text" inputmode="numeric" ...${common} value=${value ?? ""} placeholder="random" onInput=${typed} />
+      <button type="button" class="secondary" title="draw one, and keep it for the next takes"
+        onClick=${() => set(BigInt(Math.floor(Math.random() * 1e9)))}>Draw one</button>
     </div>`;
 }
 
@@ -311,12 +329,7 @@ function SwitchControl({ value, set, common }) {
     onChange=${({ target }) => set(target.checked)} />`;
 }
 
-function TextControl({ value, set, common }) {
-  return html`<input type="text" ...${common} value=${value ?? ""} placeholder="none"
-    onInput=${({ target }) => set(target.value === "" ? undefined : target.value)} />`;
-}
-
-/** Lists, objects and what has several forms: JSON, or a bare word where the API takes words. */
+/** Lists, objects, texts and what has several forms: JSON, or bare words where the API takes them. */
 function JsonControl({ field, value, set, common }) {
   const [typed, setTyped] = useState(null);
   const [wrong, setWrong] = useState(null);
@@ -329,7 +342,7 @@ function JsonControl({ field, value, set, common }) {
       set(parse(target.value));
     } catch {
       if (field.words) set(target.value.trim());
-      else setWrong("This is no JSON.");
+      else setWrong("This is not valid JSON.");
     }
   };
   return html`
@@ -342,17 +355,14 @@ function JsonControl({ field, value, set, common }) {
 
 /** Return which fields a refusal is about, each with its part of the message. */
 export function refusalsOf({ param, message }, service) {
-  const named = (name) => service.byName.has(name) || ["input", "voice", "preset"].includes(name);
-  const told = {};
+  const named = (name) => service.byName.has(name) || ["input", "voice"].includes(name);
+  const refused = {};
   for (const sentence of message.split("; ")) {
     const [path, ...rest] = sentence.split(": ");
     const name = path.split(".")[0];
-    if (rest.length && named(name)) told[name] = rest.join(": ");
+    if (rest.length && named(name)) refused[name] = rest.join(": ");
   }
   const first = param?.split(".")[0];
-  if (first && named(first)) told[first] ??= message;
-  return told;
+  if (first && named(first)) refused[first] ??= message;
+  return refused;
 }
-
-/** Ask the service to forget a voice. */
-export const deleteVoice = (id) => call(`v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE" });

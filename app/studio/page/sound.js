@@ -3,6 +3,12 @@
 const LEAD_S = 0.02; // between now and the first sample that is scheduled
 const LATE_S = 0.005;
 
+/**
+ * Return the time of a sample. It is a hair after it: `n / rate` may be rounded to a hair before, where Chromium would
+ * interpolate between two samples, while it rounds times to 1/1024 of a sample.
+ */
+export const timeOf = (sample, rate) => (sample + 2 ** -13) / rate;
+
 let context = null;
 
 /** Return the audio context of a sampling rate. Call it in answer to a click or a key first. */
@@ -16,11 +22,19 @@ export function audio(rate = 24000) {
   return context;
 }
 
+/** Return the samples of an audio file: its first channel, in 16 bit. */
+export async function decoded(blob) {
+  const file = await audio().decodeAudioData(await blob.arrayBuffer());
+  const samples = Int16Array.from(file.getChannelData(0), (value) => Math.max(-32768, Math.min(32767, Math.round(32768 * value))));
+  return { samples, rate: file.sampleRate };
+}
+
 /** Mono samples of 16 bit that grow until `finish`. */
 export class Sound {
   constructor(rate) {
     this.rate = rate;
     this.length = 0;
+    this.peak = 0;
     this.finished = false;
     this.onGrowth = new Set();
     this.buffer = new Int16Array(rate);
@@ -49,6 +63,7 @@ export class Sound {
     }
     this.buffer.set(samples, this.length);
     this.length += samples.length;
+    this.peak = samples.reduce((most, value) => Math.max(most, Math.abs(value)), this.peak);
     this.#tell();
   }
 
@@ -70,13 +85,7 @@ export class Player {
   sound = null;
   onChange = () => {};
 
-  /**
-   * Play a sound, in place of what is playing.
-   *
-   * @param at Seconds from its beginning.
-   * @param decibels Change of loudness.
-   * @param since `performance.now()` of the click, for `firstSoundMs`.
-   */
+  /** Play a sound from `at` seconds on, louder by `decibels`, in place of what is playing; `since` is when the click was, for `firstSoundMs`. */
   play(sound, { at = 0, decibels = 0, since = performance.now() } = {}) {
     this.stop();
     this.context = audio(sound.rate);
@@ -133,7 +142,7 @@ export class Player {
       node.start(this.next);
       this.nodes.add(node);
       this.parts.push({ when: this.next, from: this.to, to: sound.length });
-      this.next = Math.round(this.next * sound.rate + samples.length) / sound.rate;
+      this.next = timeOf(Math.round(this.next * sound.rate + samples.length), sound.rate);
       this.to = sound.length;
     }
     if (sound.finished && this.nodes.size === 0) this.stop();
@@ -141,8 +150,7 @@ export class Player {
 
   /** Begin, or go on after the samples came too late. */
   #restart(now) {
-    // On the grid of samples: between two of them a browser would interpolate.
-    const when = Math.ceil((now + LEAD_S) * this.sound.rate) / this.sound.rate;
+    const when = timeOf(Math.ceil((now + LEAD_S) * this.sound.rate), this.sound.rate);
     if (this.firstSoundMs === null) {
       this.firstSoundMs = performance.now() - this.since + 1000 * LEAD_S;
     } else {
@@ -158,22 +166,10 @@ export class Player {
   }
 }
 
-/** Return a WAV file. */
+/** Return a WAV file: RIFF, its length, WAVE, fmt, mono PCM of 16 bit, data. */
 export function wav({ samples, rate }) {
-  const head = new DataView(new ArrayBuffer(44));
-  const text = (at, word) => [...word].forEach((letter, n) => head.setUint8(at + n, letter.charCodeAt()));
-  text(0, "RIFF");
-  head.setUint32(4, 36 + 2 * samples.length, true);
-  text(8, "WAVEfmt ");
-  head.setUint32(16, 16, true);
-  head.setUint16(20, 1, true);
-  head.setUint16(22, 1, true);
-  head.setUint32(24, rate, true);
-  head.setUint32(28, 2 * rate, true);
-  head.setUint16(32, 2, true);
-  head.setUint16(34, 16, true);
-  text(36, "data");
-  head.setUint32(40, 2 * samples.length, true);
+  const bytes = 2 * samples.length;
+  const head = Uint32Array.of(0x46464952, 36 + bytes, 0x45564157, 0x20746d66, 16, 0x10001, rate, 2 * rate, 0x100002, 0x61746164, bytes);
   return new Blob([head, samples], { type: "audio/wav" });
 }
 
@@ -184,16 +180,9 @@ export function wav({ samples, rate }) {
 export function loudness({ samples, rate }) {
   const weighted = biquad(biquad(Float64Array.from(samples, (v) => v / 32768), shelf(rate)), highPass(rate));
   const hop = Math.round(0.1 * rate);
-  const sums = [];
-  for (let from = 0; from + hop <= weighted.length; from += hop) {
-    let sum = 0;
-    for (let n = from; n < from + hop; n++) sum += weighted[n] ** 2;
-    sums.push(sum);
-  }
-  const powers = [];
-  for (let n = 3; n < sums.length; n++) {
-    powers.push((sums[n] + sums[n - 1] + sums[n - 2] + sums[n - 3]) / (4 * hop));
-  }
+  const sums = Array.from({ length: Math.floor(weighted.length / hop) }, (_, n) =>
+    weighted.subarray(n * hop, (n + 1) * hop).reduce((sum, value) => sum + value * value, 0));
+  const powers = sums.slice(3).map((last, n) => (sums[n] + sums[n + 1] + sums[n + 2] + last) / (4 * hop));
   const decibels = (power) => -0.691 + 10 * Math.log10(power);
   const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
   const heard = powers.filter((power) => decibels(power) > -70);
@@ -221,13 +210,10 @@ function highPass(rate) {
 }
 
 function biquad(signal, { b, a }) {
-  const out = new Float64Array(signal.length);
   let [x1, x2, y1, y2] = [0, 0, 0, 0];
-  for (let n = 0; n < signal.length; n++) {
-    const x = signal[n];
+  return signal.map((x) => {
     const y = b[0] * x + b[1] * x1 + b[2] * x2 - a[0] * y1 - a[1] * y2;
     [x2, x1, y2, y1] = [x1, x, y1, y];
-    out[n] = y;
-  }
-  return out;
+    return y;
+  });
 }

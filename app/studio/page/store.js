@@ -1,16 +1,7 @@
-/** The last takes, kept in the browser's own database so that they survive a reload. */
+/** The newest takes and those with a star, kept in the browser's own database so that they survive a reload. */
 
 const NAME = "valle-serve.takes";
-const KEPT = 12;
-
-function opened() {
-  return new Promise((resolve, reject) => {
-    const request = indexedDB.open(NAME, 1);
-    request.onupgradeneeded = () => request.result.createObjectStore("takes", { keyPath: "key" });
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-}
+const KEPT = 24;
 
 function finished(request) {
   return new Promise((resolve, reject) => {
@@ -20,7 +11,9 @@ function finished(request) {
 }
 
 async function within(mode, work) {
-  const database = await opened();
+  const opening = indexedDB.open(NAME, 1);
+  opening.onupgradeneeded = () => opening.result.createObjectStore("takes", { keyPath: "key" });
+  const database = await finished(opening);
   try {
     return await work(database.transaction("takes", mode).objectStore("takes"));
   } finally {
@@ -28,13 +21,12 @@ async function within(mode, work) {
   }
 }
 
-/** Keep a take, and forget the oldest beyond the number that is kept. */
+/** Keep a take; return the keys of those that are no longer kept: the oldest without a star. */
 export function keep(record) {
   return within("readwrite", async (store) => {
     await finished(store.put(record));
-    const all = await finished(store.getAll());
-    all.sort((one, other) => other.created - one.created);
-    for (const { key } of all.slice(KEPT)) store.delete(key);
+    const plain = newestFirst(await finished(store.getAll())).filter(({ starred }) => !starred);
+    return plain.slice(KEPT).map(({ key }) => { store.delete(key); return key; });
   });
 }
 
@@ -44,6 +36,7 @@ export function forget(key) {
 
 /** Return the takes that were kept, the newest first. */
 export async function kept() {
-  const all = await within("readonly", (store) => finished(store.getAll()));
-  return all.sort((one, other) => other.created - one.created);
+  return newestFirst(await within("readonly", (store) => finished(store.getAll())));
 }
+
+const newestFirst = (takes) => takes.sort((one, other) => other.created - one.created);

@@ -1,9 +1,9 @@
-/** One knob over several values, or one request with several seeds: a table of takes to compare. */
+/** Sweep: takes that differ in one knob, or in the seed alone, and a table to compare them. */
 
 import { silencesOf, utterancesOf } from "./analysis.js";
+import { part, PlayButton } from "./parts.js";
 import { bodyOf } from "./request.js";
-import { loudness, Sound } from "./sound.js";
-import { getJson, parse, stringify } from "./wire.js";
+import { parse, Refusal, stringify } from "./wire.js";
 
 const html = htm.bind(preact.h);
 const { useState } = preactHooks;
@@ -11,43 +11,57 @@ const { useState } = preactHooks;
 const SEEDS = 8;
 const VALUES = 5;
 
+/** What the table and its file tell of a take: a title, an explanation, and the value of what was measured. */
+const COLUMNS = [
+  ["seconds", "", ({ seconds }) => seconds.toFixed(2)],
+  ["phonemes/s", "of speech; pauses of 0.3 s and more left out", ({ phonemes, seconds, silentS }) => (phonemes ? (phonemes / Math.max(0.1, seconds - silentS)).toFixed(1) : "–")],
+  ["loops", "removed by backtracking", ({ rewinds }) => rewinds.filter(({ cause }) => cause === "loop").length],
+  ["pauses", "of 0.3 s and more", ({ pauses }) => pauses],
+  ["silent s", "in these pauses", ({ silentS }) => silentS.toFixed(1)],
+  ["nats a code", "mean log-probability under the model", ({ likelihood }) => likelihood.toFixed(3)],
+  ["rank", "by the mean log-probability, the likeliest first", ({ likelihood }, all) => 1 + all.filter((one) => one.likelihood > likelihood).length],
+  ["finish", "", ({ finish }) => finish],
+];
+
 export function SweepPane({ app }) {
-  const { service } = app.state;
-  const sweep = (app.sweep ??= { name: null, values: null, rows: [], running: null });
+  const { service, takes } = app.state;
+  const sweep = (app.sweep ??= { name: null, values: null, running: null });
   const [, redraw] = useState(0);
   const change = (patch) => { Object.assign(sweep, patch); redraw((count) => count + 1); };
   const seed = service.fields.find(({ kind }) => kind === "digits");
   const field = sweep.name === null ? seed : service.byName.get(sweep.name);
   const typed = sweep.values ?? listed(valuesOf(field));
   const choices = service.fields.filter(({ kind }) => ["number", "choice", "switch"].includes(kind));
+  const last = takes.find(({ swept }) => swept)?.swept;
   return html`
     <form class="sweep" aria-label="Sweep" onSubmit=${(event) => { event.preventDefault(); run(app, sweep, change, field, seed, typed); }}>
       <div class="pair">
         <div>
-          <label for="swept">What changes</label>
+          <label for="swept">Knob</label>
           <select id="swept" value=${field.name} onChange=${({ target }) => change({ name: target.value, values: null })}>
             <option value=${seed.name}>${seed.name}: ${SEEDS} takes</option>
             ${choices.map(({ name }) => html`<option value=${name}>${name}</option>`)}
           </select>
         </div>
         <div>
-          <label for="values">Its values</label>
+          <label for="values">Values</label>
           <input id="values" value=${typed} onInput=${({ target }) => change({ values: target.value })} />
         </div>
       </div>
       <div class="actions">
         ${sweep.running
           ? html`<button type="button" class="stop" onClick=${() => sweep.running.abort()}>Stop</button>`
-          : html`<button type="submit">Make the takes</button>`}
-        <span class="note">All else is as in the request${field === seed ? "" : "; all have one seed"}.</span>
+          : html`<button type="submit">Run</button>`}
+        <span class="note">Everything else is as in the request${field === seed ? "" : ", with one seed"}.</span>
       </div>
       ${sweep.wrong && html`<p class="refusal" role="alert">${sweep.wrong}</p>`}
     </form>
-    ${sweep.rows.length > 0 && html`<${Grid} app=${app} rows=${sweep.rows} name=${sweep.swept} />`}`;
+    ${last && html`<${Grid} app=${app} name=${last.name} takes=${takes.filter(({ swept }) => swept?.run === last.run).reverse()} />`}`;
 }
 
-/** Return values to begin with: over the slider's range, all choices, or seeds from 1 on. */
-function valuesOf({ kind, low = 0, high, step = 1, options, fallback }) {
+/** Return values to begin with: those that are recommended, over the slider's range, all choices, or seeds from 1 on. */
+function valuesOf({ kind, values, low = 0, high, step = 1, options, fallback }) {
+  if (values) return values;
   if (kind === "digits") return Array.from({ length: SEEDS }, (_, n) => n + 1);
   if (kind === "choice") return options;
   if (kind === "switch") return [false, true];
@@ -58,12 +72,10 @@ function valuesOf({ kind, low = 0, high, step = 1, options, fallback }) {
 
 const listed = (values) => values.map((value) => (typeof value === "string" ? value : stringify(value))).join(", ");
 
-function read(typed, field) {
-  return typed.split(",").map((word) => word.trim()).filter(Boolean).map((word) => {
-    if (field.kind === "digits") return BigInt(word);
-    if (field.kind === "choice") return field.options.find((option) => String(option) === word) ?? word;
-    return parse(word);
-  });
+/** Return the values that were typed, with commas between. */
+function read(typed, { kind, options }) {
+  const words = typed.split(",").map((word) => word.trim()).filter(Boolean);
+  return words.map((word) => (kind === "digits" ? BigInt(word) : options?.find((option) => String(option) === word) ?? parse(word)));
 }
 
 async function run(app, sweep, change, field, seed, typed) {
@@ -75,94 +87,56 @@ async function run(app, sweep, change, field, seed, typed) {
     return;
   }
   const running = new AbortController();
-  const common = field === seed ? {} : { [seed.name]: BigInt(Math.floor(Math.random() * 1e9)) };
-  const rows = values.map((value) => ({
-    value,
-    take: app.newTake({ ...common, ...bodyOf(app.state), [field.name]: value }),
-  }));
-  change({ wrong: null, running, rows, swept: field.name });
-  for (const row of rows) {
-    if (running.signal.aborted) break;
-    row.state = "making";
-    change({});
+  const body = { ...(field !== seed && { [seed.name]: BigInt(Math.floor(Math.random() * 1e9)) }), ...bodyOf(app.state) };
+  change({ wrong: null, running });
+  const swept = { run: Date.now(), name: field.name };
+  for (const value of values) {
+    const take = app.newTake({ ...body, [field.name]: value });
+    take.swept = { ...swept, value };
     try {
-      await make(app, row.take, running.signal);
-      row.state = "made";
+      await app.make(take, running.signal, () => app.add(take));
+      await app.finish(take);
     } catch (error) {
-      row.state = error.name === "AbortError" ? "stopped" : error.message;
+      if (running.signal.aborted) break;
+      change({ wrong: `${field.name} ${listed([value])}: ${error.message}` });
+      if (!(error instanceof Refusal)) break;
     }
   }
   change({ running: null });
-  app.tell(`${rows.filter(({ state }) => state === "made").length} takes made`);
 }
 
-async function make(app, take, signal) {
-  const onHead = (head) => {
-    take.id = head.get("x-request-id");
-    take.seed = head.get("x-seed");
-    take.sound = new Sound(Number(head.get("x-sample-rate")) || 24000);
-  };
-  for await (const samples of app.spoken(take.body, { signal, onHead })) take.sound.push(samples);
-  take.sound.finish();
-  take.report = await getJson(`v1/audio/speech/${encodeURIComponent(take.id)}`, { signal });
-  take.lufs = loudness(take.sound);
-  take.outcome = "done";
-}
-
-/** Return what the table tells of a take. */
+/** Return what is measured of a take with a report. */
 function measured({ sound, report }) {
   const utterances = utterancesOf({ report });
-  const phonemes = utterances.reduce((sum, one) => sum + [...one.phonemes].length, 0);
-  const likelihoods = utterances.flatMap(({ logprobs }) => logprobs).filter((value) => value !== null);
-  const { pauses, silentS } = silencesOf(sound);
+  const logprobs = utterances.flatMap((one) => one.logprobs).filter((value) => value !== null);
   return {
+    ...silencesOf(sound),
     seconds: sound.seconds,
-    rate: phonemes ? phonemes / Math.max(0.1, sound.seconds - silentS) : null,
-    loops: utterances.flatMap(({ backtracks }) => backtracks).filter(({ cause }) => cause === "loop").length,
-    pauses,
-    silentS,
-    likelihood: likelihoods.reduce((sum, value) => sum + value, 0) / Math.max(1, likelihoods.length),
-    reason: report.finish_reason,
+    phonemes: utterances.reduce((sum, one) => sum + [...one.phonemes].length, 0),
+    rewinds: utterances.flatMap(({ backtracks }) => backtracks),
+    likelihood: logprobs.reduce((sum, value) => sum + value, 0) / Math.max(1, logprobs.length),
+    finish: report.finish_reason,
   };
 }
 
-function Grid({ app, rows, name }) {
-  const told = rows.map(({ take, state }) => (state === "made" ? measured(take) : null));
-  const order = told.filter(Boolean).map(({ likelihood }) => likelihood).sort((one, other) => other - one);
-  const keep = ({ take }) => {
-    take.number = app.newTake({}).number;
-    app.add(take);
-    app.tell(`Take ${take.number} added`);
-  };
+function Grid({ app, name, takes }) {
+  const made = takes.filter(({ report }) => report);
+  const facts = made.map(measured);
+  const rows = made.map(({ swept }, n) => [listed([swept.value]), ...COLUMNS.map(([, , valueOf]) => valueOf(facts[n], facts))]);
+  const table = [[name, ...COLUMNS.map(([title]) => title)], ...rows].map((row) => row.join(",")).join("\n");
   return html`
-    <div class="scroll">
-      <table class="made" aria-label="Takes by ${name}">
+    <div class="scroll" tabindex="0" role="region" aria-label="Takes by ${name}">
+      <table class="made">
         <thead><tr>
-          <th scope="col">${name}</th><th scope="col">play</th><th scope="col">seconds</th>
-          <th scope="col" title="of speech, pauses of 0.3 s and more left out">phonemes/s</th>
-          <th scope="col" title="loops that backtracking took back">loops</th>
-          <th scope="col" title="pauses of 0.3 s and more">silences</th>
-          <th scope="col" title="by mean log-probability under the model, the likeliest first">rank</th>
-          <th scope="col">ended by</th><th scope="col"></th>
+          <th scope="col">${name}</th><th scope="col">take</th>${COLUMNS.map(([title, about]) => html`<th scope="col" title=${about}>${title}</th>`)}
         </tr></thead>
-        <tbody>${rows.map((row, n) => {
-          const { value, take, state } = row;
-          const facts = told[n];
-          const playing = take.sound && app.player.sound === take.sound;
-          const shown = listed([value]);
-          if (!facts) return html`<tr><th scope="row">${shown}</th><td colspan="8">${state ?? ""}</td></tr>`;
-          return html`<tr data-value=${shown}>
-            <th scope="row">${shown}</th>
-            <td><button class="play" aria-label="${playing ? "Pause" : "Play"} ${name} ${shown}" onClick=${() => app.toggle(take)}>${playing ? "❚❚" : "▶"}</button></td>
-            <td>${facts.seconds.toFixed(2)}</td>
-            <td>${facts.rate === null ? "–" : facts.rate.toFixed(1)}</td>
-            <td>${facts.loops}</td>
-            <td>${facts.pauses}${facts.pauses > 0 && ` (${facts.silentS.toFixed(1)} s)`}</td>
-            <td title=${`${facts.likelihood.toFixed(3)} nats a code`}>${order.indexOf(facts.likelihood) + 1}</td>
-            <td>${facts.reason}</td>
-            <td>${app.take(take.key) ? "" : html`<button class="secondary" onClick=${() => keep(row)}>To the takes</button>`}</td>
-          </tr>`;
-        })}</tbody>
+        <tbody>${made.map((take, n) => html`<tr data-value=${rows[n][0]}>
+          <th scope="row">${rows[n][0]}</th>
+          <td><${PlayButton} playing=${app.player.sound === take.sound} name="${name} ${rows[n][0]}" onClick=${() => app.toggle(take)} />
+            <button class="plain" onClick=${() => app.set({ tab: "takes", open: take.key })}>take ${take.number}</button></td>
+          ${rows[n].slice(1).map((value) => html`<td>${value}</td>`)}
+        </tr>`)}</tbody>
       </table>
-    </div>`;
+    </div>
+    <button class="secondary" onClick=${async () => (await part("./export.js")).save(new Blob([table], { type: "text/csv" }), `${name}.csv`)}>Download the table (CSV)</button>`;
 }

@@ -1,18 +1,18 @@
-/** Adding a voice from a file or a recording, and deleting one. */
+/** Cloning a voice from a file or a recording, and deleting one. */
 
 import { Dialog } from "./parts.js";
-import { deleteVoice } from "./request.js";
-import { audio, wav } from "./sound.js";
-import { call, getJson } from "./wire.js";
+import { decoded, wav } from "./sound.js";
+import { call } from "./wire.js";
 
 const html = htm.bind(preact.h);
-const { useEffect, useRef, useState } = preactHooks;
+const { useRef, useState } = preactHooks;
 
 const LONGEST_S = 30;
 
-export function VoicesDialog({ app }) {
+/** `subject` is a file that was dropped on the page. */
+export function VoicesDialog({ app, subject }) {
   const form = useRef();
-  const [recorded, setRecorded] = useState(null);
+  const [recorded, setRecorded] = useState(subject && withUrl(subject));
   const [problem, setProblem] = useState(null);
   const [sending, setSending] = useState(false);
   const upload = async (event) => {
@@ -29,7 +29,7 @@ export function VoicesDialog({ app }) {
       const { id } = await (await call("v1/audio/voices", { method: "POST", body: fields })).json();
       await app.readVoices();
       app.edit({ voice: id });
-      app.tell(`Voice ${id} added`);
+      app.say(`Voice ${id} added`);
       app.show(null);
     } catch (error) {
       setProblem(error.message);
@@ -38,11 +38,13 @@ export function VoicesDialog({ app }) {
     }
   };
   return html`
-    <${Dialog} title="Voices" onClose=${() => app.show(null)}>
+    <${Dialog} title="Clone a voice" onClose=${() => app.show(null)}>
       <form ref=${form} onSubmit=${upload} aria-label="Add a voice">
-        <p class="note">1 to ${LONGEST_S} s of clear speech by one person. The model imitates it.</p>
-        <label>Name <input name="name" required pattern="[a-z0-9_\\-]+" title="a-z 0-9 _ -" /></label>
-        <label>Recording: WAV, FLAC, MP3 or OGG <input type="file" name="file" accept="audio/*" required=${!recorded} /></label>
+        <p class="note">The model imitates a recording: 1 to ${LONGEST_S} s of clear speech by one person. Of a longer one the best
+          ${LONGEST_S} s are taken.</p>
+        <label>Name <input name="name" required pattern="[a-z0-9_\\-]+" title="lower-case letters, digits, - and _"
+          value=${subject?.name.toLowerCase().replace(/\.\w+$/, "").replace(/[^a-z0-9_-]+/g, "-") ?? ""} /></label>
+        <label>Recording: WAV, FLAC, MP3, OGG, M4A, WebM and others <input type="file" name="file" accept="audio/*,video/mp4,video/webm" required=${!recorded} /></label>
         <${Recorder} recorded=${recorded} onRecorded=${setRecorded} onProblem=${setProblem} />
         <label>What it says <input name="transcript" /></label>
         <label><input type="checkbox" name="consent" required /> The speaker consents to speech in this voice.</label>
@@ -57,7 +59,7 @@ export function VoicesDialog({ app }) {
 function Recorder({ recorded, onRecorded, onProblem }) {
   const [recorder, setRecorder] = useState(null);
   if (!isSecureContext || !navigator.mediaDevices) {
-    return html`<p class="note">Recording here takes HTTPS, or the page of localhost.</p>`;
+    return html`<p class="note">Recording here needs HTTPS, or localhost.</p>`;
   }
   const start = async () => {
     try {
@@ -89,30 +91,18 @@ function Recorder({ recorded, onRecorded, onProblem }) {
 
 /** Return what a browser recorded, in a container of its own choice, as a WAV file. */
 async function waveOf(blob) {
-  const context = audio();
-  const decoded = await context.decodeAudioData(await blob.arrayBuffer());
-  const samples = Int16Array.from(decoded.getChannelData(0), (value) => Math.max(-32768, Math.min(32767, Math.round(32768 * value))));
-  const file = new File([wav({ samples, rate: context.sampleRate })], "recording.wav", { type: "audio/wav" });
-  return Object.assign(file, { url: URL.createObjectURL(file) });
+  return withUrl(new File([wav(await decoded(blob))], "recording.wav", { type: "audio/wav" }));
 }
 
+const withUrl = (file) => Object.assign(file, { url: URL.createObjectURL(file) });
+
 function Own({ app, onProblem }) {
-  const [own, setOwn] = useState([]);
-  const { voices } = app.state;
-  useEffect(() => {
-    let gone = false;
-    const named = voices.filter(({ alias_of: alias }) => !alias);
-    Promise.all(named.map((voice) => (voice.damaged
-      ? { ...voice, kind: "own" }
-      : getJson(`v1/audio/voices/${encodeURIComponent(voice.id)}`).catch(() => null))))
-      .then((all) => { if (!gone) setOwn(all.filter((voice) => voice?.kind === "own")); });
-    return () => { gone = true; };
-  }, [voices]);
+  const own = app.state.voices.filter(({ kind, alias_of: alias }) => kind === "own" && !alias);
   const remove = async (id) => {
     const chosen = app.state.voice === id;
     if (chosen) app.edit({ voice: null }); // first: nothing may be asked for in a voice that is gone
     try {
-      await deleteVoice(id);
+      await call(`v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE" });
       await app.readVoices();
     } catch (error) {
       if (chosen) app.edit({ voice: id });
@@ -121,6 +111,6 @@ function Own({ app, onProblem }) {
   };
   if (!own.length) return null;
   return html`
-    <h3>Yours</h3>
+    <h3>Your voices</h3>
     <ul>${own.map(({ id }) => html`<li>${id} <button class="plain" aria-label="Delete voice ${id}" onClick=${() => remove(id)}>Delete</button></li>`)}</ul>`;
 }

@@ -20,11 +20,23 @@ export const key = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-let keyNeeded = async () => null;
+/** What the page does when a key is needed (it gives one, or null), and when the service does not answer. */
+export const hooks = { keyNeeded: async () => null, away: () => {} };
 
-/** Set what asks the user for a key: a function that gives one, or null if the user declines. */
-export function onKeyNeeded(ask) {
-  keyNeeded = ask;
+/** The service does not answer, or broke off. */
+export class Away extends Error {
+  message = `The service at ${location.host} does not answer. Trying again.`;
+}
+
+/** Return what a promise of the network gives. */
+async function answered(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    hooks.away();
+    throw new Away();
+  }
 }
 
 // Integers beyond 2^53, such as seeds, are BigInts here; JSON itself has no limit.
@@ -49,12 +61,13 @@ export function stringify(value, indent) {
  * Return the response of the API.
  *
  * @throws {Refusal} It is an error.
+ * @throws {Away} There is none.
  */
 export async function call(path, { headers = {}, ...options } = {}) {
   for (;;) {
     const used = key.get();
     const sent = used ? { ...headers, authorization: `Bearer ${used}` } : headers;
-    const response = await fetch(path, { ...options, headers: sent });
+    const response = await answered(fetch(path, { ...options, headers: sent }));
     if (response.ok) return response;
     if (response.status !== 401 || !(await otherKey(used))) throw await refusalOf(response);
   }
@@ -65,7 +78,7 @@ let asking = null;
 /** Return whether there is another key than one that was refused; several requests ask once. */
 async function otherKey(refused) {
   if (key.get() !== refused) return true;
-  asking ??= keyNeeded().finally(() => { asking = null; });
+  asking ??= hooks.keyNeeded().finally(() => { asking = null; });
   const given = await asking;
   if (given) key.set(given);
   return Boolean(given);
@@ -95,33 +108,15 @@ const PLACED = new Set([
   "stream_format", "trace", "timestamps", "continue_from",
 ]);
 
-/**
- * Return what the service offers: the fields of a request that are controls, and what else it can.
- *
- * A field has `name`, `help`, `group`, `kind` (`number`, `digits`, `choice`, `switch` or `json`) and
- * the numbers of its slider.
- */
+/** Return the fields of a request that are controls, each with its `kind`: `number`, `digits`, `choice`, `switch` or `json`. */
 export async function readService() {
   const document = await getJson("openapi.json");
-  const body = document.paths["/tts"].post.requestBody.content["application/json"].schema;
-  const schema = body.$ref ? resolved(document, body.$ref) : body;
+  const { schema } = document.paths["/tts"].post.requestBody.content["application/json"];
   const fields = Object.entries(schema.properties)
     .filter(([name]) => !PLACED.has(name))
     .map(([name, property]) => fieldOf(name, property));
-  const has = (path) => path in document.paths;
-  return {
-    fields,
-    byName: new Map(fields.map((field) => [field.name, field])),
-    preset: fieldOf("preset", schema.properties.preset),
-    wordTimes: "timestamps" in schema.properties,
-    goesOn: "continue_from" in schema.properties,
-    presets: has("/v1/presets"),
-    phonemes: has("/v1/audio/phonemes"),
-  };
-}
-
-function resolved(document, reference) {
-  return reference.slice(2).split("/").reduce((node, name) => node[name], document);
+  const preset = fieldOf("preset", schema.properties.preset);
+  return { fields, preset, byName: new Map([preset, ...fields].map((field) => [field.name, field])) };
 }
 
 function fieldOf(name, property) {
@@ -133,15 +128,17 @@ function fieldOf(name, property) {
     name,
     kind,
     help: property.description ?? "",
-    group: ui.group ?? "request",
+    group: ui.heading ?? "Request",
+    label: ui.label,
+    values: ui.values,
+    needs: ui.needs ?? [],
     unit: ui.unit ?? "",
     off: ui.off,
     fallback: property.default ?? null,
     options,
     words: choices.some((choice) => choice.type === "string"),
     suggestions: choices.flatMap((choice) => choice.enum ?? []),
-    whole: type === "integer",
-    low: bounds.minimum ?? bounds.exclusiveMinimum,
+    low: ui.bottom ?? bounds.minimum ?? (bounds.exclusiveMinimum === undefined ? undefined : bounds.exclusiveMinimum + (ui.step ?? 1)),
     // Some bounds are those of the number's type: no slider ends there.
     high: ui.top ?? (bounds.maximum > 2e9 ? undefined : bounds.maximum ?? bounds.exclusiveMaximum),
     step: ui.step ?? (type === "integer" ? 1 : undefined),
@@ -154,16 +151,10 @@ function kindOf(forms, options, type, bounds) {
   if (type === "boolean") return "switch";
   if (type === "integer" && bounds.maximum > Number.MAX_SAFE_INTEGER) return "digits";
   if (type === "number" || type === "integer") return "number";
-  return type === "string" ? "text" : "json";
+  return "json";
 }
 
-/**
- * Speak: yield the samples as they come, in 16 bit.
- *
- * @param body The request; format and streaming are set here.
- * @param onHead Called with the headers before the first samples.
- * @throws {Refusal} The request is refused.
- */
+/** Speak: yield the samples as they come, in 16 bit; `onHead` is called with the headers before the first of them. */
 export async function* spoken(body, { signal, onHead }) {
   const asked = { ...body, response_format: "pcm", stream: true };
   const response = await postJson("tts", asked, { signal });
@@ -175,7 +166,7 @@ async function* samplesOf(stream) {
   const reader = stream.getReader();
   let odd = new Uint8Array(0);
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await answered(reader.read());
     if (done) return;
     const bytes = new Uint8Array(odd.length + value.length);
     bytes.set(odd);

@@ -30,8 +30,8 @@ _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Layout and sizes of a published file.
+class FileLayout:
+    """FileLayout and sizes of a published file.
 
     Attributes:
         name: The layout.
@@ -103,7 +103,7 @@ class Layout:
         return {speech_to_text: self.phonemes, self.levels + 1 + 2 * self.masked_level_0: None}
 
 
-def find_layout(tensors: Mapping[str, Tensor], source: str) -> Layout:
+def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
     """Detect the layout of published tensors and check every one of them.
 
     Args:
@@ -120,7 +120,7 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> Layout:
         raise CheckpointError(f"{source}: tensors of no known layout: {some}")
     levels, width = _shape(tensors, "rvq_l_emb.weight", source)
     masked = f"resps_emb.embeddings.{levels}.weight" in tensors
-    layout = Layout(
+    layout = FileLayout(
         name="ar+nar-len" if masked else "ar+nar",
         width=width,
         layers=len({found[1] for name in tensors if (found := _LAYER.fullmatch(name))}),
@@ -134,7 +134,7 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> Layout:
     return layout
 
 
-def rename(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def rename(layout: FileLayout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename checked tensors to those of `models.valle.Valle`, fusing q/k/v and gate/up.
 
     A head without a bias gets one of zeros.
@@ -177,11 +177,7 @@ def rename(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, int]:
-    """Return the shape of a matrix.
-
-    Raises:
-        CheckpointError: It is missing or no matrix.
-    """
+    """Return the shape of a matrix."""
     if name not in tensors:
         raise CheckpointError(f"{source}: tensor {name} is missing")
     shape = tuple(tensors[name].shape)
@@ -190,7 +186,7 @@ def _shape(tensors: Mapping[str, Tensor], name: str, source: str) -> tuple[int, 
     return shape
 
 
-def _check(layout: Layout, tensors: Mapping[str, Tensor], source: str) -> None:
+def _check(layout: FileLayout, tensors: Mapping[str, Tensor], source: str) -> None:
     wanted = layout.inventory()
     where = f"{source} (layout {layout.name})"
     missing = sorted(wanted.keys() - tensors.keys())

@@ -2,7 +2,7 @@
 
 The files do not state three *switches* that change what is computed: which lower levels a level is
 predicted from, the NAR attention mask, and whether there is a language segment. The defaults are
-what the files were trained with as far as is known; `models.checkpoints.published.eras` measures
+what the files were trained with as far as is known; `tools.eras` measures
 it.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from models.checkpoints.files import CheckpointError, fill, read_header, read_tensors
 from models.checkpoints.published import lora, one_vocabulary
-from models.checkpoints.published.layouts import Layout, find_layout, rename
+from models.checkpoints.published.layouts import FileLayout, find_layout, rename
 from models.checkpoints.published.metadata import Description, describe, published, vocabulary
 from models.config import EOS_ID, CodeSums, ModelConfig, Segment
 from models.valle import Valle
@@ -87,8 +87,8 @@ class Published:
         return (
             f"{self.path}: layout {self.form}, {config.layers} layers of {config.width},"
             f" {'/'.join(dtypes)}; code sums {named}, NAR mask {config.nar_mask},"
-            f" {language} language segment (`valle-serve models convert` can set others,"
-            " `valle-serve models eras` finds them)"
+            f" {language} language segment (`valle-serve tools convert` can set others,"
+            " `valle-serve tools eras` finds them)"
         )
 
 
@@ -111,10 +111,6 @@ def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Pat
         source: A file, or a folder with one.
         switches: Overrides for the file.
         loras: LoRA files to merge.
-
-    Raises:
-        CheckpointError: It is missing, damaged, of no known layout, contradicts itself, or holds
-            NaN or infinity.
     """
     found = read_public(source, switches, loras)
     log.info("%s", found)
@@ -126,11 +122,7 @@ def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Pat
 def read_public(
     source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()
 ) -> Published:
-    """Read a published file with its tensors.
-
-    Raises:
-        CheckpointError: As `load_public`.
-    """
+    """Read a published file with its tensors."""
     path = find_file(source)
     header, metadata = read_header(path)
     found = _parse_header(path, header, metadata, switches)  # fails before half a gigabyte is read
@@ -143,11 +135,7 @@ def read_public(
 
 
 def inspect_public(source: Path, switches: Switches = AS_FILED) -> Published:
-    """Read a published file without its tensors' contents: they are on the device "meta".
-
-    Raises:
-        CheckpointError: As `load_public`, except for values.
-    """
+    """Read a published file without its tensors' contents: they are on the device "meta"."""
     path = find_file(source)
     return _parse_header(path, *read_header(path), switches)
 
@@ -172,11 +160,7 @@ def find_file(source: Path) -> Path:
 def _parse_header(
     path: Path, tensors: dict[str, Tensor], metadata: Mapping[str, str], switches: Switches
 ) -> Published:
-    """Detect layout and configuration from a file's header.
-
-    Raises:
-        CheckpointError: As `load_public`, except for values.
-    """
+    """Detect layout and configuration from a file's header."""
     is_hf = one_vocabulary.is_one_vocabulary(tensors)
     if is_hf:
         tensors = one_vocabulary.split(tensors, str(path))
@@ -200,12 +184,8 @@ def _parse_header(
     return Published(path, form, config, rename(layout, tensors))
 
 
-def _compare(layout: Layout, described: Description, source: str) -> None:
-    """Refuse metadata that contradict the tensors.
-
-    Raises:
-        CheckpointError: They do.
-    """
+def _compare(layout: FileLayout, described: Description, source: str) -> None:
+    """Refuse metadata that contradict the tensors."""
     sizes = described.sizes
     stated = {
         "size.dim": (sizes.dim, layout.width),
@@ -226,7 +206,7 @@ def _compare(layout: Layout, described: Description, source: str) -> None:
 
 
 def _config(
-    layout: Layout,
+    layout: FileLayout,
     described: Description,
     heads: int,
     names: Mapping[str, int],

@@ -48,11 +48,7 @@ def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
 
 
 def _pairs(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the matrices A ``[rank, in]`` and B ``[out, rank]`` of each layer of a file.
-
-    Raises:
-        CheckpointError: The file is damaged, or has other tensors or only one of a pair.
-    """
+    """Return the matrices A ``[rank, in]`` and B ``[out, rank]`` of each layer of a file."""
     sides: dict[str, dict[str, Tensor]] = {}
     for name, tensor in read_tensors([path]).items():
         if not (found := _PART.fullmatch(name)):
@@ -69,11 +65,7 @@ def _pairs(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _target(layer: str, tensors: Mapping[str, Tensor], path: Path) -> str:
-    """Return the name of the tensor that a layer's update applies to.
-
-    Raises:
-        CheckpointError: There is none, or more than one.
-    """
+    """Return the name of the tensor that a layer's update applies to."""
     whole = f".{layer}.weight"
     names = [name for name in tensors if f".{name}".endswith(whole)]
     if len(names) != 1:

@@ -146,11 +146,7 @@ def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
 
 
 def _beside(path: Path) -> Any:
-    """Return the vocabulary of a tokenizer file, without names of other kinds of rows.
-
-    Raises:
-        CheckpointError: It is no tokenizer file.
-    """
+    """Return the vocabulary of a tokenizer file, without names of other kinds of rows."""
     if not path.is_file():
         return None
     try:

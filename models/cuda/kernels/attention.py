@@ -1,7 +1,7 @@
-"""Attention over a cache where it lies: slots, or pages of a pool. Imports Triton.
+"""Attention over the pages of a pool where they lie. Imports Triton.
 
 Each program attends from some new positions of one sequence, for one KV head, over a share of the
-sequence's positions, block by block with a running maximum (Milakov and Gimelshein 2018,
+sequence's positions, page by page with a running maximum (Milakov and Gimelshein 2018,
 arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Where sequences and heads are too few to fill
 a card, positions are shared out among several programs, and a second kernel combines what they
 found (Flash-Decoding, Dao et al. 2023). Nothing past what a position sees is read.
@@ -12,16 +12,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from models.cuda.kernels.sharing import BLOCK, LEAST, power_of_2, sharing
+from models.cuda.kernels.sharing import LEAST, PAGE, power_of_2, sharing
 
 
 @triton.jit
 def attend_kernel(
     queries, keys, values, seen, pages, out, parts, scale,
-    query_stride, slot_stride, head_stride, place_stride, pages_stride, count,
-    GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
-    PAGED: tl.constexpr, SHARES: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr,
-    BLOCK: tl.constexpr, FACTOR: tl.constexpr,
+    pages_stride, count, GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    SHARES: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK: tl.constexpr,
+    FACTOR: tl.constexpr,
 ):  # fmt: skip
     """Attend from ROWS queries of one KV head of one sequence, over a share of its positions."""
     sequence = (tl.program_id(1) // KV_HEADS).to(tl.int64)
@@ -34,7 +33,7 @@ def attend_kernel(
     own_head = head * GROUP + row % GROUP
 
     wanted = real[:, None] & (at < HEAD_DIM)[None]
-    origin = queries + position * query_stride + own_head * HEAD_DIM
+    origin = queries + (position * KV_HEADS * GROUP + own_head) * HEAD_DIM
     query = tl.load(origin[:, None] + at[None], wanted, 0.0).to(FACTOR)
     sees = tl.load(seen + position, real, 0)
     longest = tl.max(sees, 0)
@@ -46,13 +45,8 @@ def attend_kernel(
     mixed = tl.zeros([ROWS, BLOCK], tl.float32)
     for block in range(share * each, tl.minimum((share + 1) * each, blocks)):
         place = block * POSITIONS + tl.arange(0, POSITIONS)
-        lies = place.to(tl.int64)
-        if PAGED:
-            page = tl.load(pages + sequence * pages_stride + block)
-            lies = page * POSITIONS + tl.arange(0, POSITIONS)
-        cached = head * head_stride + lies * place_stride
-        if not PAGED:
-            cached += sequence * slot_stride
+        page = tl.load(pages + sequence * pages_stride + block)
+        cached = ((page * POSITIONS + tl.arange(0, POSITIONS)) * KV_HEADS + head) * HEAD_DIM
         held = (place < longest)[:, None] & (at < HEAD_DIM)[None]
         key = tl.load(keys + cached[:, None] + at[None], held, 0.0).to(FACTOR)
         scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
@@ -95,34 +89,21 @@ def combine_kernel(parts, out, SHARES: tl.constexpr, HEAD_DIM: tl.constexpr, BLO
     tl.store(out + one * HEAD_DIM + at, found.to(out.dtype.element_ty), at < HEAD_DIM)
 
 
-def attend(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    seen: Tensor,
-    pages: Tensor | None,
-    columns: int,
-) -> Tensor:
+def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
     """As `models.cuda.kernels.reference.attend`."""
-    heads, head_dim = queries.shape[1:]
-    kv_heads = keys.shape[1]
-    sequences, count = seen.shape
-    group = heads // kv_heads
+    (heads, head_dim), kv_heads, (sequences, count) = queries.shape[1:], keys.shape[1], seen.shape
+    group, columns = heads // kv_heads, pages.shape[1] * PAGE
     rows, tiles, shares = sharing(count * group, sequences, kv_heads, columns, queries.dtype)
     block = max(power_of_2(head_dim), LEAST)
-    if pages is not None and pages.stride(1) != 1:
-        pages = pages.contiguous()
-    queries = queries if queries.stride()[1:] == (head_dim, 1) else queries.contiguous()
+    pages = pages if pages.stride(1) == 1 else pages.contiguous()
+    queries, seen = queries.contiguous(), seen.contiguous()
     out = queries.new_empty(len(queries), heads * head_dim)
     parts = out
     if shares > 1:
         parts = out.new_empty(len(queries), heads, shares, head_dim + 2, dtype=torch.float32)
     attend_kernel[(tiles, sequences * kv_heads, shares)](
-        queries, keys, values, seen, seen if pages is None else pages, out, parts, head_dim**-0.5,
-        queries.stride(0), keys.stride(0), keys.stride(1), keys.stride(2),
-        0 if pages is None else pages.stride(0), count,
-        group, kv_heads, head_dim, pages is not None, shares, rows,
-        BLOCK if pages is None else columns // pages.shape[1], block, factor_of(queries.dtype),
+        queries, keys, values, seen, pages, out, parts, head_dim**-0.5, pages.stride(0), count,
+        group, kv_heads, head_dim, shares, rows, PAGE, block, factor_of(queries.dtype),
     )  # fmt: skip
     if shares > 1:
         combine_kernel[(len(queries) * heads,)](parts, out, shares, head_dim, block)

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from models.cuda.kernels import operators, reference
+from models.config import ModelConfig
+from models.cuda.kernels import operators
 from models.cuda.kernels.choice import NAMES, Kernels
-from samplers.ar import plain
+from models.cuda.kernels.sharing import PAGE, PROGRAMS, sharing
+from models.cuda.lost import is_device_lost
 from samplers.ar.plain import light_row
-from samplers.ar.row_state import Host
+from samplers.ar.state import Host
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -22,7 +24,8 @@ exponential of hardware, cost a few of them; float64 holds numbers that were suc
 kernel rounds once where operators round up to three times, each half a unit of the last place. A
 mistake costs all bits."""
 
-_ROWS, _COLUMNS, _PAGE, _FRAMES = 3, 320, 64, 20
+_ROWS = 3
+_SHARES = (1, 2, 4, 8, 16)  # programs that share positions out, by batch and length
 _LIGHT_KNOBS: Final[tuple[dict[str, Any], ...]] = (
     {"logit_bias": {3: 2.0}, "ban_tokens": (5,), "min_frames": 20},
     {"repetition_penalty": 1.3, "repetition_penalty_decay": -0.5, "presence_penalty": 0.2},
@@ -30,37 +33,10 @@ _LIGHT_KNOBS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-class Sizes(Protocol):
-    """What a `models.config.ModelConfig` tells of a model."""
-
-    @property
-    def width(self) -> int: ...  # noqa: D102
-    @property
-    def ffn(self) -> int: ...  # noqa: D102
-    @property
-    def heads(self) -> int: ...  # noqa: D102
-    @property
-    def kv_heads(self) -> int: ...  # noqa: D102
-    @property
-    def head_dim(self) -> int: ...  # noqa: D102
-    @property
-    def activation(self) -> str: ...  # noqa: D102
-    @property
-    def norm_eps(self) -> float: ...  # noqa: D102
-    @property
-    def codes(self) -> int: ...  # noqa: D102
-    @property
-    def stop_token(self) -> int: ...  # noqa: D102
-
-
-def usable(config: Sizes, device: torch.device) -> Kernels:
+def usable(config: ModelConfig, device: torch.device) -> Kernels:
     """Return the kernels that compute on a device what their references do.
 
     One that does not, or that cannot be compiled, is left to torch's operators, with a warning.
-
-    Args:
-        config: Of the model that they are for.
-        device: Where they are to run; of the types of weights, that which the device computes in.
     """
     narrow = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     tries = _tries(config, device, torch.bfloat16 if narrow else torch.float32)
@@ -70,6 +46,8 @@ def usable(config: Sizes, device: torch.device) -> Kernels:
             with torch.inference_mode():
                 why = tries[name]()
         except Exception as error:
+            if is_device_lost(error):
+                raise
             log.warning("the kernel %s cannot run", name, exc_info=True)
             why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         if why:
@@ -89,7 +67,7 @@ def differ(found: Tensor, expected: Tensor, dtype: torch.dtype) -> str:
 
 
 def _tries(
-    config: Sizes, device: torch.device, dtype: torch.dtype
+    config: ModelConfig, device: torch.device, dtype: torch.dtype
 ) -> Mapping[str, Callable[[], str]]:
     """Return for each kernel what compares it with its reference."""
     chance = torch.Generator().manual_seed(0)
@@ -103,8 +81,7 @@ def _tries(
 
     def same(name: str, *given: Any) -> str:
         own, other = (_copied(given) for _ in range(2))
-        found = getattr(operators, name)(*own)
-        expected = getattr(plain if hasattr(plain, name) else reference, name)(*other)
+        found, expected = getattr(operators, name)(*own), operators.reference_of(name)(*other)
         pairs = [*zip(_tensors(found), _tensors(expected), strict=True)]
         pairs += zip(_tensors(own), _tensors(other), strict=True)  # what was changed
         exact = (differ(one, two, one.dtype) for one, two in pairs if one.is_floating_point())
@@ -121,46 +98,47 @@ def _tries(
 
     def store() -> str:
         angles = normal(_ROWS, 1, head_dim // 2, dtype=torch.float32)
-        qkv, places = normal(_ROWS, heads + 2 * kv_heads, head_dim), whole(_COLUMNS, _ROWS)
+        qkv, places = normal(_ROWS, heads + 2 * kv_heads, head_dim), whole(PAGE, _ROWS)
         qkv[0, -1, 0] = torch.inf
         rotations = torch.polar(torch.ones_like(angles), angles)
-        cached = normal(2, _ROWS, kv_heads, _COLUMNS, head_dim)
-        return same("store", qkv, rotations, cached[0], cached[1], places, heads)
+        return same("store", qkv, rotations, *normal(2, PAGE, kv_heads, head_dim), places)
 
     def attend() -> str:
-        slots = normal(2, _ROWS, kv_heads, _COLUMNS, head_dim)
-        seen = 1 + whole(_COLUMNS, _ROWS, 1)
-        why = same("attend", normal(_ROWS, heads, head_dim), *slots, seen, None, _COLUMNS)
-        pages = torch.randperm(_ROWS * _COLUMNS // _PAGE, generator=chance).view(_ROWS, -1)
-        pool = normal(2, _ROWS * _COLUMNS, kv_heads, head_dim)
-        rows = [one[None].transpose(1, 2) for one in pool]
-        seen = 1 + whole(_COLUMNS, _ROWS, _FRAMES)
-        queries = normal(_ROWS * _FRAMES, heads, head_dim)
-        return why or same("attend", queries, *rows, seen, pages.to(device), _COLUMNS)
+        group = heads // kv_heads
+        steps = [(max(1, PROGRAMS // kv_heads // most), 1, 2 * most) for most in _SHARES]
+        # A step whose rows hold one position each, and chunks of as many rows as a program takes.
+        for sequences, count, held in [*steps, (_ROWS, 1, 1), (_ROWS, -(-PAGE // group), 5)]:
+            pages = torch.randperm(sequences * held, generator=chance).view(sequences, -1)
+            seen = 1 + whole(held * PAGE if held > 1 else 1, sequences, count)
+            pool = normal(2, sequences * held * PAGE, kv_heads, head_dim)
+            queries = normal(sequences * count, heads, head_dim)
+            if why := same("attend", queries, *pool, seen, pages.to(device)):
+                shared = sharing(count * group, sequences, kv_heads, held * PAGE, dtype)
+                return f"{shared.rows} rows, {shared.shares} shares: {why}"
+        return ""
 
     def rows() -> tuple[Tensor, ...]:
-        """Return numbers, codes, lengths, stopped and seen of some rows."""
+        """Return numbers, codes and lengths of some rows."""
         numbers = whole(_ROWS, _ROWS, len(Host))
         numbers[:, Host.LIMIT], numbers[:, Host.KEY] = 99, whole(2**62, _ROWS)
-        codes, lengths = whole(config.codes, _ROWS, 100), whole(50, _ROWS)
-        return numbers, codes, lengths, whole(3, _ROWS) == 0, whole(2, _ROWS)
+        numbers[:, Host.ACTIVE] = 1
+        return numbers, whole(config.codes, _ROWS, 100), whole(50, _ROWS)
 
     def begin() -> str:
-        return same("begin", *rows(), whole(99, _ROWS, 1 + 99 // _PAGE), _PAGE)
+        return same("begin", *rows(), whole(99, _ROWS, 1 + 99 // PAGE), PAGE)
 
     def draw() -> str:
         size = config.codes + 1
-        numbers, codes, lengths, stopped, _ = rows()
+        numbers, codes, lengths = rows()
         knobs = [(0.0, size, torch.inf, 0.0, 1), (0.9, 50, 0.9, 0.0, 1), (1.2, size, 0.8, 0.1, 3)]
         plain_rows = torch.tensor(knobs, dtype=torch.float64, device=device)
-        records = [
-            light_row(SamplingParams.model_validate(one), size) for one in _LIGHT_KNOBS[:_ROWS]
-        ]
+        records = [light_row(SamplingParams.model_validate(one), size) for one in _LIGHT_KNOBS]
         light = torch.stack(records).to(device)
         given = (
             3 * normal(_ROWS, size, dtype=torch.float32), numbers,
-            normal(_ROWS, 2, dtype=torch.float32), normal(_ROWS, size, dtype=torch.float32),
-            plain_rows, codes, lengths, stopped,
+            1.1 + normal(_ROWS, 2, dtype=torch.float32).abs(),
+            normal(_ROWS, size, dtype=torch.float32),
+            plain_rows, codes, lengths, whole(3, _ROWS) == 0,
             torch.zeros(_ROWS, 3, dtype=torch.float64, device=device), config.stop_token,
         )  # fmt: skip
         return same("draw", *given, None) or same("draw", *given, light)

@@ -1,16 +1,13 @@
 """Which kernels are fused, and which run as operators of torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from torch import Tensor
+from models.cuda.kernels import operators
 
-from models.cuda.kernels import operators, reference
-from samplers.ar import plain
-
-NAMES: Final = ("norm", "gated", "store", "attend", "begin", "draw")
-"""Of all kernels: functions of `models.cuda.kernels.reference`, and of `samplers.ar.plain`."""
+NAMES: Final = tuple(operators.MODULES)
+"""Of all kernels."""
 
 
 @dataclass(frozen=True)
@@ -31,42 +28,10 @@ class Kernels:
         reasons = (f"{name} is torch's: {why}" for name, why in self.failed.items())
         return "; ".join([f"fused: {told or 'none'}", *reasons])
 
-    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """See `models.cuda.kernels.reference.norm`."""
-        return (operators if "norm" in self.fused else reference).norm(x, weight, eps)
-
-    def gated(self, gate_up: Tensor, activation: str) -> Tensor:
-        """See `models.cuda.kernels.reference.gated`."""
-        return (operators if "gated" in self.fused else reference).gated(gate_up, activation)
-
-    def begin(
-        self,
-        numbers: Tensor,
-        codes: Tensor,
-        lengths: Tensor,
-        stopped: Tensor,
-        seen: Tensor,
-        pages: Tensor,
-        page: int,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """See `samplers.ar.plain.begin`."""
-        run = (operators if "begin" in self.fused else plain).begin
-        return run(numbers, codes, lengths, stopped, seen, pages, page)
-
-    @property
-    def draws(self) -> bool:
-        """Whether `samplers.ar.plain.draw` is fused."""
-        return "draw" in self.fused
-
-    @property
-    def stores(self) -> bool:
-        """Whether `store` is fused."""
-        return "store" in self.fused
-
-    @property
-    def attends(self) -> bool:
-        """Whether `attend` is fused."""
-        return "attend" in self.fused
+    def of(self, name: str) -> Callable[..., Any]:
+        """Return a kernel: one operator if it is fused, else its reference."""
+        found: Callable[..., Any] = getattr(operators, name)
+        return found if name in self.fused else operators.reference_of(name)
 
 
 FUSED: Final = Kernels()

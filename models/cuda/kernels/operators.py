@@ -4,98 +4,60 @@ So a recording holds one operator for it, on either, and Triton is imported when
 GPU.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
+from torch._library.custom_ops import CustomOpDef, custom_op
 
 from models.cuda.kernels import reference
 from samplers.ar import plain
 
-norm = custom_op("valle::norm", reference.norm, mutates_args=(), device_types="cpu")
-gated = custom_op("valle::gated", reference.gated, mutates_args=(), device_types="cpu")
-store = custom_op(
-    "valle::store", reference.store, mutates_args=("keys", "values"), device_types="cpu"
+MODULES: Final = {
+    "norm": "norm", "gated": "gated", "store": "rotation", "attend": "attention",
+    "begin": "plain", "draw": "plain",
+}  # fmt: skip
+"""The module of each kernel, which imports Triton."""
+
+
+def reference_of(name: str) -> Callable[..., Any]:
+    """Return what a kernel computes, in operators of torch."""
+    found: Callable[..., Any] = getattr(plain if hasattr(plain, name) else reference, name)
+    return found
+
+
+def _operator(name: str, result: Callable[..., object], mutates: Sequence[str] = ()) -> CustomOpDef:
+    """Return an operator; ``result`` makes what has the shape of its result."""
+
+    def on_gpu(*given: Any) -> Any:
+        module = import_module(f"models.cuda.kernels.{MODULES[name]}")
+        return getattr(module, name)(*given)
+
+    operator = custom_op(
+        f"valle::{name}", reference_of(name), mutates_args=mutates, device_types="cpu"
+    )
+    operator.register_kernel("cuda")(on_gpu)
+    operator.register_fake(result)
+    return operator
+
+
+def _begun(*given: Any) -> tuple[Tensor, ...]:
+    lengths = given[2]
+    found = [torch.empty_like(lengths) for _ in range(4)]
+    return (*found, torch.empty_like(lengths, dtype=torch.bool))
+
+
+norm = _operator("norm", lambda x, *_: torch.empty_like(x))
+gated = _operator("gated", lambda both, _: both.new_empty(len(both), both.shape[1] // 2))
+store = _operator(
+    "store",
+    lambda qkv, _, keys, *__: qkv.new_empty(
+        len(qkv), qkv.shape[1] - 2 * keys.shape[1], qkv.shape[2]
+    ),
+    ("keys", "values"),
 )
-attend = custom_op("valle::attend", reference.attend, mutates_args=(), device_types="cpu")
-begin = custom_op(
-    "valle::begin", plain.begin, mutates_args=("lengths", "stopped", "seen"), device_types="cpu"
-)
-draw = custom_op(
-    "valle::draw", plain.draw, mutates_args=("codes", "lengths", "stopped", "results"),
-    device_types="cpu",
-)  # fmt: skip
-
-
-@norm.register_kernel("cuda")
-def _norm(*args: Any) -> Tensor:
-    from models.cuda.kernels.norm import norm
-
-    return norm(*args)
-
-
-@gated.register_kernel("cuda")
-def _gated(*args: Any) -> Tensor:
-    from models.cuda.kernels.gated import gated
-
-    return gated(*args)
-
-
-@store.register_kernel("cuda")
-def _store(*args: Any) -> Tensor:
-    from models.cuda.kernels.rotation import store
-
-    return store(*args)
-
-
-@attend.register_kernel("cuda")
-def _attend(*args: Any) -> Tensor:
-    from models.cuda.kernels.attention import attend
-
-    return attend(*args)
-
-
-@begin.register_kernel("cuda")
-def _begin(*args: Any) -> tuple[Tensor, ...]:
-    from models.cuda.kernels.plain import begin
-
-    return begin(*args)
-
-
-@draw.register_kernel("cuda")
-def _draw(*args: Any) -> None:
-    from models.cuda.kernels.plain import draw
-
-    draw(*args)
-
-
-@begin.register_fake
-def _begin_shape(*args: Any) -> tuple[Tensor, ...]:
-    lengths, stopped = args[2:4]
-    return (*(torch.empty_like(lengths) for _ in range(4)), torch.empty_like(stopped))
-
-
-@draw.register_fake
-def _draw_shape(*_: Any) -> None:
-    return None
-
-
-@norm.register_fake
-def _norm_shape(x: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(x)
-
-
-@gated.register_fake
-def _gated_shape(gate_up: Tensor, *_: Any) -> Tensor:
-    return gate_up.new_empty(len(gate_up), gate_up.shape[1] // 2)
-
-
-@store.register_fake
-def _store_shape(qkv: Tensor, *others: Any) -> Tensor:
-    return qkv.new_empty(len(qkv), others[-1], qkv.shape[2])
-
-
-@attend.register_fake
-def _attend_shape(queries: Tensor, *_: Any) -> Tensor:
-    return queries.new_empty(len(queries), queries.shape[1] * queries.shape[2])
+attend = _operator("attend", lambda queries, *_: torch.empty_like(queries).flatten(1))
+begin = _operator("begin", _begun)
+draw = _operator("draw", lambda *_: None, ("codes", "lengths", "stopped", "results"))

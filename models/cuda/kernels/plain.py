@@ -4,13 +4,15 @@ The filters need no sorted logits: each keeps what reaches a floor, and a floor 
 the range of float32 numbers, which are ordered as the integers of their bits are, 32 times.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from samplers.ar.plain import WINDOW, LightTable
-from samplers.ar.row_state import Host
+from samplers.ar.state import Host
 from samplers.ops import penalties
 from samplers.ops.draw import HASH
 from samplers.ops.temperature import COLDEST, LARGEST
@@ -20,10 +22,7 @@ KEY, ATTEMPT, PARTNER = (tl.constexpr(int(one)) for one in (Host.KEY, Host.ATTEM
 PROMPTED, PREFIX, START = (
     tl.constexpr(int(one)) for one in (Host.PROMPTED, Host.PREFIX, Host.START)
 )
-GENERATION, RESTART, OWNER = (
-    tl.constexpr(int(one)) for one in (Host.GENERATION, Host.RESTART, Host.OWNER)
-)
-NUMBERS = tl.constexpr(len(Host))
+OWNER, NUMBERS = tl.constexpr(int(Host.OWNER)), tl.constexpr(len(Host))
 
 GOLDEN, FIRST, SECOND = (tl.constexpr(one) for one in (HASH.golden, *HASH.mix))
 BY_STEP, BY_ATTEMPT = tl.constexpr(HASH.axes[0]), tl.constexpr(HASH.axes[2])
@@ -44,20 +43,17 @@ _WARPS = 8
 
 @triton.jit
 def begin_kernel(
-    numbers, codes, lengths, stopped, seen, pages, fed, positions, places, sees, begins, rows,
+    numbers, codes, lengths, pages, fed, positions, places, sees, begins, rows,
     codes_stride, pages_stride, PAGE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Begin a step of all rows, in one program: a row reads what its owner is before it changes."""
+    """Tell all rows what they are fed, in one program."""
     row = tl.arange(0, BLOCK)
     real = row < rows
     own = numbers + row * NUMBERS
     owner = tl.load(own + OWNER, real, 0)
-    whose = numbers + owner * NUMBERS
-    anew = tl.load(whose + GENERATION, real, 0) != tl.load(seen + owner, real, 0)
     frames = tl.load(lengths + owner, real, 0)
-    frames = tl.where(anew, tl.load(whose + RESTART, real, 0), frames)
-    newest = tl.maximum(tl.load(whose + PROMPTED, real, 0) + frames - 1, 0)
-    code = tl.load(codes + owner * codes_stride + newest, real, 0)
+    newest = tl.load(numbers + owner * NUMBERS + PROMPTED, real, 0) + frames - 1
+    code = tl.load(codes + owner * codes_stride + tl.maximum(newest, 0), real, 0)
     last = tl.maximum(frames - 1, 0)
     tl.store(fed + row, code, real)
     tl.store(positions + row, tl.load(own + START, real, 0) + last, real)
@@ -66,16 +62,6 @@ def begin_kernel(
     tl.store(places + row, page * PAGE + place % PAGE, real)
     tl.store(sees + row, place + 1, real)
     tl.store(begins + row, frames == 0, real)
-
-    generation = tl.load(own + GENERATION, real, 0)
-    anew = generation != tl.load(seen + row, real, 0)
-    length = tl.load(lengths + row, real, 0)
-    length = tl.where(anew, tl.load(own + RESTART, real, 0), length)
-    ended = tl.load(stopped + row, real, 0).to(tl.int1) & (anew == 0)
-    tl.debug_barrier()  # all rows have read
-    tl.store(lengths + row, length, real)
-    tl.store(stopped + row, ended, real)
-    tl.store(seen + row, generation, real)
 
 
 @triton.jit
@@ -272,43 +258,26 @@ def draw_kernel(
 
 
 def begin(
-    numbers: Tensor,
-    codes: Tensor,
-    lengths: Tensor,
-    stopped: Tensor,
-    seen: Tensor,
-    pages: Tensor,
-    page: int,
+    numbers: Tensor, codes: Tensor, lengths: Tensor, pages: Tensor, page: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As `samplers.ar.plain.begin`."""
     rows = len(lengths)
     fed, positions, places, sees = (torch.empty_like(lengths) for _ in range(4))
-    begins = torch.empty_like(stopped)
+    begins = torch.empty_like(lengths, dtype=torch.bool)
     begin_kernel[(1,)](
-        numbers, codes, lengths, stopped, seen, pages, fed, positions, places, sees, begins, rows,
+        numbers, codes, lengths, pages, fed, positions, places, sees, begins, rows,
         codes.stride(0), pages.stride(0), page, triton.next_power_of_2(rows),
     )  # fmt: skip
     return fed, positions, places, sees, begins
 
 
-def draw(
-    logits: Tensor,
-    numbers: Tensor,
-    guidance: Tensor,
-    avoid: Tensor,
-    knobs: Tensor,
-    codes: Tensor,
-    lengths: Tensor,
-    stopped: Tensor,
-    results: Tensor,
-    stop_token: int,
-    light: Tensor | None,
-) -> None:
+def draw(logits: Tensor, *given: Any) -> None:
     """As `samplers.ar.plain.draw`."""
+    *state, stop_token, light = given
+    numbers, _, _, knobs, codes, *_ = state
     rows, size = logits.shape
     table = LightTable(knobs, numbers, logits) if light is None else LightTable.of(light, size)
     draw_kernel[(rows,)](
-        logits.contiguous(), numbers, guidance, avoid, knobs, codes, lengths, stopped, results,
-        *table, codes.stride(0), *(one.stride(0) for one in table),
+        logits.contiguous(), *state, *table, codes.stride(0), *(one.stride(0) for one in table),
         stop_token, size, triton.next_power_of_2(size), light is not None, num_warps=_WARPS,
     )  # fmt: skip

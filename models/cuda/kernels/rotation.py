@@ -12,9 +12,8 @@ from torch import Tensor
 @triton.jit
 def store_kernel(
     qkv, rotations, queries, keys, values, places,
-    slot_stride, head_stride, place_stride,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, OWN_SLOT: tl.constexpr,
-    ALL_HEADS: tl.constexpr, BLOCK: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, ALL_HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Rotate the queries and the key of one row a program, and store key and value."""
     row = tl.program_id(0).to(tl.int64)
@@ -35,15 +34,13 @@ def store_kernel(
     tl.store(target, real, inside & (head < HEADS))
     tl.store(target + 1, imaginary, inside & (head < HEADS))
 
-    place = tl.load(places + row)
-    slot = row if OWN_SLOT else row * 0
-    cached = slot * slot_stride + place * place_stride
+    cached = tl.load(places + row) * KV_HEADS * 2 * HALF
     is_key = inside & (head >= HEADS) & (head < HEADS + KV_HEADS)
-    target = keys + cached + (head - HEADS) * head_stride + 2 * at
+    target = keys + cached + (head - HEADS) * 2 * HALF + 2 * at
     tl.store(target, _finite(real), is_key)
     tl.store(target + 1, _finite(imaginary), is_key)
     is_value = inside & (head >= HEADS + KV_HEADS)
-    target = values + cached + (head - HEADS - KV_HEADS) * head_stride + at
+    target = values + cached + (head - HEADS - KV_HEADS) * 2 * HALF + at
     tl.store(target, _finite(first), is_value)
     tl.store(target + HALF, _finite(second), is_value)
 
@@ -54,18 +51,15 @@ def _finite(x):
     return tl.where(tl.abs(x.to(tl.float32)) < float("inf"), x, 0.0).to(x.dtype)
 
 
-def store(
-    qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: Tensor, heads: int
-) -> Tensor:
+def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: Tensor) -> Tensor:
     """As `models.cuda.kernels.reference.store`."""
     rows, all_heads, head_dim = qkv.shape
-    slots, kv_heads = keys.shape[:2]
-    qkv = qkv.contiguous()
+    kv_heads, qkv = keys.shape[1], qkv.contiguous()
+    heads = all_heads - 2 * kv_heads
     queries = qkv.new_empty(rows, heads, head_dim)
     pairs = torch.view_as_real(rotations).contiguous()
     store_kernel[(rows,)](
-        qkv, pairs, queries, keys, values, places, keys.stride(0), keys.stride(1), keys.stride(2),
-        heads, kv_heads, head_dim // 2, slots == rows,
+        qkv, pairs, queries, keys, values, places.contiguous(), heads, kv_heads, head_dim // 2,
         triton.next_power_of_2(all_heads), triton.next_power_of_2(head_dim // 2),
     )  # fmt: skip
     return queries

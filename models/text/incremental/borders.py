@@ -97,11 +97,7 @@ def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
 
 
 def continues(match: re.Match[str]) -> bool:
-    """Return whether the sentence continues: "Stop!" he said. Well... maybe. Dr. Who.
-
-    Raises:
-        Undecided: The next word is incomplete.
-    """
+    """Return whether the sentence continues: "Stop!" he said. Well... maybe. Dr. Who."""
     mark, upcoming = match["mark"], match["next"]
     if match["closing"] or mark.endswith(("..", "…")):
         return (upcoming[:1].islower() or upcoming[:1].isdigit()) and not match["opening"]
@@ -109,11 +105,7 @@ def continues(match: re.Match[str]) -> bool:
 
 
 def _abbreviates(match: re.Match[str]) -> bool:
-    """Return whether a full stop belongs to an abbreviation and ends no sentence.
-
-    Raises:
-        Undecided: The next word is incomplete.
-    """
+    """Return whether a full stop belongs to an abbreviation and ends no sentence."""
     upcoming, at = match["next"], match.start()
     before = _word_before(match.string, at)
     if before in TITLES:
@@ -140,11 +132,7 @@ def _word_before(text: str, end: int) -> str:
 
 
 def _dated(match: re.Match[str], *, weekday: bool) -> bool:
-    """Return whether a date continues: Sept. 5. Fri. 5 Mar. Mon. - Fri.
-
-    Raises:
-        Undecided: The next word is incomplete.
-    """
+    """Return whether a date continues: Sept. 5. Fri. 5 Mar. Mon. - Fri."""
     upcoming = match["next"]
     if upcoming[:1].isdigit() or not weekday:
         return upcoming[:1].isdigit()

@@ -53,9 +53,6 @@ class _Open:
 
         An open single quote is dropped as soon as it cannot be a quotation's: those contain no
         double quote and end after punctuation.
-
-        Raises:
-            Undecided: The following text distinguishes a quote from an apostrophe.
         """
         character = text[at]
         if character in _SINGLE:
@@ -97,20 +94,21 @@ class Enclosure:
     """Answers for increasing indices of a text whether they are inside quotations or brackets."""
 
     def __init__(self) -> None:
-        """Start at the first character."""
         self._read_to = 0
         self._open = _Open()
 
-    def around(self, text: str, place: int) -> bool:
+    def around(self, text: str, place: int, *, complete: bool = False) -> bool:
         """Return whether an index is inside a quotation or brackets that are closed soon after.
 
         Args:
             text: The text of earlier calls, possibly extended.
             place: The index, not smaller than in earlier calls and not inside a word.
+            complete: Whether no text follows.
 
         Raises:
             Undecided: They are still open and the following text may close them.
         """
+        text += " " if complete else ""  # what closes at the very end is decided
         self._read(text, place)
         now = _Open(self._open.closers.copy(), len(self._open.closers))
         if not now.lasting:
@@ -124,7 +122,7 @@ class Enclosure:
                 return False
             if now.read(text, sign.start()) and now.lasting < before:
                 return True
-        if not now.lasting or len(text) >= patience or paragraph:
+        if complete or not now.lasting or len(text) >= patience or paragraph:
             return False
         raise Undecided
 

@@ -20,7 +20,6 @@ class Speakable:
     """Answers whether a text has a word before increasing indices, in one pass."""
 
     def __init__(self) -> None:
-        """Start at the first character."""
         self._read_to = 0
         self._word = self._tag = False
 

@@ -52,15 +52,16 @@ class GrowingText:
     _searched: int
     _look_again: int
 
-    def __init__(self) -> None:
+    def __init__(self, *, ssml: bool = True) -> None:
         self._given = 0
-        self._ssml = SsmlRewriter()
+        self._ssml = SsmlRewriter() if ssml else None
+        self._complete = False
         self._directions = dict.fromkeys(_LASTING, "")
         self._hold("", at_line_start=True)
 
     def append(self, text: str) -> list[str]:
         """Append a packet; return the pieces that are now certain."""
-        return self._append(self._ssml.push(text))
+        return self._append(self._ssml.push(text) if self._ssml else text)
 
     def _append(self, text: str) -> list[str]:
         """Append text without SSML; return the pieces that are now certain."""
@@ -84,7 +85,7 @@ class GrowingText:
 
         A rest without a word is kept for the following text.
         """
-        pieces = self._append(self._ssml.end())
+        pieces = self._append(self._ssml.end() if self._ssml else "")
         if not self._speakable.within(self._text, len(self._text)):
             return pieces
         piece = self._directed(self._text.rstrip())
@@ -97,6 +98,7 @@ class GrowingText:
 
         If the whole text has nothing to speak it is returned as it is, so that it can be refused.
         """
+        self._complete, self._look_again = True, 0
         pieces = self.flush()
         if not self._given and self._text:
             pieces, self._text = [self._text], ""
@@ -111,12 +113,7 @@ class GrowingText:
         return begin + piece
 
     def _hold(self, text: str, *, at_line_start: bool) -> None:
-        """Replace the text by its rest and restart the search.
-
-        Args:
-            text: The rest.
-            at_line_start: Whether it begins a line.
-        """
+        """Replace the text by its rest and restart the search."""
         self._text, self._at_line_start = text, at_line_start
         self._speakable, self._enclosure = Speakable(), Enclosure()
         self._phonemes = _InlinePhonemes()
@@ -143,11 +140,7 @@ class GrowingText:
         return None
 
     def _is_border(self, match: re.Match[str], end: int) -> bool:
-        """Return whether a piece ends at a candidate.
-
-        Raises:
-            Undecided: It depends on the following text.
-        """
+        """Return whether a piece ends at a candidate."""
         if not self._speakable.within(self._text, end) or self._phonemes.around(self._text, end):
             return False
         if match["pause"]:
@@ -163,12 +156,12 @@ class GrowingText:
                 return True
             if match["opening"] != "[" and continues(match):
                 return False
-        return not self._enclosure.around(self._text, end)
+        return not self._enclosure.around(self._text, end, complete=self._complete)
 
 
-def pieces(text: str) -> list[str]:
-    """Return the pieces of a complete text."""
-    growing = GrowingText()
+def pieces(text: str, *, ssml: bool = True) -> list[str]:
+    """Return the pieces of a complete text; `ssml` is whether it may have SSML."""
+    growing = GrowingText(ssml=ssml)
     packets = (text[at : at + _PACKET_CHARS] for at in range(0, len(text), _PACKET_CHARS))
     return [*chain.from_iterable(map(growing.append, packets)), *growing.end()]
 
@@ -204,11 +197,7 @@ class _InlinePhonemes:
 
 
 def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
-    """Extend a piece by the pauses that follow it.
-
-    Raises:
-        Undecided: Another pause may follow.
-    """
+    """Extend a piece by the pauses that follow it."""
     while match := _PAUSE.match(text, _past_marks(text, start)):
         end, start = match.start() + len(match[0].rstrip()), match.end()
     place = _past_marks(text, start)
@@ -220,11 +209,7 @@ def _with_pauses(text: str, end: int, start: int) -> tuple[int, int]:
 
 
 def _past_marks(text: str, place: int) -> int:
-    """Return the index after marks and tags.
-
-    Raises:
-        Undecided: A tag has not ended.
-    """
+    """Return the index after marks and tags."""
     marks = _SILENT.match(text, place)
     end = marks.end() if marks else place
     if _OPEN_TAG.match(text, end):

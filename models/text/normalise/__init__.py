@@ -7,9 +7,9 @@ know phonemes or markup: characters of the Private Use Area (inline phonemes) ar
 from typing import Final
 
 from models.text.normalise import abbreviations, addresses, dates, quantities, symbols
+from models.text.source import Rewritten
 
 _RULES: Final = (
-    *symbols.LAYOUT,
     *addresses.RULES,
     *dates.RULES,
     *quantities.SPECIFIC,
@@ -20,11 +20,19 @@ _RULES: Final = (
 
 
 def normalise(text: str) -> str:
+    """Return what `normalised` makes of a text."""
+    return normalised(Rewritten.of(text)).text
+
+
+def normalised(text: Rewritten) -> Rewritten:
     """Return a text as words and punctuation, without digits.
 
     Args:
-        text: A result of `models.text.characters.clean`.
+        text: A result of `models.text.characters.cleaned`.
     """
+    for rule in symbols.LAYOUT:
+        text = rule.apply(text)
+    text = text.without_layout()
     for rule in _RULES:
         text = rule.apply(text)
     return text.strip()

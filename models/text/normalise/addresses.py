@@ -18,7 +18,7 @@ def _address(match: Match) -> str:
     address = match["address"].rstrip(_CLOSING)
     spoken: list[str] = []
     for part in _PART.findall(address):
-        if part.isdigit():
+        if part.isdecimal():  # not "²", which `int` does not take
             spoken.append(say.cardinal(part) if len(part) < 4 else say.digits(part))
         elif part in SPELLED_DOMAINS and spoken[-1:] == ["dot"]:
             spoken.append(say.letters(part))

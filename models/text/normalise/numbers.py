@@ -6,8 +6,6 @@ takes strings as written in a text, including grouping commas.
 
 from typing import Final
 
-from num2words import num2words  # type: ignore[import-untyped]
-
 from models.text.normalise.vocabulary import CURRENCIES, IRREGULAR_PLURALS, MAGNITUDES, MONTHS
 
 # Longer runs of digits are account numbers or keys, read digit by digit.
@@ -19,7 +17,7 @@ def cardinal(number: str) -> str:
     number = number.replace(",", "")
     if (number.startswith("0") and len(number) > 1) or len(number) > _LONGEST_CARDINAL:
         return digits(number)
-    return _words(num2words(int(number)))
+    return _words(_spelled(int(number)))
 
 
 def ordinal(number: str) -> str:
@@ -27,7 +25,7 @@ def ordinal(number: str) -> str:
     number = number.replace(",", "")
     if len(number) > _LONGEST_CARDINAL:
         return digits(number)
-    return _words(num2words(int(number), to="ordinal"))
+    return _words(_spelled(int(number), to="ordinal"))
 
 
 def decimal(number: str) -> str:
@@ -40,12 +38,12 @@ def decimal(number: str) -> str:
 
 def digits(number: str) -> str:
     """Return "007" as "zero zero seven"."""
-    return " ".join(num2words(int(digit)) for digit in number if digit.isdigit())
+    return " ".join(_spelled(int(digit)) for digit in number if digit.isdecimal())
 
 
 def year(number: str) -> str:
     """Return "1984" as "nineteen eighty-four"."""
-    return _words(num2words(int(number), to="year"))
+    return _words(_spelled(int(number), to="year"))
 
 
 def decade(number: str) -> str:
@@ -137,3 +135,10 @@ def roman(numeral: str) -> int:
 def _words(spelled: str) -> str:
     # A comma within a number is a pause when spoken.
     return spelled.replace(",", "")
+
+
+def _spelled(number: int, to: str = "cardinal") -> str:
+    from num2words import num2words  # type: ignore[import-untyped]
+
+    spelled: str = num2words(number, to=to)
+    return spelled

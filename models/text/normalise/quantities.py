@@ -118,6 +118,7 @@ GENERAL: Final = (
     rule(rf"(?<=\d)\s{_DASH}\s(?=\.?\d)", " minus "),
     rule(rf"(?<=\d){_DASH}(?=\.?\d)", " to "),
     rule(r"(?<=\d)\s?[xX×]\s(?=\d)", " times "),
+    rule(r"(?<=\d)[xX×](?=\d+(?:[xX×]\d+)*\s?=)", " times "),
     rule(r"(?<=\d)[xX×](?=\d)", " by "),
     rule(r"(?<=\d)[xX×](?!\w)", " times"),
     rule(r"(?<=\d)\s?\*\s?(?=\d)", " times "),

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from models.text.source import Rewritten
+
 Match = re.Match[str]
 
 INTEGER: Final = r"(?:\d{1,3}(?:,\d{3}){1,9}|\d+)"
@@ -22,9 +24,9 @@ class Rule:
     pattern: re.Pattern[str]
     spoken: str | Callable[[Match], str]
 
-    def apply(self, text: str) -> str:
+    def apply(self, text: Rewritten) -> Rewritten:
         """Return the text with every match replaced."""
-        return self.pattern.sub(self.spoken, text)
+        return text.sub(self.pattern, self.spoken)
 
 
 def rule(pattern: str, spoken: str | Callable[[Match], str], flags: int = 0) -> Rule:

@@ -16,6 +16,13 @@ DAYS: Final = {
     "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
 }  # fmt: skip
 
+# As numbers are spoken.
+NUMBER_WORDS: Final = tuple(
+    "zero oh one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty "
+    "ninety hundred thousand million billion trillion point first second third fourth fifth".split()
+)
+
 # Written with a full stop, before a name: the full stop never ends a sentence.
 TITLES: Final = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Mx": "Mix", "Dr": "Doctor", "Prof": "Professor",

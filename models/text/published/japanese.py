@@ -41,11 +41,7 @@ def to_hiragana(text: str) -> str:
 
 
 def _read(text: str) -> str:
-    """Return a text without spaces with its words of kanji as katakana.
-
-    Raises:
-        TextError: Janome is not installed.
-    """
+    """Return a text without spaces with its words of kanji as katakana."""
     if not _KANJI.search(text):
         return text
     with _JANOME:
@@ -58,11 +54,7 @@ def _read(text: str) -> str:
 
 @cache
 def _tokenizer() -> "Tokenizer":
-    """Load Janome, which takes a second; call with the lock held.
-
-    Raises:
-        TextError: It is not installed.
-    """
+    """Load Janome, which takes a second; call with the lock held."""
     try:
         from janome.tokenizer import Tokenizer
     except ImportError as error:

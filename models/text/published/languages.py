@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from models.text.characters import INLINE, clean
+from models.text.characters import INLINE, cleaned
 from models.text.errors import TextError
 from models.text.espeak import pronounce
-from models.text.normalise import normalise
+from models.text.normalise import normalised
 from models.text.published.japanese import to_hiragana
 from models.text.reader import Reader
+from models.text.source import Rewritten
 
 # phonemizer's own marks; a full stop, comma or colon between two digits belongs to the number.
 _MARK: Final = rf"(?:(?<![0-9])[.,:]|[.,:](?![0-9])|[;!?¡¿—…\"«»“”(){{}}\[\]{INLINE}])"
@@ -75,7 +76,9 @@ def reference_reader(code: str) -> Reader:
     if language is None:
         raise TextError(f"language {code!r} is not supported; choose from {sorted(LANGUAGES)}")
     if code == "en":
-        return Reader(lambda text: normalise(clean(text)), lambda text: _phonemize(text, language))
+        return Reader(
+            lambda text: normalised(cleaned(text)), lambda text: _phonemize(text, language)
+        )
     # Wide punctuation is not folded: espeak-ng dropped it in training too, so these models know
     # utterances without punctuation.
     return Reader(
@@ -85,26 +88,20 @@ def reference_reader(code: str) -> Reader:
     )
 
 
-def _clean(text: str, language: Language) -> str:
-    """Return the text with folded characters and with spaces after sentences and clauses.
-
-    Raises:
-        TextError: It has letters that the voice does not read.
-    """
+def _clean(text: Rewritten, language: Language) -> Rewritten:
+    """Return the text with folded characters and with spaces after sentences and clauses."""
     if language.spaced:
-        return clean(text, reads=language.reads)
-    text = clean(text, reads=language.reads, intact=_WIDE_MARKS)
+        return cleaned(text, reads=language.reads)
+    text = cleaned(text, reads=language.reads, intact=_WIDE_MARKS)
     if language.spell is not None:
-        language.spell(text)  # raises now for characters without a reading, not during synthesis
-    return _CLAUSE.sub(r"\g<0> ", _SENTENCE.sub("\\g<0>\n\n", text))
+        language.spell(
+            text.text
+        )  # raises now for characters without a reading, not during synthesis
+    return text.sub(_SENTENCE, "\\g<0>\n\n").sub(_CLAUSE, r"\g<0> ")
 
 
 def _phonemize(text: str, language: Language) -> str:
-    """Return the phonemes of a text, keeping its punctuation.
-
-    Raises:
-        TextError: A word has no known reading.
-    """
+    """Return the phonemes of a text, keeping its punctuation."""
     if language.spell is not None:
         text = language.spell(text)
     pieces = _MARKS.split(" ".join(text.split()))

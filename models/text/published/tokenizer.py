@@ -23,18 +23,13 @@ class Tokenizer:
     Attributes:
         size: One more than the highest id.
         symbols: The single code points with an id.
+
+    Raises:
+        ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is
+            not a merge of two tokens with lower ids.
     """
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
-        """Rebuild the merges.
-
-        Args:
-            vocabulary: The id of each token, including the special ones.
-
-        Raises:
-            ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is
-                not a merge of two tokens with lower ids.
-        """
         for name, number in _SPECIALS.items():
             if vocabulary.get(name, number) != number:
                 raise ValueError(f"vocabulary: {name} has id {vocabulary[name]}, expected {number}")

@@ -108,6 +108,7 @@ def test_operations_have_the_names_that_clients_were_made_with(document) -> None
         "get /v1/audio/voices": "list_voices",
         "post /v1/audio/voices": "create_voice",
         "get /v1/audio/voices/{id}": "get_voice",
+        "get /v1/audio/voices/{id}/audio": "get_voice_audio",
         "delete /v1/audio/voices/{id}": "delete_voice",
         "get /v1/models": "list_models",
         "get /v1/models/{id}": "get_model",

@@ -115,3 +115,31 @@ def test_a_preset_s_knobs_give_what_its_name_gives(toy_server) -> None:
         same = toy_server.post("/tts", json=HI | presets[name]["sets"] | {"preset": "default"})
         assert same.status_code == 200, same.text
         assert same.headers["x-codes-sha256"] == said.headers["x-codes-sha256"]
+
+
+def test_kokoros_names_are_known_where_the_model_has_such_voices(named, toy_server) -> None:
+    models = [one["id"] for one in toy_server.get("/v1/models").json()["data"]]
+    assert "kokoro" in models
+    assert toy_server.post("/tts", json=HI | {"model": "kokoro"}).status_code == 200
+    assert toy_server.post("/tts", json=HI | {"voice": "af_bella"}).status_code == 404
+    assert named.post("/tts", json=HI | {"voice": "af_heart"}).status_code == 200
+
+
+def test_fields_of_other_servers_are_ignored_by_name(toy_server) -> None:
+    plain = toy_server.post("/v1/audio/speech", json=HI | {"response_format": "pcm"})
+    sent = {"user": "me", "non_streaming_mode": False, "metadata": {"a": [1]}, "language": None}
+    answer = toy_server.post("/v1/audio/speech", json=HI | sent | {"response_format": "pcm"})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-ignored"] == "metadata, non_streaming_mode, user"
+    assert answer.content == plain.content
+    assert "x-ignored" not in plain.headers
+    with live(toy_server) as session:
+        session.create(user="me")
+        assert session.seen[-1]["ignored"] == ["user"]
+
+
+def test_the_name_of_a_voice_is_explained_in_words(toy_server) -> None:
+    form = {"name": "My Voice", "consent": "true"}
+    answer = toy_server.post("/v1/audio/voices", data=form, files={"file": b"RIFF"})
+    assert answer.status_code == 422
+    assert "lower-case letters, digits, - and _" in answer.json()["error"]["message"]

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -17,13 +17,23 @@ from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
+from samplers.knobs.needs import needs_of
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import served
 from tests.toy.make_toy import MODEL, make
 
 Knobs = Mapping[str, Any]
-Speak = Callable[[Knobs], tuple[str, str]]
-"""Knobs to the hashes of codes and of samples."""
+
+
+class Spoken(NamedTuple):
+    """The hashes of codes and of samples, and the knobs that did nothing or were refused."""
+
+    codes: str
+    sound: str
+    idle: str
+
+
+Speak = Callable[[Knobs], Spoken]
 
 JSON = {"content-type": "application/json"}
 STOP = MODEL.stop_token
@@ -85,10 +95,15 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "repetition_penalty_decay": (1.0, AGAIN_AND_AGAIN | {"repetition_penalty": 1.1}),
     "repetition_penalty_window": (1, AGAIN_AND_AGAIN | {"repetition_penalty": 1.5}),
     "repetition_penalty_one_time": (True, AGAIN_AND_AGAIN | {"repetition_penalty": 1.5}),
-    "repetition_penalty_mode": ("additive", AGAIN_AND_AGAIN | {"repetition_penalty": 3.0}),
+    "repetition_penalty_mode": ("raw", AGAIN_AND_AGAIN | {"repetition_penalty": 3.0}),
     "repetition_penalty_clamp": (
         False,
-        AGAIN_AND_AGAIN | {"repetition_penalty": 1.5, "repetition_penalty_decay": -1.0},
+        AGAIN_AND_AGAIN
+        | {
+            "repetition_penalty": 1.5,
+            "repetition_penalty_decay": -1.0,
+            "repetition_penalty_mode": "signed",
+        },
     ),
     "penalty_includes_prompt": (True, {"frequency_penalty": 2.0}),
     "frequency_penalty": (2.0, AGAIN_AND_AGAIN),
@@ -101,7 +116,7 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "no_repeat_ngram_size": (2, AGAIN_AND_AGAIN),
     "length_penalty": (2.0, ENDING),
     "length_penalty_mode": (
-        "additive",
+        "signed",
         {"logit_bias": {str(STOP): 9.0}, "min_frames": 4, "length_penalty": 1.0},
     ),
     "exponential_decay_factor": (2.0, {}),
@@ -124,9 +139,12 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "xtc_threshold": (0.01, {"xtc_probability": 1.0}),
     "protect_stop": (False, ENDING | {"xtc_probability": 1.0, "xtc_threshold": 0.01}),
     "mirostat_mode": (2, {}),
-    "mirostat_tau": (1.0, {"mirostat_mode": 2}),
-    "mirostat_eta": (1.0, {"mirostat_mode": 2}),
-    "mirostat_surprise": ("truncated", {"mirostat_mode": 2, "mirostat_eta": 1.0}),
+    "mirostat_tau": (3.0, {"mirostat_mode": 2}),
+    "mirostat_eta": (1.0, {"mirostat_mode": 2, "mirostat_tau": 3.0}),
+    "mirostat_surprise": (
+        "truncated",
+        {"mirostat_mode": 2, "mirostat_tau": 3.0, "mirostat_eta": 1.0},
+    ),
     "ras": (True, AGAIN_AND_AGAIN),
     "ras_top_p": (0.1, {"ras": True}),
     "ras_top_k": (1, {"ras": True}),
@@ -254,12 +272,15 @@ def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
     ):
 
         @cache
-        def spoken(body: str) -> tuple[str, str]:
+        def spoken(body: str) -> Spoken:
             asked = full_client if "nar_window_frames" in json.loads(body) else client
             answer = asked.post("/tts", content=body, headers=JSON)
+            if answer.status_code == 422:
+                return Spoken("", "", answer.json()["error"]["param"])
             assert answer.status_code == 200, answer.text
             sound = hashlib.sha256(answer.content).hexdigest()
-            return answer.headers["x-codes-sha256"], sound
+            idle = answer.headers.get("x-ignored", "")
+            return Spoken(answer.headers["x-codes-sha256"], sound, idle)
 
         yield lambda knobs: spoken(json.dumps({**BASE, **knobs}, sort_keys=True))
 
@@ -287,7 +308,19 @@ def test_every_knob_has_a_row() -> None:
 @pytest.mark.parametrize("knob", ROWS)
 def test_a_knob_changes_what_is_spoken(speak: Speak, knob: str) -> None:
     value, given = ROWS[knob]
-    assert speak(given) != speak({**given, knob: value})
+    changed = speak({**given, knob: value})
+    assert changed.codes
+    assert speak(given)[:2] != changed[:2]
+    assert knob not in changed.idle.split(", ")
+
+
+@pytest.mark.parametrize("knob", [name for name in ROWS if needs_of(name)])
+def test_a_knob_without_what_it_needs_is_named_and_changes_nothing_or_is_refused(
+    speak: Speak, knob: str
+) -> None:
+    alone = speak({knob: ROWS[knob][0]})
+    assert alone.idle == knob
+    assert alone[:2] in {speak({})[:2], ("", "")}
 
 
 @pytest.mark.parametrize("knob", REFUSED)

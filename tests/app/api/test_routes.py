@@ -9,6 +9,7 @@ import soundfile
 
 from app.api.schemas import SpeechRequest
 from app.engine.engine import SpeechEngine
+from app.engine.serving.options import EngineOptions
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.serving import served, until
@@ -122,10 +123,12 @@ def test_health_and_readiness(toy_server):
         "golden": None,
         "batching": "in integers",
         "kernels": "",
+        "unrecorded": [],
         "shared_state": "memory",
     }
     assert toy_server.head("/ready").status_code == toy_server.head("/health").status_code == 200
-    assert toy_server.get("/ready").json() == {"status": "ready", "model": "toy"}
+    ready = {"status": "ready", "model": "toy", "word_times": False}
+    assert toy_server.get("/ready").json() == ready
 
 
 def test_every_answer_has_its_own_request_id(toy_server):
@@ -211,7 +214,7 @@ def test_while_the_model_loads_health_is_green_and_ready_tells_what_it_waits_for
         assert may_load.wait(20)
         return FakeBackend()
 
-    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
     with served(create_app(Settings(), engine), until_ready=False) as client:
         until(lambda: engine.status.state == "loading")
         assert client.get("/health").json()["state"] == "loading"

@@ -34,7 +34,7 @@ def streamed(samples: np.ndarray, form: AudioFormat, chunk: int) -> bytes:
 
 
 def heard(sound: bytes, form: AudioFormat) -> tuple[np.ndarray, int]:
-    return decoded(sound, RATE_HZ if form == "pcm" else None)
+    return decoded(sound, RATE_HZ if form in {"pcm", "ulaw", "alaw"} else None, form)
 
 
 @pytest.mark.parametrize("whole", [True, False])

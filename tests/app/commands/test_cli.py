@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.cli import COMMANDS, main
 from app.commands.speak import Speak
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import PRESETS
 from tests.app.tools.serving import until
 
 
@@ -111,6 +112,46 @@ def test_help_is_short_and_every_knob_is_in_that_of_its_group(capsys):
     assert "no group 'loud'" in capsys.readouterr().err
 
 
+def test_help_has_the_usual_knobs_and_only_flags_that_act(capsys):
+    usual = ("speed", "loudness-lufs", "temperature", "top-p", "seed", "voice", "pause-s")
+    assert main(["speak", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert all(f"--{name} " in short for name in usual)
+    for command, acts, idle in (
+        ("doctor", ("--port", "--model"), ("--max-queue", "--origins")),
+        ("warm", ("--model", "--threads"), ("--port", "--max-queue")),
+        ("batch", ("--at-once",), ("--port", "--device")),
+    ):
+        with suppress(SystemExit):
+            main([command, "--help"])
+        told = capsys.readouterr().out
+        assert all(flag in told for flag in acts), command
+        assert not any(flag in told for flag in idle), command
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["speak", "Hi.", "--temprature", "0.7"], "did you mean --temperature?"),
+        (["warm", "--thread", "2"], "did you mean --threads?"),
+        (["voices", "add", "a", "a.wav", "--consnt"], "did you mean --consent?"),
+    ],
+)
+def test_a_misspelt_flag_is_told_what_is_meant(words, meant, capsys):
+    assert main(words) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_presets_are_listed_and_one_is_shown(capsys):
+    assert main(["presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines} == set(PRESETS)
+    assert main(["presets", "greedy"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(PRESETS["greedy"]))
+    assert main(["presets", "gredy"]) == 2
+    assert "choose from" in capsys.readouterr().err
+
+
 def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
@@ -147,17 +188,17 @@ def test_every_command_has_help(name, capsys):
         (["serve", "--port", "99999"], "port: Input should be less"),
         (["serve", "--presets", "/nowhere.json"], "presets: /nowhere.json: No such file"),
         (["speak", "Hello.", "-o", "a.wav", "--preset", "loud"], "preset: unknown preset 'loud'"),
-        (["calibrate", "--output", "/nowhere/a.json"], "output: /nowhere is not a folder"),
-        (["calibrate", "--sentences", "/nowhere"], "sentences: /nowhere: No such file"),
+        (["tools", "calibrate", "--output", "/nowhere/a.json"], "output: /nowhere is not a folder"),
+        (["tools", "calibrate", "--sentences", "/nowhere"], "sentences: /nowhere: No such file"),
         (
-            ["calibrate", "--sentences", "/dev/null"],
+            ["tools", "calibrate", "--sentences", "/dev/null"],
             "sentences: /dev/null: the file has no sentences",
         ),
-        (["calibrate", "--name", "stable"], "name: preset 'stable' exists already"),
-        (["calibrate", "--name", "Loud!"], "name: String should match"),
-        (["calibrate", "--preset", "loud"], "preset: unknown preset 'loud'"),
-        (["calibrate", "--count", "0"], "count: Input should be greater"),
-        (["calibrate", "--model", "/nowhere"], "model: /nowhere"),
+        (["tools", "calibrate", "--name", "stable"], "name: preset 'stable' exists already"),
+        (["tools", "calibrate", "--name", "Loud!"], "name: String should match"),
+        (["tools", "calibrate", "--preset", "loud"], "preset: unknown preset 'loud'"),
+        (["tools", "calibrate", "--count", "0"], "count: Input should be greater"),
+        (["tools", "calibrate", "--model", "/nowhere"], "model: /nowhere"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_status_2(
@@ -221,7 +262,8 @@ def test_serve_answers_and_ends_when_it_is_told_to(toy):
             process.terminate()
             _, log = process.communicate(timeout=60)
     assert process.returncode in {0, -15}
-    assert "ready: " in log
+    assert re.search(rf"ready in [\d.]+ s: open http://127.0.0.1:{port} \(studio\), /docs ", log)
+    assert "Uvicorn running on" not in log
     assert "Hello" not in log  # what people say is not written down
 
 

@@ -13,6 +13,7 @@ import pytest
 from app.cli import main
 from app.commands.checks.device import CudaFacts, lacking_for_kernels, problem
 from models.checkpoints.hub import PINNED, HubFile
+from tests.app.tools.redis_server import RedisServer
 from tests.toy.make_public import make_public
 
 CHECKS = (
@@ -25,6 +26,7 @@ CHECKS = (
     "formats",
     "presets",
     "keys",
+    "state",
     "cache",
     "voices",
     "port",
@@ -101,6 +103,23 @@ def test_what_is_only_doubtful_is_no_failure(
     assert told["keys"].startswith("warn ")
     assert "valle-serve keys new" in told["keys"]
     assert told["cache"].startswith("warn ")
+
+
+def test_a_state_or_a_store_that_is_refused_or_away_is_told(
+    capsys: pytest.CaptureFixture[str], redis_server: RedisServer
+) -> None:
+    redis_server.client.config_set("requirepass", "right")
+    asked = redis_server.url.replace("//", "//:wrong@")
+    _, told = diagnosed(capsys, "--state", asked, "--voices", "nothing://there")
+    assert told["state"].startswith("FAIL ")
+    assert "invalid username-password pair" in told["state"]
+    assert told["voices"].startswith("FAIL ")
+    assert "no kind of store" in told["voices"]
+    _, told = diagnosed(capsys, "--state", asked.replace("wrong", "right"))
+    assert told["state"] == "ok state: Redis answers"
+    redis_server.kill()
+    _, told = diagnosed(capsys, "--state", asked)
+    assert told["state"].startswith("warn ")
 
 
 def test_a_published_model_that_was_changed_is_found_out(

@@ -1,6 +1,7 @@
 """`valle-serve serve` as a process: how it ends, and with which status."""
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from tests.app.tools.process import process
+from tests.app.tools.redis_server import redis_running
 from tests.app.tools.serving import until
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,24 @@ def until_ready(running: subprocess.Popen[str], url: str) -> None:
     """Wait as long as it takes, on a busy machine too; pytest ends what hangs."""
     while not ready(running, url):
         time.sleep(0.05)
+
+
+def test_a_state_that_refuses_its_password_is_a_wrong_setting(toy: Path) -> None:
+    with redis_running() as server:
+        server.client.config_set("requirepass", "right")
+        with serving(toy, TTS_STATE=server.url.replace("//", "//:wrong@")) as (running, _):
+            _, log = running.communicate(timeout=100)
+    assert running.returncode == 2, log
+    assert "state: Redis refuses us: invalid username-password pair" in log
+    assert "Traceback" not in log
+
+
+def test_voices_at_a_url_of_no_store_are_a_wrong_setting(toy: Path) -> None:
+    with serving(toy, TTS_VOICES="nothing://there") as (running, _):
+        _, log = running.communicate(timeout=100)
+    assert running.returncode == 2, log
+    assert "nothing://there: no kind of store that is known" in log
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -169,3 +189,24 @@ def test_without_a_gpu_where_one_is_asked_for_it_does_not_start(toy: Path) -> No
         _, log = running.communicate(timeout=60)
     assert running.returncode != 0
     assert "there is no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu" in log
+
+
+def test_too_few_open_files_are_refused_and_a_low_soft_limit_is_raised(toy: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+
+    environment = {**os.environ, "TTS_MODEL": str(toy), "TTS_PORT": str(free_port())}
+    refused = subprocess.run(
+        COMMAND, env=environment, capture_output=True, text=True, preexec_fn=few, check=False
+    )
+    assert refused.returncode == 2, refused.stderr
+    assert "512 connections need 608" in refused.stderr
+    check = "import resource; from app.settings import Settings; from app.commands.checks.host"
+    check += " import check_open_files; print(check_open_files(Settings(max_connections=90)));"
+    check += " print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+
+    def low() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))
+
+    said = subprocess.check_output([sys.executable, "-c", check], preexec_fn=low, text=True)
+    assert said.splitlines() == ["200 files may be open, 186 are needed", "200"]

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,9 @@ import soundfile
 
 from app.audio.formats import AudioFormat
 from app.cli import main
+from app.commands.speech.long_speech import split_pieces
 from tests.app.tools.serving import until
+from tests.conftest import ROOT
 
 TEXT = 'One two. "Three," he said. Four five six. [pause:0.2s] Seven.\n\nEight nine ten.'
 SHORT = ["--max-duration-s", "0.4"]
@@ -173,6 +176,36 @@ def interrupted_after(parts: int, folder: Path) -> Iterator[None]:
     yield
     thread.join()
     signal.signal(signal.SIGINT, before)
+
+
+def test_sigterm_is_as_ctrl_c_with_a_status_of_its_own(tmp_path: Path, book: Path) -> None:
+    out, folder = tmp_path / "a.wav", tmp_path / "a.wav.parts"
+    book.write_text(TEXT * 400, "utf-8")  # more than it speaks in the meantime
+    command = [sys.executable, "-m", "app", "speak", "-f", str(book), "-o", str(out), *MANNER]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        until(lambda: len(list(folder.glob("*.npz"))) >= 2)
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert f"kept in {folder}; run the same command again" in log
+    assert "Traceback" not in log
+    assert "speech-sound" not in log
+
+
+def test_where_stderr_is_no_terminal_the_progress_is_lines(
+    tmp_path: Path,
+    book: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("app.commands.speech.local._TOLD_EVERY_S", 0.0)
+    spoken(tmp_path / "a.wav", "-f", str(book), *MANNER)
+    lines = capsys.readouterr().err.splitlines()
+    count = len(split_pieces(book.read_text("utf-8")))
+    form = rf"\d+ of {count} sentences, [\d,]+ of [\d,]+ words, \d+:\d\d of sound(, \d+ min left)?"
+    told = [line for line in lines if " sentences, " in line]
+    assert told
+    assert all(re.fullmatch(form, line) for line in told)
 
 
 def _written(folder: Path) -> dict[str, int]:

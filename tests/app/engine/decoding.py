@@ -1,8 +1,7 @@
 """An utterance decoded to its codes, with no sound: what the service does, driven by a test."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from time import perf_counter
 
 import torch
@@ -12,7 +11,7 @@ from app.engine.job import Backtrack, FinishReason, TraceColumns
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.level_0.masked import MaskedUtterance
 from app.engine.level_0.runner import ArRunner
-from app.engine.sound.utterance import finer_levels
+from app.engine.sound.levels import Work, levels_of
 from app.engine.utterance import UtteranceInput
 from models.prefix_cache import PrefixCache
 from models.valle import Valle
@@ -80,11 +79,15 @@ def decode_utterance(
     started_s = perf_counter()
     prefixes = PrefixCache(model) if prefixes is None else prefixes
     level_0 = LevelZero(model, inputs, on_frame, prefixes)
-    finer = finer_levels(model, codebooks, inputs, prefixes)
+    finer = levels_of(model, codebooks, inputs, prefixes)
+
+    def draw(work: Sequence[Work]) -> list[Tensor]:
+        return [chunk for one in work for chunk in finer.draw(one)]
+
     codes, nar_s = [finer.no_codes], 0.0
     for frames in level_0:
         begun_s = perf_counter()
-        codes += chain.from_iterable(finer.push(frames))
+        codes += draw(finer.cut(frames.cpu(), ended=False))
         nar_s += perf_counter() - begun_s
     drawn = level_0.drawn
     assert drawn is not None
@@ -94,8 +97,7 @@ def decode_utterance(
     if drawn.finish_reason == "cancelled":
         codes = [drawn.codes()[:, None]]
     else:
-        codes += chain.from_iterable(finer.push(drawn.codes()[:0], ended=True))
-        codes.append(finer.rest())
+        codes += draw(finer.cut(drawn.codes()[:0].cpu(), ended=True))
     return Decoded(
         torch.cat(codes),
         drawn.finish_reason,

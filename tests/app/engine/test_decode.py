@@ -12,9 +12,9 @@ from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.stack.cache import KVCache
 from samplers.knobs.params import SamplingParams
-from samplers.nar import sample_nar
-from samplers.ops.guidance import guide, guide_frames
+from samplers.ops.guidance import guide
 from tests.app.engine.decoding import Decoded, OnFrame, decode_utterance
+from tests.samplers.frames import draw_frames, guide_frames
 
 IDS = [1, 10, 20, 30, 2]
 ENDLESS = {"ban_tokens": (512,)}  # the toy's stop
@@ -155,7 +155,7 @@ def test_a_guided_stream_of_blocks_gives_the_finer_levels_of_the_whole(speech, d
             ]
             guided = guide_frames(rows[0], rows[1], 2.5, 0.5)
             drawn.append(
-                sample_nar(
+                draw_frames(
                     guided,
                     SamplingParams(**knobs),
                     seed=1,

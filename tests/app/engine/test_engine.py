@@ -16,6 +16,7 @@ from app.engine.errors import (
     InvalidRequest,
 )
 from app.engine.job import SpeechJob
+from app.engine.serving.options import EngineOptions
 from app.engine.serving.supervisor import MAX_RESTARTS
 from models.checkpoints import CheckpointError
 from samplers.knobs.params import SamplingParams
@@ -292,7 +293,7 @@ async def test_before_it_is_ready_it_tells_what_it_waits_for():
         assert may_load.wait(20)
         return FakeBackend()
 
-    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
     assert engine.status.waits_for == "the engine to start"
     async with engine:
         await until(lambda: engine.status.state == "loading")
@@ -308,7 +309,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_is_unhealthy():
     def load() -> FakeBackend:
         raise CheckpointError("tensor x is missing")
 
-    async with SpeechEngine(load, max_queue=1, request_timeout_s=60) as engine:
+    async with SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60)) as engine:
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
             await engine.wait_ready()
         with pytest.raises(EngineNotReady, match="tensor x is missing"):
@@ -323,7 +324,7 @@ async def test_it_can_be_stopped_while_it_loads():
         assert may_load.wait(20)
         return FakeBackend()
 
-    engine = SpeechEngine(load, max_queue=1, request_timeout_s=60)
+    engine = SpeechEngine(load, EngineOptions(max_queue=1, request_timeout_s=60))
     engine.start()
     stopping = asyncio.create_task(engine.stop())
     await until(lambda: engine.status.state == "stopped")
@@ -427,7 +428,7 @@ async def test_jobs_are_accepted_once_both_workers_have_what_they_need():
                 assert self.warm.wait(20)
 
     backend = Cold()
-    engine = SpeechEngine(lambda: backend, max_queue=4, request_timeout_s=20)
+    engine = SpeechEngine(lambda: backend, EngineOptions(max_queue=4, request_timeout_s=20))
     engine.start()
     await until(lambda: backend.asked == 2)
     assert engine.status.state == "warming"

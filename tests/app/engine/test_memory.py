@@ -7,23 +7,25 @@ from typing import Any
 import pytest
 import torch
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.level_0.job import longest
 from app.engine.level_0.job_batch import _max_length
 from app.engine.memory import fits, make_pool, pages_of, pool_bytes
-from app.engine.sound.local import LocalSoundDecoder
-from app.engine.sound.utterance import UtteranceDecoder
+from app.engine.sound.alignment import Decoded
+from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
 from benchmarks.card.step_cost import META, meta_model
 from benchmarks.model.published import published_config
 from models.checkpoints import load_speech_model
 from models.config import ModelConfig
-from models.prefix_cache import PrefixCache, VoiceKey
+from models.prefix_cache import VoiceKey
 from models.stack.cache import KVCache
 from models.stack.paged_cache import PagedCache, PagePool
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
+from tests.app.engine.sound.sessions import codes_in
 
 BF16 = torch.bfloat16
 PROMPT, SYMBOLS, RATE_HZ = 225, 70, 75.0
@@ -40,14 +42,12 @@ def published() -> ModelConfig:
 
 def grown(pool: PagePool, prefixes: PagedCache | None, slots: int, length: int) -> PagedCache:
     """Return so many sequences of a stream as they are at its end."""
-    cache, config = pool.new_cache(slots, 4096), published()
+    cache = pool.new_cache(slots, 4096)
     for slot in range(slots):
         if prefixes is not None:
             cache.load(slot, prefixes, source_slot=slot)
-        shape = (config.kv_heads, length - cache.lengths[slot], config.head_dim)
-        new = torch.empty(shape, dtype=BF16, device=META)
-        cache.write(0, slot, new, new)
-        cache.advance(slot, shape[1])
+        cache.reserve(slot, length)
+        cache.advance(slot, length - cache.lengths[slot])
     return cache
 
 
@@ -110,7 +110,7 @@ def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
 
 @pytest.fixture(scope="module")
 def synthesizer(toy: Any) -> Synthesizer:
-    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
+    return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
 
 
 def test_a_job_waits_until_those_that_run_leave_it_room(synthesizer: Synthesizer) -> None:
@@ -133,18 +133,19 @@ def test_utterances_in_pages_have_the_codes_of_those_with_their_own_memory(toy: 
         voice=VoiceKey(None, "one", 0),
     )  # fmt: skip
     codes = torch.randint(512, (90,), generator=torch.Generator().manual_seed(0))
-    decoder = LocalSoundDecoder(speech, lambda: make_pool(speech.model, 64 << 20))
-    alone = UtteranceDecoder(speech, inputs, PrefixCache(speech.model))
+    decoder = SoundDecoder(speech, lambda: make_pool(speech.model, 64 << 20))
+    alone = SoundDecoder(speech).begin(inputs)
     pool = decoder.pool
     assert pool is not None
     first, second = decoder.begin(inputs), decoder.begin(inputs)
-    for part in codes.split(20):
-        for stream in (first, second, alone):
-            list(stream.push(part))
-    for stream in (first, second, alone):
-        list(stream.push(codes[:0], ended=True))
-    assert torch.equal(first.codes, alone.codes)
-    assert torch.equal(second.codes, alone.codes)
+    made: list[list[Decoded]] = [[], [], []]
+    for part in (*codes.split(20), codes[:0]):
+        for stream, own in zip((first, second, alone), made, strict=True):
+            stream.feed(part, not len(part))
+            own += stream
+    drawn = [codes_in(own) for own in made]
+    assert torch.equal(drawn[0], drawn[2])
+    assert torch.equal(drawn[1], drawn[2])
 
     used = pool.used_bytes
     del first, second, stream

@@ -1,5 +1,8 @@
 """Files that are whole or not there."""
 
+import errno
+import os
+
 import pytest
 
 from app.storage.files import write_atomically
@@ -20,3 +23,15 @@ def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path) -> None
     with pytest.raises(OSError, match="partial"):
         write_atomically(path, b"after")
     assert path.read_bytes() == b"before"
+
+
+def test_a_full_disk_keeps_no_part_of_a_file(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "one.flac"
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, bytes(100_000))
+    assert not list(tmp_path.iterdir())

@@ -66,6 +66,7 @@ def test_a_name_in_two_files_is_refused(tmp_path: Path) -> None:
         ("", "Expecting value"),
         ("[]", "Input should be"),
         ("{}", "presets: Field required"),
+        ("[" * 100_000, "recursion"),
         ('{"presets": {}}', "presets: Dictionary should have at least 1 item"),
         ('{"presets": {"a": {}}, "extra": 1}', "extra: Extra inputs are not permitted"),
         ('{"presets": {"Loud!": {}}}', "presets.Loud!"),

@@ -6,7 +6,7 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.storage.shared_state import SharedState, StateAway
+from app.storage.shared_state import SharedState, StateAway, StateRefused, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -45,17 +45,47 @@ async def test_a_redis_that_was_killed_is_used_again_within_two_seconds(redis_se
 
 
 async def test_a_redis_that_hangs_delays_one_command_and_not_all(redis_server):
-    state = state_of(redis_server, closed=True)
+    registry = CollectorRegistry()
+    state = SharedState(redis_server.url, closed_if_away=True, registry=registry)
     await state.start()
     redis_server.hang()
-    with pytest.raises(StateAway):
-        await state.run(state.redis.get, "a")
-    began_s = time.monotonic()
     for _ in range(1000):
         with pytest.raises(StateAway):
             await state.run(state.redis.get, "a")
-    assert time.monotonic() - began_s < 0.4, "each waited for an answer"
+    assert registry.get_sample_value("tts_state_failures_total") == 1, "others waited, too"
     assert state.summary == "redis away, limits closed"
+    await state.stop()
+
+
+async def test_what_redis_refuses_is_told_in_its_own_words(redis_server, caplog):
+    redis_server.client.config_set("requirepass", "right")
+    wrong = redis_server.url.replace("//", "//:wrong@")
+    with pytest.raises(StateRefused, match="invalid username-password pair"):
+        ask(wrong)
+    with pytest.raises(StateRefused, match="DB index"):
+        ask(redis_server.url.replace("//", "//:right@").replace("/0", "/99"))
+    state = SharedState(wrong, closed_if_away=False, registry=CollectorRegistry())
+    await state.start()
+    assert "Redis refuses us: " in caplog.text
+    assert "invalid username-password pair" in caplog.text
+    await state.stop()
+    redis_server.kill()
+    with pytest.raises(StateAway):
+        ask(redis_server.url)
+
+
+async def test_a_key_of_another_type_is_told_and_no_outage(redis_server, caplog):
+    state = state_of(redis_server, closed=True)
+    await state.start()
+    redis_server.client.set("text", "x")
+    script = state.redis.register_script("return redis.call('ZCARD', KEYS[1])")
+    for _ in range(2):
+        with pytest.raises(StateRefused, match="WRONGTYPE"):
+            await state.run(script, keys=["text"], args=[])
+    assert await state.run(state.redis.get, "text") == b"x"
+    assert state.summary == "redis"
+    [told] = [one.message for one in caplog.records if "Redis" in one.message]
+    assert "(text): WRONGTYPE" in told
     await state.stop()
 
 
@@ -83,7 +113,7 @@ async def test_a_process_starts_without_redis_and_uses_it_once_it_is_there(redis
 
 
 @pytest.mark.slow
-def test_a_service_whose_state_and_voices_are_its_own_loads_no_redis_and_no_fsspec():
-    unwanted = {"redis", "ray", "fsspec", "app.storage.shared_state"}
+def test_a_service_whose_state_and_voices_are_its_own_loads_no_redis_and_no_obstore():
+    unwanted = {"redis", "ray", "obstore", "app.storage.shared_state"}
     code = f"import sys, app.main; assert not {unwanted} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

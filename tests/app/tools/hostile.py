@@ -70,6 +70,9 @@ BODIES: dict[str, str | bytes] = {
     "a word and initials": json.dumps(_text(("a" * 2700 + " " + "b. " * 465)[:CHARS])),
     "dots": json.dumps(_text("a" + "…" * (CHARS - 2) + "b")),
     "signs that are long words": json.dumps(_text("√" * CHARS)),
+    "apostrophes": json.dumps(_text("'s" * 2000)),
+    "tags that do not end": json.dumps(_text(("<sub " * CHARS)[:CHARS])),
+    "signs that resemble digits": json.dumps(_text(("http://a.b/1² " * CHARS)[:CHARS])),
     "line breaks": json.dumps(_text("\n" * (CHARS - 1) + "a")),
 }
 """Bodies of `POST /tts`."""
@@ -105,6 +108,17 @@ def post(body: str | bytes) -> Attack:
         answer = client.post("/tts", content=body, headers=JSON)
         assert answer.status_code == 200 or (400 <= answer.status_code < 500), answer.status_code
         assert answer.status_code == 200 or len(answer.content) < 4096
+
+    return attack
+
+
+def codes(body: str) -> Attack:
+    """Return what sends a body in place of the codes of a speech."""
+
+    def attack(client: httpx.Client) -> None:
+        spoken = client.post("/tts", json={"input": "Hi.", "max_duration_s": 0.3})
+        path = f"/v1/audio/speech/{spoken.headers['x-request-id']}/audio"
+        assert client.post(path, content=body, headers=JSON).status_code == 422
 
     return attack
 
@@ -268,6 +282,10 @@ ATTACKS: dict[str, Attack] = {
         ),
         b"\r\n--" * 250_000,
     ),
+    "codes: empty lists": codes('{"utterances":[' + "[]," * 86_000 + "[]]}"),
+    "codes: numbers": codes('{"utterances":[' + "1," * 129_000 + "1]}"),
+    "codes: empty frames": codes('{"utterances":[[' + "[]," * 86_000 + "[1]]]}"),
+    "codes: one list of numbers": codes('{"utterances":[[' + "1," * 129_000 + "1]]}"),
     "the document": get("/openapi.json"),
     "the metrics": get("/metrics"),
     "the voices": get("/v1/audio/voices"),

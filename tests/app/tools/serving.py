@@ -12,10 +12,10 @@ from app.settings import Settings
 
 
 @contextmanager
-def served(app: FastAPI, *, until_ready: bool = True) -> Iterator[httpx.Client]:
-    """Serve an application as it is served on a free loopback port; give a client of it."""
+def served(app: FastAPI, *, until_ready: bool = True, port: int = 0) -> Iterator[httpx.Client]:
+    """Serve an application as it is served on a loopback port, 0: a free one; give a client."""
     settings: Settings = app.state.settings
-    here = settings.model_copy(update={"port": 0, "log_level": "warning"})
+    here = settings.model_copy(update={"port": port, "log_level": "warning"})
     server = uvicorn.Server(server_config(app, here))
     thread = threading.Thread(target=server.run)
     thread.start()

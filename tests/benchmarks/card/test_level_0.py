@@ -12,10 +12,14 @@ from benchmarks.card.level_0 import BASELINE, OURS, STATIC, TINY, Scale, measure
 CPU = torch.device("cpu")
 
 
-def test_every_contestant_is_timed() -> None:
-    rows = measure_decoding(TINY, CPU, 2)
+@pytest.mark.parametrize(("streams", "others"), [(1, (BASELINE, STATIC)), (2, ())])
+def test_every_contestant_is_timed_ours_first_and_told_at_once(
+    streams: int, others: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = measure_decoding(TINY, CPU, streams)
 
-    assert [row["what"] for row in rows] == [f"{n}, batch 2" for n in (BASELINE, STATIC, *OURS)]
+    assert [row["what"] for row in rows] == [f"{n}, batch {streams}" for n in (*OURS, *others)]
+    assert capsys.readouterr().out.splitlines() == [str(row) for row in rows]
     assert all(row["least"] <= row["codes/s"] <= row["most"] for row in rows)
 
 

@@ -35,6 +35,19 @@ def test_a_part_that_hangs_is_stopped_and_what_it_said_is_kept() -> None:
     assert (found["status"], found["output"]) == ("timed out", "begun")
 
 
+@pytest.mark.parametrize("ending", ["time.sleep(600)", "pass"], ids=["stopped", "ended"])
+def test_a_part_leaves_no_process(ending: str, tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    code = (
+        "import pathlib, subprocess, sys, time\n"
+        "server = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(told)!r}).write_text(str(server.pid)); {ending}"
+    )
+    run(part(code, limit_s=10.0), "cpu", tiny=True, left_s=MINUTE_S)
+    status = Path(f"/proc/{told.read_text()}/status")
+    assert not status.exists() or "zombie" in status.read_text()
+
+
 @pytest.mark.parametrize(
     ("needs", "left_s", "why"),
     [(("no_such_package",), MINUTE_S, "no_such_package"), ((), 1.0, "no time")],

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from statistics import fmean
 
 import pytest
@@ -93,10 +92,7 @@ def test_a_median_at_which_requests_begin_to_wait_is_no_figure_of_the_load() -> 
     assert calm[1] < 1.15 * calm[0]
 
 
-@pytest.mark.slow
 def test_the_plan_grows_with_the_cards() -> None:
-    rows = plan()
-    assert [row["cards"] for row in rows] == [1, 10, 100, 1_000, 10_000]
-    for few, many in pairwise(rows):
-        assert many["speech_s_a_s"] >= 10 * few["speech_s_a_s"] * 0.95
+    few, many = rows = plan((1, 4))
+    assert many["speech_s_a_s"] >= 4 * few["speech_s_a_s"] * 0.95
     assert all(row["first_p95_ms"] <= 300 and math.isfinite(row["used"]) for row in rows)

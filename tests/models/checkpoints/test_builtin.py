@@ -8,8 +8,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.checkpoints import CheckpointError, builtin, load_lm, load_speech_model, save_lm
+from models.checkpoints import (
+    CheckpointError,
+    builtin,
+    load_codec,
+    load_lm,
+    load_speech_model,
+    save_codec,
+    save_lm,
+    save_prior,
+)
 from models.checkpoints.files import read_header, read_tensors, write_tensors
+from models.codecs.spectral import SpectralCodec
+from models.codecs.speech_prior import SpeechPrior
+from models.config import SpectralCodecConfig
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")
@@ -97,6 +109,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a gain beyond every sound": (lambda f: set_config(f, "codec.json", gain=1e39), "gain: "),
     "a width that is text": (lambda f: set_config(f, "lm.json", width="16"), "width: .*integer"),
     "a number that is true": (lambda f: set_config(f, "codec.json", levels=True), "levels: "),
+    "layers without end": (lambda f: set_config(f, "lm.json", layers=10**8), "layers: .*1024"),
+    "nested brackets": (lambda f: (f / "lm.json").write_text("[" * 10**5), "recursion limit"),
     "codec and model of different books": (
         lambda f: set_config(f, "codec.json", levels=7), "codebooks|levels",
     ),
@@ -129,3 +143,41 @@ def test_a_file_that_is_not_for_us_is_told_as_such(
     for read in (lambda: read_tensors([path]), lambda: read_header(path)):
         with pytest.raises(CheckpointError, match=r"\(-rw-------\) is not readable by uid \d+$"):
             read()
+
+
+def with_prior(folder: Path, bands: int) -> SpectralCodec:
+    """Give a folder a codec that restores recordings."""
+    codec = SpectralCodec(
+        SpectralCodecConfig(
+            width=16, ffn=24, dimension=8, bands=20, encoder_layers=1, decoder_layers=1
+        )
+    )
+    save_codec(folder, codec)
+    save_prior(folder, SpeechPrior(torch.randn(bands).double(), torch.eye(bands).double(), -6.9))
+    return codec
+
+
+def test_a_prior_of_speech_comes_back_and_is_none_of_the_weights(tmp_path: Path) -> None:
+    saved = with_prior(tmp_path, 20)
+    codec = load_codec(tmp_path)
+    assert isinstance(codec, SpectralCodec)
+    assert codec.prior is not None
+    assert codec.prior.floor == pytest.approx(-6.9, abs=0.01)
+    assert codec.state_dict().keys() == saved.state_dict().keys()
+    (tmp_path / "prior.safetensors").unlink()
+    without = load_codec(tmp_path)
+    assert isinstance(without, SpectralCodec)
+    assert without.prior is None
+
+
+def test_a_prior_of_another_codec_is_refused(tmp_path: Path) -> None:
+    with_prior(tmp_path, 21)
+    with pytest.raises(CheckpointError, match="prior of 20 bands"):
+        load_codec(tmp_path)
+
+
+def test_a_damaged_prior_is_refused(tmp_path: Path) -> None:
+    with_prior(tmp_path, 20)
+    edit(tmp_path / "prior.safetensors", lambda tensors: tensors["mean"].add_(1))
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_codec(tmp_path)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
 from app.engine.interface import Replay
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
 from models.checkpoints import CheckpointError, DecoderName, open_speech_model
-from models.checkpoints.convert import convert
 from models.checkpoints.encodec import OFFICIAL_URL, official_file
 from models.checkpoints.files import write_tensors
 from models.checkpoints.hub import PINNED, HubFile
@@ -26,6 +26,7 @@ from samplers.knobs.params import SamplingParams
 from tests.models.checkpoints.hub_server import COMMIT
 from tests.toy.make_public import Form, make_public
 from tests.toy.make_toy import make as make_toy
+from tools.convert import convert
 
 CPU = torch.device("cpu")
 
@@ -59,7 +60,9 @@ def vocos_cache(cache: Path) -> Path:
 
 def load(model: str | Path, cache: Path, decoder: DecoderName = "codec") -> Synthesizer:
     return Synthesizer.load(
-        model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True, decoder=decoder
+        ModelOptions(
+            model, "cpu", threads=1, max_text_chars=200, cache=cache, offline=True, decoder=decoder
+        )
     )
 
 

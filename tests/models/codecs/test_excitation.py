@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.codecs.excitation import Excitation
-from models.codecs.streaming import State
+from models.codecs.streaming import DecoderState
 from models.config import SpectralCodecConfig
 
 CONFIG = SpectralCodecConfig(dimension=8, pitch_width=16)
@@ -61,7 +61,7 @@ def test_a_gliding_pitch_stays_one_voice(excitation: Excitation) -> None:
 
 @pytest.mark.parametrize("sizes", [[1] * 40, [7, 33], [39, 1]])
 def test_any_chunking_has_the_phases_of_one_piece(excitation: Excitation, sizes: list[int]) -> None:
-    pitch_hz, state = glide(40, 90.0, 300.0), State()
+    pitch_hz, state = glide(40, 90.0, 300.0), DecoderState()
     pieces = [excitation(piece, state) for piece in pitch_hz.split(sizes, 1)]
     for part, whole in enumerate(excitation(pitch_hz, None)):
         found = torch.cat([piece[part] for piece in pieces], 1)

@@ -1,13 +1,16 @@
-"""Recording: what is played is the function, and it is warmed up as often as asked."""
+"""Recording: what is played is the function; a capture that fails is told from a lost device."""
 
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from models.cuda.graphs import Recorder
+from models.cuda.graphs import Recorder, alone
+from models.cuda.lost import is_device_lost
 
 
 def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:
@@ -25,35 +28,89 @@ def test_playing_runs_the_function_on_the_tensors_as_they_are_then() -> None:
 
 
 class Captures:
-    """Stands for `torch.cuda` on a machine without a GPU: notes streams and captures."""
+    """Stands for `torch.cuda` on a machine without a GPU, as torch 2.11 to 2.13 behave.
+
+    A capture that ends in an error leaves its pool underway: then the allocator can be emptied no
+    more, and nothing can be captured to that pool.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.streams: list[Any] = []
+        self.pools: list[int] = []
         self.captured_on: list[Any] = []
-        self.fails = False
+        self.broken: list[Exception] = []  # what the next captures end with
+        self.underway: set[int] = set()
         current = SimpleNamespace(wait_stream=lambda _: None)
-        graph = SimpleNamespace(replay=lambda: None)
         for name, stand_in in {
-            "graph_pool_handle": lambda: 1, "Stream": self._stream, "CUDAGraph": lambda: graph,
-            "current_stream": lambda _: current, "stream": lambda _: nullcontext(),
-            "graph": self._graph,
+            "graph_pool_handle": self._pool, "Stream": self._stream,
+            "CUDAGraph": lambda: Graph(self), "current_stream": lambda _: current,
+            "stream": self._entered, "graph": self._graph, "empty_cache": self._empty,
+            "synchronize": lambda *_: None,
         }.items():  # fmt: skip
             monkeypatch.setattr(torch.cuda, name, stand_in)
+        monkeypatch.setattr(
+            torch._C, "_cuda_endAllocateToPool", lambda _, pool: self.underway.discard(pool)
+        )
+
+    def _pool(self) -> int:
+        self.pools.append(len(self.pools))
+        return self.pools[-1]
 
     def _stream(self, device: torch.device, priority: int = 0) -> Any:
         stream = SimpleNamespace(device=device, priority=priority, wait_stream=lambda _: None)
         self.streams.append(stream)
         return stream
 
-    def _graph(self, graph: Any, *, pool: Any, stream: Any, capture_error_mode: str) -> Any:
-        if self.fails:
-            raise RuntimeError("cannot be captured, on purpose")
-        self.captured_on.append(stream)
+    @contextmanager
+    def _entered(self, stream: Any) -> Iterator[None]:
+        self.stream = stream
+        yield
+
+    def _empty(self) -> None:
+        if self.underway:
+            raise RuntimeError("INTERNAL ASSERT FAILED: captures_underway.empty()")
+
+    def _graph(self, graph: "Graph", pool: int, **_: Any) -> Any:
+        self._empty()
         return nullcontext()
 
 
-def test_all_captures_are_on_one_stream_of_high_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    captures = Captures(monkeypatch)
+class Graph:
+    """Stands for `torch.cuda.CUDAGraph`."""
+
+    def __init__(self, captures: Captures) -> None:
+        self.captures, self.pool = captures, -1
+
+    def capture_begin(self, pool: int, capture_error_mode: str) -> None:
+        assert capture_error_mode == "thread_local"
+        assert pool not in self.captures.underway
+        self.captures.underway.add(pool)
+        self.captures.captured_on.append(self.captures.stream)
+        self.pool = pool
+
+    def capture_end(self) -> None:
+        if self.captures.broken:
+            raise self.captures.broken.pop(0)
+        self.captures.underway.remove(self.pool)
+
+    def replay(self) -> None:
+        assert self.pool not in self.captures.underway
+
+
+class AcceleratorError(RuntimeError):
+    """Stands for torch's, of which only the name is known."""
+
+
+CAPTURE = AcceleratorError("CUDA error: operation not permitted when stream is capturing")
+LOST = AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> Captures:
+    return Captures(monkeypatch)
+
+
+def test_all_captures_are_on_one_stream_of_high_priority(captures: Captures) -> None:
     recorder = Recorder(torch.device("cuda"))
     for _ in range(40):  # torch hands out 32 streams in turn
         recorder.record(lambda: None)
@@ -62,9 +119,67 @@ def test_all_captures_are_on_one_stream_of_high_priority(monkeypatch: pytest.Mon
     assert captures.captured_on == captures.streams * 40
 
 
-def test_what_cannot_be_captured_is_launched_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    captures, calls = Captures(monkeypatch), list[int]()
-    captures.fails = True
-    play = Recorder(torch.device("cuda")).record(lambda: calls.append(1))
+@pytest.mark.parametrize(
+    ("broken", "failed"),
+    [
+        ([], []),
+        ([CAPTURE], []),
+        ([CAPTURE, RuntimeError("out of memory")], ["RuntimeError: out of memory"]),
+    ],
+)
+def test_a_failed_capture_is_tried_once_more_in_another_pool_and_spoils_no_other(
+    captures: Captures, broken: list[Exception], failed: list[str]
+) -> None:
+    captures.broken, calls = [*broken], list[int]()
+    recorder = Recorder(torch.device("cuda"))
+    play, other = recorder.record(lambda: calls.append(1)), recorder.record(lambda: None)
+    captured = len(calls)
     play()
-    assert calls == [1]
+    other()
+    assert recorder.failed == failed
+    assert len(calls) - captured == len(failed)  # it is launched as usual, else replayed
+    assert len(captures.pools) == 1 + len(broken)
+    torch.cuda.empty_cache()  # as where the weights are sent away
+
+
+def test_a_lost_device_is_let_through(captures: Captures) -> None:
+    captures.broken = [LOST]
+    recorder = Recorder(torch.device("cuda"))
+    with pytest.raises(AcceleratorError, match="illegal memory access"):
+        recorder.record(lambda: None)
+    assert recorder.failed == []
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"), [(LOST, True), (CAPTURE, False), (RuntimeError("illegal"), False)]
+)
+def test_a_device_is_lost_by_all_errors_of_torch_but_those_of_a_capture(
+    error: Exception, lost: bool
+) -> None:
+    assert is_device_lost(error) == lost
+
+
+@pytest.mark.parametrize(
+    "other", [lambda: Recorder(torch.device("cuda")).record(lambda: None), list]
+)
+def test_while_one_thread_records_no_other_records_or_uses_the_device(
+    captures: Captures, other: Callable[[], object]
+) -> None:
+    order: list[str] = []
+
+    def use() -> None:
+        with alone(torch.device("cuda")):
+            other()
+            order.append("other")
+
+    thread = threading.Thread(target=use)
+
+    def function() -> None:
+        if thread.ident is None:
+            thread.start()
+            thread.join(0.05)
+        order.append("recorded")
+
+    Recorder(torch.device("cuda")).record(function)
+    thread.join()
+    assert order == ["recorded", "other"]

@@ -2,16 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
-from models.config import ModelConfig
-from models.stack.batching import UNPADDED
 from models.stack.cache import KVCache
-from models.stack.slot_cache import SlotCache
 from models.stack.transformer import PADDING_RANK, Transformer
 from tests.conftest import ROOT
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
@@ -133,45 +130,3 @@ def test_the_float_stack_does_not_load_the_compiler_of_the_int8_one() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
-
-
-class RecordedPasses:
-    """Cached passes that note how they were called and return zeros."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        self.config, self.calls = config, list[str]()
-
-    def new_cache(self, slots: int, max_length: int) -> SlotCache:
-        self.calls.append("new_cache")
-        return KVCache(self.config, slots, max_length)
-
-    def step(
-        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
-    ) -> tuple[Tensor, Tensor]:
-        self.calls.append("step")
-        return x, x.view(len(x), self.config.heads, -1)
-
-    def extend(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        cache: SlotCache,
-        slot: int,
-        mask: Tensor | None,
-        layer: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        assert layer is None
-        self.calls.append(f"extend, mask {None if mask is None else list(mask.shape)}")
-        return x, x.view(len(x), self.config.heads, -1)
-
-
-def test_cached_passes_are_delegated_and_computed_unpadded() -> None:
-    stack, passes = make_stack(), RecordedPasses(CONFIG)
-    stack.use_passes(passes)
-    cache = stack.new_cache(2, 9)
-    stack.extend(vectors(3), torch.arange(3), cache, 0)
-    stack.extend(vectors(3), torch.arange(3), cache, 0, torch.arange(3))
-    stack.step(vectors(2), torch.tensor([3, 0]), cache, [0, 1])
-    assert passes.calls == ["new_cache", "extend, mask None", "extend, mask [3, 3]", "step"]
-    assert stack.batching == UNPADDED
-    assert not stack.depends_on_batch

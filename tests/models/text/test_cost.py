@@ -168,12 +168,13 @@ def slow_border(match: re.Match[str], end: int, line_start: bool) -> bool:
 
 def slow_speakable(text: str) -> bool:
     for one in (_PAUSE, *LAYOUT):
-        text = one.apply(text)
+        text = one.pattern.sub(one.spoken, text)
     return any(map(str.isalnum, text))
 
 
 def slow_enclosed(text: str, place: int) -> bool:
     """Tell whether what is open at a place is closed soon: read every character."""
+    text += " "  # nothing follows
     start = max((match.end() for match in PARAGRAPH.finditer(text, 0, place)), default=0)
     now = _Open()
     for at in range(start, place):
@@ -187,9 +188,7 @@ def slow_enclosed(text: str, place: int) -> bool:
             return False
         if now.read(text, at) and now.lasting < before:
             return True
-    if not now.lasting or len(text) - place >= PATIENCE_CHARS or paragraph:
-        return False
-    raise Undecided
+    return False
 
 
 MORE = [

@@ -12,6 +12,11 @@ from models.text import TextError, normalise
 from models.text.characters import clean
 
 SAID = [
+    ("3×4=12", "three times four equals twelve"),
+    ("2x3x4 = 24", "two times three times four equals twenty-four"),
+    ("a 3×4 board", "a three by four board"),
+    ("Tel.: 555-1234", "Telephone: five five five, one two three four"),
+    ("tel. (030) 123", "telephone (zero three zero) one hundred and twenty-three"),
     # plain words keep their case and punctuation
     ("Hello, World! It's (quite) well-known; isn't it?", None),
     ('She said: "No -- never!"', None),
@@ -31,6 +36,8 @@ SAID = [
     ("Version 2.0.1", "Version two point zero point one"),
     ("v2.0", "version two point zero"),
     ("192.168.0.1", "one hundred and ninety-two dot one hundred and sixty-eight dot zero dot one"),
+    ("http://a.b/1² and www.a1².com", "a dot b slash one and W W W dot a one dot com"),
+    ("a@1².com, http://².a", "a at one dot com, dot a"),
     # ordinals and fractions
     ("1st, 2nd, 3rd, 5th, 21st", "first, second, third, fifth, twenty-first"),
     ("the 1,000th", "the one thousandth"),
@@ -171,3 +178,11 @@ def test_any_text_is_cleaned_or_refused(written: str) -> None:
 def test_lower_case_words_stay(words: str) -> None:
     if not re.search(r"\b(vs)\b", words):
         assert normalise(words) == words
+
+
+@given(
+    st.text(alphabet="a1²³½٣①Ⅷ./:@#$€%-+,^~ ", max_size=30),
+    st.sampled_from(["", "http://", "www.", "a@", "v"]),
+)
+def test_no_sign_that_resembles_a_digit_fails(text: str, prefix: str) -> None:
+    assert isinstance(normalise(clean(prefix + text)), str)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from models.text import (
     ENGLISH_SYMBOLS,
     TextError,
+    TextOptions,
     Utterance,
     normalise,
     phonemize,
@@ -18,6 +19,7 @@ from models.text import (
     split,
 )
 from models.text.characters import clean
+from models.text.source import Rewritten
 
 REFUSED = [
     ("", "empty"),
@@ -56,15 +58,15 @@ def test_it_is_refused(text: str, why: str) -> None:
 
 def test_an_unsupported_language_is_refused() -> None:
     with pytest.raises(TextError, match="'de' is not supported"):
-        prepare("hello", language="de")
+        prepare("hello", TextOptions(language="de"))
 
 
 def test_limits_are_arguments() -> None:
-    assert prepare("abc", max_chars=3)
+    assert prepare("abc", TextOptions(max_chars=3))
     with pytest.raises(TextError, match="at most 2"):
-        prepare("abc", max_chars=2)
+        prepare("abc", TextOptions(max_chars=2))
     with pytest.raises(ValueError, match="positive"):
-        split("abc", max_phonemes=0)
+        split(Rewritten.of("abc"), max_phonemes=0)
 
 
 SPLITS = [
@@ -116,6 +118,45 @@ def test_a_cut_between_words_asks_for_no_pause() -> None:
     assert last.pause_after_s is None
 
 
+LONG = [
+    # The two that a stranger heard cut within a number and a name.
+    "He won one million two hundred and thirty-four thousand five hundred and sixty-seven dollars "
+    "in the lottery of the state and he lives at two hundred and one Baker Street in the old part "
+    "of the town near the river where the boats lie all the year round in the mud of the bank",
+    "It cost $1,234,567.89 and 2,345,678 people of the United States of America who live at 1201 "
+    "Martin Luther King Boulevard said that it was 3,456,789 times as much as the 12,345 dollars "
+    "that the 45th President of the United States and George Washington Carver once paid for it",
+]
+WHOLE = [
+    "one million two hundred and thirty-four thousand five hundred and sixty-seven dollars",
+    "two hundred and one Baker Street",
+    "two million three hundred and forty-five thousand six hundred and seventy-eight people",
+    "United States of America",
+    "Martin Luther King Boulevard",
+    "three million four hundred and fifty-six thousand seven hundred and eighty-nine times",
+    "George Washington Carver",
+]
+
+
+@pytest.mark.parametrize("text", LONG, ids=["words", "digits"])
+def test_a_long_sentence_is_cut_before_conjunctions_and_not_in_a_number_or_name(text: str) -> None:
+    utterances = prepare(text)
+    said = normalise(clean(text))
+    assert len(utterances) > 1
+    assert " ".join(one.text for one in utterances) == said
+    for phrase in WHOLE:
+        assert (phrase in said) == any(phrase in one.text for one in utterances)
+    lengths = [len(one.phonemes) for one in utterances]
+    assert max(lengths) < 3 * min(lengths)
+    assert {one.phonemes[-1] for one in utterances[:-1]} == {","}  # no fall before the end
+
+
+def test_a_text_that_never_closes_a_bracket_has_sentences() -> None:
+    sentences = ["(Never.", "At all.", "Or so."]
+    assert [one.text for one in prepare(" ".join(sentences))] == sentences
+    assert len(prepare("('Go. Now.')")) == 1
+
+
 def test_pauses_belong_to_the_utterance_before() -> None:
     assert prepare("[pause:1s]One. Two [pause:500ms][PAUSE:0.25s] three [pause:0s]") == [
         Utterance("", "", 1.0),
@@ -136,7 +177,7 @@ def test_inline_phonemes_are_passed_as_they_are() -> None:
 
 
 def test_inline_phonemes_may_use_the_symbols_of_another_model() -> None:
-    assert prepare("[[g9]]", symbols="g9 h")[0].phonemes == "g9"
+    assert prepare("[[g9]]", TextOptions(symbols="g9 h"))[0].phonemes == "g9"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +189,7 @@ def test_a_sentence_without_an_end_gets_a_full_stop(text: str, phonemes: str) ->
 
 
 def test_a_model_that_reads_no_full_stop_is_given_none() -> None:
-    assert prepare("hi", symbols="haɪˈ")[0].phonemes == "hˈaɪ"
+    assert prepare("hi", TextOptions(symbols="haɪˈ"))[0].phonemes == "hˈaɪ"
 
 
 def test_characters_of_the_private_use_area_are_not_phonemes() -> None:
@@ -182,7 +223,7 @@ MARKED = st.lists(
 @given(MARKED)
 def test_any_text_is_prepared_or_refused(text: str) -> None:
     try:
-        utterances = prepare(text, max_phonemes=60)
+        utterances = prepare(text, TextOptions(max_phonemes=60))
     except TextError:
         return
     for place, utterance in enumerate(utterances):
@@ -201,7 +242,7 @@ WORDS = st.lists(WORD, min_size=1, max_size=40).map(" ".join)
 @given(WORDS, st.integers(min_value=60, max_value=250))
 def test_splitting_keeps_every_word_in_order(text: str, max_phonemes: int) -> None:
     said = normalise(clean(text))
-    utterances = split(said, max_phonemes=max_phonemes)
+    utterances = split(Rewritten.of(said), max_phonemes=max_phonemes)
     words = re.findall(r"\w+", " ".join(utterance.text for utterance in utterances))
     assert words == re.findall(r"\w+", said)
 
@@ -216,7 +257,7 @@ QUOTED = st.lists(
 @settings(max_examples=50, deadline=None)
 @given(QUOTED)
 def test_no_quotation_is_split(text: str) -> None:
-    for utterance in split(text):
+    for utterance in split(Rewritten.of(text)):
         assert utterance.text.count('"') % 2 == 0
         assert utterance.text.count("(") == utterance.text.count(")")
 

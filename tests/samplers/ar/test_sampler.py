@@ -163,7 +163,7 @@ def test_a_row_that_stopped_gives_the_stop_and_grows_no_more_while_others_go_on(
     codes = sampler.step(torch.stack([go, go]))
     assert codes[0] == STOP
     assert codes[1] != STOP
-    assert sampler.lengths.tolist() == [1, 3]
+    assert sampler.table.lengths.tolist() == [1, 3]
 
 
 def test_a_row_never_grows_past_the_longest_history() -> None:
@@ -173,7 +173,7 @@ def test_a_row_never_grows_past_the_longest_history() -> None:
     taken = [sampler.step(logits).item() for _ in range(5)]
     assert STOP not in taken[:3]
     assert taken[3:] == [STOP, STOP]
-    assert sampler.lengths.tolist() == [3]
+    assert sampler.table.lengths.tolist() == [3]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -195,13 +195,13 @@ def test_a_rewound_row_is_drawn_with_fresh_noise_and_others_do_not_notice() -> N
     for _ in range(20):
         straight.step(flat)
     rewound.rewind(0, 5)
-    assert rewound.lengths.tolist() == [5, 20]
+    assert rewound.table.lengths.tolist() == [5, 20]
     again = torch.stack([rewound.step(flat) for _ in range(15)], 1)
     after = torch.stack([straight.step(flat) for _ in range(15)], 1)
     assert again[0].tolist() != first[0, 5:].tolist()
     assert again[1].tolist() == after[1].tolist()
-    assert rewound.codes[0, :5].tolist() == first[0, :5].tolist()
-    assert rewound.lengths.tolist() == [20, 35]
+    assert rewound.table.codes[0, :5].tolist() == first[0, :5].tolist()
+    assert rewound.table.lengths.tolist() == [20, 35]
 
 
 def test_a_rewind_takes_back_what_penalties_saw_and_revives_a_stopped_row() -> None:

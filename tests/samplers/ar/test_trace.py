@@ -65,10 +65,11 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
 def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter_the_chain() -> (
     None
 ):
-    own, guided = torch.randn(1, 4), torch.randn(1, 4)
-    sampler = make_sampler([SamplingParams()], [1], stop_token=3, vocab_size=4, max_frames=9)
-    trace = Trace()
-    code = int(sampler.step(guided, trace, own))
+    own, null = torch.randn(1, 4), torch.randn(1, 4)
+    params = SamplingParams(cfg_strength=2.0, cfg_rescale=0.0)
+    sampler = make_sampler([params], [1], stop_token=3, vocab_size=4, max_frames=9)
+    trace, guided = Trace(), null + (own - null) * 2
+    code = int(sampler.step(own, trace, null))
     (record,) = trace.row(0)
     assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
     assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())

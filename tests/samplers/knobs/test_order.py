@@ -7,6 +7,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from samplers.ar.pipeline import Pipeline
+from samplers.ar.state import RowParams
 from samplers.knobs.order import ORDERS, OrderName, arrange
 from samplers.knobs.params import SamplingParams
 from tests.samplers.reference.harness import (
@@ -15,6 +17,7 @@ from tests.samplers.reference.harness import (
     kept,
     load,
     make_sampler,
+    make_scores,
     run,
     stack,
 )
@@ -32,7 +35,8 @@ def test_the_canonical_order_is_that_of_the_knobs_in_their_declaration() -> None
 def _params(case: Case) -> tuple[SamplingParams, int]:
     knobs: dict[str, Any] = dict(case["params"])
     stop = knobs.pop("stop_token")
-    return SamplingParams(**knobs, protect_stop=False), stop
+    modes = {"repetition_penalty_mode": "signed", "length_penalty_mode": "signed"}
+    return SamplingParams(**modes, **knobs, protect_stop=False), stop
 
 
 def test_golden_chains_keep_what_they_should_after_each_step(golden: Path) -> None:
@@ -53,15 +57,13 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
             _params(case)[0].model_copy(update={"sampler_order": tuple(case["order"])})
             for case in cases
         ]
-        frames = max(len(case["history"]) for case in cases) + 1
-        sampler = make_sampler(
-            params, range(len(cases)), stop_token=stop, vocab_size=stop + 1, max_frames=frames
+        rows = [RowParams(one, 100, None, 0) for one in params]
+        pipeline = Pipeline(rows, vocab_size=stop + 1, stop_token=stop, device=torch.device("cpu"))
+        scores = make_scores(
+            stack([case["logits"] for case in cases]),
+            [case["history"] for case in cases],
+            [len(case["history"]) for case in cases],
         )
-        with torch.inference_mode():
-            for row, case in enumerate(cases):
-                sampler.history.preload(row, torch.tensor(case["history"], dtype=torch.int64))
-        pipeline = sampler._pipeline
-        scores = pipeline.scores(stack([case["logits"] for case in cases]), sampler._state)
         pipeline.run(scores, tracing=False)
         assert kept(scores.logits) == [case["expected"]["kept"] for case in cases]
         assert_probs(scores.logits, [case["expected"]["probs"] for case in cases])

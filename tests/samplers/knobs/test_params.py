@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from samplers.knobs.knob import HEADINGS
 from samplers.knobs.params import SamplingParams, off_value
 
 KNOBS = SamplingParams.model_fields
@@ -27,14 +29,38 @@ def test_every_knob_has_one_sentence_a_group_and_hints(knob: str) -> None:
     assert isinstance(extra, dict)
     hints = extra["x-ui"]
     assert isinstance(hints, dict)
-    assert hints["group"]
+    assert hints["heading"] == HEADINGS[str(hints["group"])]
 
 
 def test_the_schema_is_json_and_carries_bounds_and_hints() -> None:
     schema = json.loads(json.dumps(SamplingParams.model_json_schema()))
     top_p = schema["properties"]["top_p"]
     assert (top_p["minimum"], top_p["maximum"], top_p["default"]) == (0.0, 1.0, 1.0)
-    assert top_p["x-ui"] == {"group": "truncation", "off": 1.0, "step": 0.01}
+    assert top_p["x-ui"] == {
+        "group": "truncation",
+        "heading": HEADINGS["truncation"],
+        "off": 1.0,
+        "step": 0.01,
+        "values": [0.8, 0.85, 0.9, 0.95, 1.0],
+    }
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_the_values_recommended_for_a_comparison_are_legal_and_differ(knob: str) -> None:
+    extra: Any = KNOBS[knob].json_schema_extra
+    values = extra["x-ui"].get("values", ())
+    assert len(set(values)) == len(values) != 1
+    for value in values:
+        SamplingParams.model_validate({knob: value})
+
+
+def test_the_few_knobs_of_a_first_view_have_names_in_words() -> None:
+    extras: dict[str, Any] = {name: field.json_schema_extra for name, field in KNOBS.items()}
+    labels = {
+        name: extra["x-ui"]["label"] for name, extra in extras.items() if "label" in extra["x-ui"]
+    }
+    assert set(labels) == {"seed", "cfg_strength", "temperature", "pause_s"}
+    assert len(set(labels.values())) == len(labels)
 
 
 def test_params_are_frozen_and_refuse_unknown_names() -> None:

@@ -52,6 +52,9 @@ def test_a_place_is_the_same_in_numbers_and_in_tensors(
         keys, 9, step=tensors[0], position=tensors[1], attempt=tensors[2], draw=draw
     )  # fmt: skip
     assert torch.equal(noise, again)
+    draws = torch.tensor([3, draw, 0])[:, None, None]
+    several = uniform(keys, 9, step=step, position=position, attempt=attempt, draw=draws)
+    assert torch.equal(several[1], noise)
 
 
 def test_golden_splitmix64_matches_its_published_first_outputs() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import torch
 
-from samplers.ops.guidance import guide, guide_frames
+from samplers.ops.guidance import guide
+from tests.samplers.frames import guide_frames
 from tests.samplers.reference.harness import assert_logits, load, stack
 
 

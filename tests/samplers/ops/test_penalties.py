@@ -1,5 +1,6 @@
 """Penalties and bans against golden vectors, and their direction for either sign of a logit."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
+from samplers.knobs.presets import PRESETS
 from samplers.processors.registry import FIXED
 from tests.samplers.reference.harness import (
     Case,
@@ -45,6 +47,8 @@ def test_golden_repetition_penalty_in_each_mode(
     golden: Path, field: str, mode: str, clamp: bool
 ) -> None:
     cases = [case for case in load(golden, "rep_pen_decay") if field in case["expected"]]
+    if mode == "additive":  # its decay is ours
+        cases = [case for case in cases if not case["params"]["repetition_penalty_decay"]]
     assert len(cases) >= 5
     logits = _repeated(cases, repetition_penalty_mode=mode, repetition_penalty_clamp=clamp)
     assert_logits(logits, [case["expected"][field] for case in cases])
@@ -52,7 +56,7 @@ def test_golden_repetition_penalty_in_each_mode(
 
 def test_golden_repetition_penalty_as_transformers_has_it(golden: Path) -> None:
     cases = load(golden, "rep_pen_hf")
-    once = {"repetition_penalty_one_time": True, "repetition_penalty_window": 0}
+    once = {name: PRESETS["hf"][name] for name in PRESETS["hf"] if name.startswith("repetition")}
     assert_logits(_repeated(cases, **once), [case["expected"]["logits"] for case in cases])
 
 
@@ -131,7 +135,10 @@ def test_golden_bans_in_one_batch(golden: Path) -> None:
 def test_golden_penalties_do_nothing_without_a_history_or_to_a_zero_logit(golden: Path) -> None:
     for tag in ("penalties_empty_history", "rep_pen_zero_logit"):
         (case,) = (case for case in load(golden, "edge_policy") if tag in case["tags"])
-        params = SamplingParams(repetition_penalty=case["params"]["repetition_penalty"])
+        params = SamplingParams(
+            repetition_penalty=case["params"]["repetition_penalty"],
+            repetition_penalty_mode="signed",
+        )
         logits = stack([case["logits"]])
         penalised = run(["repetition_penalty"], [params], logits, [case["history"]])
         changed = [] if tag == "penalties_empty_history" else case["history"]
@@ -142,10 +149,26 @@ def test_golden_penalties_do_nothing_without_a_history_or_to_a_zero_logit(golden
 
 def test_a_window_of_75_counts_the_75th_code_back_and_not_the_76th() -> None:
     history = [7, 8, *[9] * 74]
-    params = SamplingParams(repetition_penalty=2.0)
+    params = SamplingParams(repetition_penalty=2.0, repetition_penalty_mode="signed")
     penalised = run(["repetition_penalty"], [params], torch.ones(1, 10), [history])
     assert penalised[0, 8] == 0.5
     assert penalised[0, 7] == 1.0
+
+
+@given(
+    st.floats(0.5, 2), st.floats(-2, 2), st.lists(st.integers(0, 4), min_size=1, max_size=100),
+)  # fmt: skip
+def test_an_additive_penalty_takes_the_nats_of_its_factor_times_a_power_of_each_distance(
+    factor: float, decay: float, history: list[int]
+) -> None:
+    params = SamplingParams(repetition_penalty=factor, repetition_penalty_decay=decay)
+    taken = -run(["repetition_penalty"], [params], torch.zeros(1, 6), [history])[0]
+    recent = history[::-1][:75]
+    for code in range(6):
+        distances = [d for d, one in enumerate(recent, 1) if one == code]
+        each = [math.log(factor) * d**decay for d in distances]
+        nats = sum(max(-20.0, min(20.0, one)) for one in each)
+        assert taken[code] == pytest.approx(max(-20.0, min(20.0, nats)), rel=1e-4, abs=1e-5)
 
 
 @given(

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from samplers.knobs.params import SamplingParams
-from samplers.ops.draw import Stage, categorical, stream_key
+from samplers.ops.draw import Draw, Stage, categorical, stream_key
 from samplers.ops.entropix import Decision, State
-from samplers.processors.draw import Redraw
+from samplers.processors.draw import DrawResult, Noise, Redraw
 from samplers.processors.scores import Scores
 from tests.samplers.reference.harness import make_batch
 from tests.samplers.statistics import chi_square, rejected
@@ -42,9 +42,17 @@ def scores_of(
 
 def redraw(params: SamplingParams, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
     """The code drawn first, the code in the end, and what that was drawn from."""
-    rows = make_batch([params], scores.logits.shape[1])
-    first = categorical(scores.logits, scores.noise(0, scores.logits.shape[1]))
-    return first, *Redraw(rows)(scores, first, scores.logits)
+    return redrawn([params], scores)
+
+
+def redrawn(params: Sequence[SamplingParams], scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
+    width = scores.logits.shape[1]
+    redraw = Redraw(make_batch(params, width))
+    draws = range(Draw.CANDIDATE + redraw.candidates)
+    code, _, second, *more = (scores.noise(draw, width) for draw in draws)
+    first = categorical(scores.logits, code)
+    noise = Noise(code, second, torch.stack([second, *more])[1:], code[None])
+    return first, *redraw(scores, DrawResult(first, scores.logits), noise)
 
 
 def counts(params: SamplingParams, row: Tensor, *, resample: bool, candidates: int) -> Tensor:
@@ -121,9 +129,7 @@ def test_rows_want_their_own_number_of_candidates_and_do_not_notice_one_another(
         for n in wanted
     ]
     together = scores_of(logits, range(5), resample=resample, candidates=wanted)
-    rows = make_batch(both, 12)
-    first = categorical(logits, together.noise(0, 12))
-    codes, _ = Redraw(rows)(together, first, logits)
+    first, codes, _ = redrawn(both, together)
     for row in range(5):
         alone = scores_of(
             logits[row, None], [row], resample=[resample[row]], candidates=[wanted[row]]

@@ -186,7 +186,7 @@ def ways(sampler: ArSampler, row: Tensor, count: int) -> dict[int, list[int]]:
     """At which frames the row would go on in several ways, and by which codes."""
     found, trace = {}, Trace()
     for _ in range(count):
-        frame = int(sampler.lengths)
+        frame = int(sampler.table.lengths)
         stepped = sampler.advance(row[None], trace, attention=attention([HEADS]))
         assert stepped.alternatives is not None
         found[frame] = [code for code in stepped.alternatives[0].tolist() if code >= 0]
@@ -298,7 +298,7 @@ def spoken(knobs: dict[str, Any]) -> list[Any]:
         logits[:, STOP] = -math.inf
         stepped = sampler.advance(logits, attention=attention([HEADS]))
         ways.append(None if stepped.alternatives is None else stepped.alternatives.tolist())
-    return [sampler.codes[0, :60].tolist(), ways]
+    return [sampler.table.codes[0, :60].tolist(), ways]
 
 
 def test_the_table_of_differences_names_every_knob() -> None:
@@ -343,4 +343,4 @@ def test_any_params_any_logits_and_any_attention_give_a_legal_code(data: st.Data
             assert code == 16 or code not in params[row].ban_tokens
         if data.draw(st.booleans()):
             row = data.draw(st.integers(0, rows - 1))
-            sampler.rewind(row, data.draw(st.integers(0, int(sampler.lengths[row]))))
+            sampler.rewind(row, data.draw(st.integers(0, int(sampler.table.lengths[row]))))

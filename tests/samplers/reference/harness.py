@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
+from samplers.ar.state import Host, RowInput
 from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, stream_key
@@ -89,17 +90,21 @@ def make_sampler(
     prompts: Sequence[Tensor | None] | None = None,
     silent: Tensor | None = None,
 ) -> ArSampler:
-    """A sampler with these rows."""
+    """A sampler with these rows, in slots in their order; a search has one a beam."""
     count = len(params)
-    sampler = ArSampler(stop_token=stop_token, vocab_size=vocab_size)
-    for one, seed, utterance, candidate, prompt in zip(
-        params, seeds, utterances or [0] * count, candidates or [0] * count,
-        prompts or [None] * count, strict=True,
+    prompts = prompts or [None] * count
+    beams = [one.beam_width or 1 for one in params]
+    sampler = ArSampler.of(
+        sum(beams), frames=max_frames, vocab_size=vocab_size, stop_token=stop_token,
+        prompt=max((len(prompt) for prompt in prompts if prompt is not None), default=0),
+    )  # fmt: skip
+    slots = iter(range(sum(beams)))
+    for one, seed, utterance, candidate, prompt, rows in zip(
+        params, seeds, utterances or [0] * count, candidates or [0] * count, prompts, beams,
+        strict=True,
     ):  # fmt: skip
-        sampler.join(
-            one, seed, max_frames=max_frames, utterance=utterance, candidate=candidate,
-            prompt=prompt, silent=silent,
-        )  # fmt: skip
+        given = RowInput(one, seed, max_frames, utterance, candidate, prompt, silent)
+        sampler.join([next(slots) for _ in range(rows)], given)
     return sampler
 
 
@@ -138,3 +143,10 @@ def assert_probs(logits: Tensor, expected: Sequence[Sequence[float | str]]) -> N
 def assert_logits(logits: Tensor, expected: Sequence[Sequence[float | str]]) -> None:
     """Assert that rows of logits are the expected ones, to the golden files' tolerance."""
     torch.testing.assert_close(logits, stack(expected), atol=1e-4, rtol=1e-5)
+
+
+def codes_of(sampler: ArSampler, slot: int) -> list[int]:
+    """The codes that a row has drawn, without its prompt."""
+    table = sampler.table
+    start = int(table.host[slot, Host.PROMPTED])
+    return table.codes[slot, start : start + int(table.lengths[slot])].tolist()

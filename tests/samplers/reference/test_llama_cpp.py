@@ -38,7 +38,10 @@ def _filtered(case: Case) -> torch.Tensor:
         return filters.keep_from(logits, floor)
     if case["sampler"] == "penalties":  # 5 nats, which a request may not ask for either
         history = [knobs["last_tokens"]]
-        once = SamplingParams(repetition_penalty=knobs["repeat"], repetition_penalty_one_time=True)
+        once = SamplingParams(
+            preset="llama_cpp", repetition_penalty=knobs["repeat"],
+            repetition_penalty_mode="signed", repetition_penalty_one_time=True,
+        )  # fmt: skip
         logits = run(["repetition_penalty"], [once], logits, history)
         counts = penalties.occurrences(newest_first(history), logits.shape[1], torch.tensor([[99]]))
         amounts = (torch.tensor([[knobs[name]]]) for name in ("freq", "presence"))

@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
 
-from training.judging.imitation import furthest_apart, nearest_to_themselves, unseen_speakers
+from training.judging.imitation import (
+    WAYS,
+    Judges,
+    Spoken,
+    figures_of,
+    furthest_apart,
+    nearest_to_themselves,
+    pairwise,
+    sent,
+    unseen_speakers,
+)
 from training.speech.corpus import CorpusEntry
 
 A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
@@ -9,16 +19,68 @@ A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 
 def test_a_recording_counts_where_its_own_speaker_is_the_nearest():
     said = {"a": [A, B], "b": [B, B]}
-    right, trials, cosine = nearest_to_themselves(said, {"a": A, "b": B})
+    right, trials, cosines = nearest_to_themselves(said, {"a": A, "b": B})
     assert right.tolist() == [1, 2]
     assert trials.tolist() == [2, 2]
-    assert cosine == pytest.approx(3 / 4)
+    assert cosines.tolist() == [1, 2]
 
 
 def test_silence_is_like_nobody():
-    right, _, cosine = nearest_to_themselves({"a": [0 * A], "b": [0 * B]}, {"a": A, "b": B})
+    right, _, cosines = nearest_to_themselves({"a": [0 * A], "b": [0 * B]}, {"a": A, "b": B})
     assert right.tolist() == [0, 0]
-    assert cosine == 0
+    assert cosines.tolist() == [0, 0]
+
+
+def test_a_crowd_of_twins_is_alike_and_one_at_right_angles_is_not():
+    assert pairwise({"a": A, "twin": A}) == pytest.approx(1)
+    assert pairwise({"a": A, "b": B, "twin": A}) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_recording_is_sent_at_a_rate_of_its_way_and_as_long_as_it_was(way):
+    samples = np.random.default_rng(0).normal(0, 0.1, 44_100).astype(np.float32)
+    found, rate_hz = sent(samples, 44_100, way)
+    assert rate_hz == {"full": 44_100, "16k": 16_000, "8k": 8_000, "room": 24_000}[way]
+    assert len(found) / rate_hz == pytest.approx(1, abs=1e-3)
+
+
+def test_a_recording_is_never_sent_at_a_higher_rate_than_it_has():
+    assert sent(np.zeros(800, np.float32), 8_000, "16k")[1] == 8_000
+
+
+class Ears(Judges):
+    """Hears what it was told; a sound is as good as it is long."""
+
+    def __init__(self):
+        pass
+
+    def embed(self, samples):
+        return samples[:2]
+
+    def words(self, samples, text):
+        return int(samples[2]), 4
+
+    def rate(self, samples):
+        return len(samples)
+
+
+def test_figures_are_means_over_all_recordings():
+    spoken = [[1, 0, 1], [0, 1, 3]], [[0, 1, 0, 0]]
+    said: dict[str, Spoken] = {
+        name: [(np.array(one, np.float32), "x") for one in own]
+        for name, own in zip("ab", spoken, strict=True)
+    }
+    figures = figures_of(said, {"a": A, "b": B}, Ears())
+    assert figures["nearest"].value == pytest.approx(2 / 3)
+    assert figures["cosine"].value == pytest.approx(2 / 3)
+    assert figures["wer"].value == pytest.approx(4 / 12)
+    assert figures["dnsmos"].value == pytest.approx(10 / 3)
+
+
+def test_no_words_are_counted_where_nobody_knows_what_was_said():
+    said: dict[str, Spoken] = {"a": [(np.array([1, 0], np.float32), None)]}
+    figures = figures_of(said, {"a": A, "b": B}, Ears())
+    assert "wer" not in figures
 
 
 def test_only_speakers_kept_out_are_unseen_and_their_longest_utterance_comes_first():

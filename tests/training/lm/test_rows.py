@@ -60,6 +60,34 @@ def test_prompts_start_anywhere_in_an_utterance(random):
     assert starts == set(range(FRAMES - 10 + 1))
 
 
+@pytest.fixture
+def recorded() -> list[CodedUtterance]:
+    """What speaker ``a`` said first and second, as people record it."""
+    return [
+        CodedUtterance(text, "x", np.full((FRAMES, 8), number, np.int16), "a")
+        for text, number in (("one", 101), ("two", 102))
+    ]
+
+
+def test_prompts_are_recordings_as_often_as_asked_for(utterances, recorded, random):
+    prompts = Prompts(utterances, recorded)
+    asked = [first_code(prompts.draw(utterances[0], 10, random, 0.25)) for _ in range(400)]
+    assert 0.15 < np.mean([code > 100 for code in asked]) < 0.35
+    assert {first_code(prompts.draw(utterances[0], 10, random)) for _ in range(100)} == {1, 2}
+
+
+def test_a_recording_of_the_utterance_itself_is_no_prompt(utterances, recorded, random):
+    prompts = Prompts(utterances, recorded)
+    own = replace(utterances[0], text="one")
+    heard = {first_code(prompts.draw(own, 10, random, 1.0)) for _ in range(50)}
+    assert heard == {102}
+
+
+def test_who_has_no_recording_is_prompted_with_clean_speech(utterances, recorded, random):
+    prompts = Prompts(utterances, recorded)
+    assert first_code(prompts.draw(utterances[3], 10, random, 1.0)) == 4
+
+
 def test_who_spoke_once_has_no_prompt(utterances, prompts, random):
     assert prompts.draw(utterances[5], 10, random) is None
 

@@ -1,5 +1,6 @@
 """Training of the language model, from speech to a folder that the service loads."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,11 @@ def test_a_warm_start_takes_exported_weights_as_they_are_or_translates_them(
     following.warm_start(coded)
     for name, tensor in run.average.items():
         torch.testing.assert_close(following.average[name], tensor, atol=1e-3, rtol=1e-3)
+    # Without a codec they are of the present one's codes.
+    bare = shutil.copytree(coded, tmp_path / "bare", ignore=shutil.ignore_patterns("codec.*"))
+    without = trainer()
+    without.warm_start(bare)
+    assert all(torch.equal(without.average[name], following.average[name]) for name in run.average)
     # Another codec: the stack stays, the tables belong to other codes.
     old = coded.rename(tmp_path / "old")
     code_all(tmp_path / "cache", coded, random_codec(1))

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-import av
 import numpy as np
-from av.filter import Graph
 
 from app.engine.job import Samples
 
@@ -14,12 +12,8 @@ class FilterGraph:
     """A chain of libav filters. Output lags behind input."""
 
     def __init__(self, filters: Sequence[tuple[str, str]], sample_rate_hz: int) -> None:
-        """Build the graph.
+        from av.filter import Graph
 
-        Args:
-            filters: Name and arguments of each filter, in libav's syntax.
-            sample_rate_hz: Sample rate of input and output.
-        """
         self._graph = Graph()
         self._graph.threads = 1  # 0 would start one per core, which these filters do not use
         self._rate_hz, self._samples = sample_rate_hz, 0
@@ -34,6 +28,8 @@ class FilterGraph:
 
     def push(self, samples: Samples) -> Samples:
         """Filter samples ``[n]`` and return those ``[m]`` that are complete."""
+        import av
+
         if len(samples):
             flat = np.ascontiguousarray(samples, np.float32)[None]
             frame = av.AudioFrame.from_ndarray(flat, format="flt", layout="mono")
@@ -49,6 +45,8 @@ class FilterGraph:
         return self._pull()
 
     def _pull(self) -> Samples:
+        import av
+
         parts = [np.zeros(0, np.float32)]
         while True:
             try:

@@ -25,12 +25,10 @@ class Edges:
     until a louder sample follows.
 
     Attributes:
-        trimmed: How many samples were cut off at the beginning, as far as that is known.
-        loud: Whether anything louder than silence has come, so that `trimmed` is final.
+        trimmed: Samples cut off at the beginning; final once something `loud` has come.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
-        """Begin before the first sample."""
         self.trimmed = 0
         self._kept = round(EDGE_SILENCE_S * sample_rate_hz)
         self._fade = round(FADE_S * sample_rate_hz)
@@ -77,22 +75,17 @@ class Edges:
 class Joiner:
     """Joins the utterances of one job; what it returns, concatenated, is the whole sound.
 
+    Args:
+        pause_s: Seconds of silence between two utterances where the text asks for no other.
+
     Attributes:
         samples: How many samples were returned so far.
         pending_s: Seconds of silence between the last utterance and whatever follows it.
-        begin: The sample at which the newest utterance begins.
+        begin: The sample at which the newest utterance begins, after `trimmed` ones were cut off.
         end: The sample after its last; before its end, as `begin`.
-        trimmed: How many of its samples were cut off before `begin`, as far as that is known.
     """
 
     def __init__(self, sample_rate_hz: int, pause_s: float, *, pending_s: float = 0.0) -> None:
-        """Begin with no sound.
-
-        Args:
-            sample_rate_hz: Samples a second.
-            pause_s: Seconds of silence between two utterances where the text asks for no other.
-            pending_s: Seconds of silence before the first: `pending_s` of an earlier job's joiner.
-        """
         self._rate_hz = sample_rate_hz
         self._usual_pause_s = pause_s
         self.pending_s = pending_s
@@ -108,11 +101,8 @@ class Joiner:
     def push(self, samples: Samples, rate: float = 1.0) -> Samples:
         """Take the next samples ``[N]`` of an utterance and return those that are now final.
 
-        The first push that is not empty begins the utterance, and returns the pause before it.
-
-        Args:
-            samples: Of the utterance.
-            rate: Its tempo, the same in all pushes: its sound lasts ``1 / rate`` times as long.
+        The first push that is not empty begins the utterance, and returns the pause before it. All
+        have the same rate: its sound lasts ``1 / rate`` times as long.
         """
         if not len(samples):
             return _NO_SAMPLES
@@ -129,10 +119,9 @@ class Joiner:
         """End the utterance and return the rest of its sound.
 
         Args:
-            pause_after_s: Seconds of silence that the text asks for after it; None: ``pause_s``.
-                After an utterance without samples they are added to `pending_s`, None as 0.
-            last: Whether nothing follows; if the text asks for a pause, all of `pending_s` is then
-                returned at once.
+            pause_after_s: Seconds of silence after it; None: ``pause_s``. After an utterance
+                without samples they are added to `pending_s`, None as 0.
+            last: Whether nothing follows; a pause that the text asks for is then returned at once.
         """
         rest, sounded = _NO_SAMPLES, self._edges is not None
         if self._edges is None:

@@ -16,18 +16,12 @@ _TAIL_S: Final = 0.3  # exceeds the filters' delay at any speed
 
 
 class Tempo:
-    """Changes the tempo incrementally, with an output of exactly N / speed samples.
+    """Changes the tempo incrementally, 0.25 to 4 times, to exactly N / speed samples.
 
     The output does not depend on how the input is cut into pushes.
     """
 
     def __init__(self, speed: float, sample_rate_hz: int) -> None:
-        """Build the filters.
-
-        Args:
-            speed: From 0.25, a quarter as fast, to 4.
-            sample_rate_hz: Sample rate.
-        """
         self._filters = FilterGraph(
             [("atempo", f"{factor:.9f}") for factor in _factors(speed)], sample_rate_hz
         )

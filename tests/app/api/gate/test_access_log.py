@@ -108,6 +108,25 @@ def test_what_was_refused_is_a_line_too() -> None:
     assert sorted(line["status"] for line in log.access()) == [200, 401, 403, 422, 429]
 
 
+@pytest.mark.parametrize(
+    ("sent", "client"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("fe80::1%" + "z" * 500, "fe80::1"),
+        ("anybody", ""),
+        ("x" * 8000, ""),
+        ("10.0.0.7 CRITICAL", ""),
+    ],
+)
+def test_a_forwarded_client_is_an_address(sent: str, client: str) -> None:
+    with logged() as (server, log):
+        server.get("/v1/models", headers={"x-forwarded-for": sent})
+        until(log.access)
+    (line,) = log.access()
+    assert line["client"] == client
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_text_and_no_key_is_in_the_log_whatever_happens(form: logs.LogFormat) -> None:
     bodies: list[dict[str, Any]] = [

@@ -1,9 +1,10 @@
 import asyncio
+import time
 
 import pytest
 
 from app.api.errors import TooManyRequests
-from app.api.gate.admission import Admission
+from app.api.gate.admission import Admission, network_of
 from app.engine.errors import EngineNotReady
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +27,30 @@ async def test_one_request_too_many_is_told_when_to_come_back_and_others_are_not
         await admission.count("alice")
     assert 1 <= refused.value.retry_after_s <= 61
     await admission.count("bob")
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+async def test_a_clock_that_is_set_changes_no_rate_limit(jump_s, monkeypatch) -> None:
+    admission = Admission(rate_per_minute=2)
+    for _ in range(2):
+        await admission.count("alice")
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s + jump_s)
+    with pytest.raises(TooManyRequests) as refused:
+        await admission.count("alice")
+    assert refused.value.retry_after_s <= 60
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + 61)
+    await admission.count("alice")
+
+
+async def test_addresses_of_one_network_are_one_client() -> None:
+    admission = Admission(rate_per_minute=2)
+    for last in range(2):
+        await admission.count(network_of(f"2001:db8:1:2::{last}"))
+    with pytest.raises(TooManyRequests):
+        await admission.count(network_of("2001:db8:1:2:ffff::9"))
+    await admission.count(network_of("2001:db8:1:3::1"))
 
 
 async def test_only_so_much_is_in_work_at_once() -> None:

@@ -133,3 +133,35 @@ def test_a_body_that_comes_too_slowly_is_given_up_long_before_its_time_is_over(
             time.sleep(0.6)  # what it has sent buys it time
             connection.sendall(body[1900:])
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("path", "label", "status"),
+    [
+        ("/v1/audio/voices", "multipart/form-data; boundary=x", 422),
+        ("/v1/audio/codes", "multipart/form-data; boundary=x", 415),
+        ("/v1/audio/codes", "text/plain", 415),
+        ("/v1/audio/codes", "audio/wav", 200),
+        ("/v1/audio/codes", "application/octet-stream", 200),
+    ],
+)
+def test_a_body_is_measured_by_its_route_and_not_by_its_label(client, path, label, status) -> None:
+    headers = {"content-type": label}
+    assert client.post(path, content=bytes(4096), headers=headers).status_code == status
+
+
+def test_the_label_of_an_upload_buys_no_larger_body(client) -> None:
+    head = HEAD.replace(b"application/json", b"multipart/form-data; boundary=x")
+    head = head.replace(b"/tts", b"/v1/audio/speech/x/audio")
+    status, _ = sent(client, head, b"Content-Length: 4096\r\n\r\n")
+    assert status in {404, 413}
+
+
+def test_every_route_that_takes_a_recording_has_the_limit_of_uploads(client) -> None:
+    taking = {
+        (method.upper(), path)
+        for path, methods in client.get("/openapi.json").json()["paths"].items()
+        for method, one in methods.items()
+        if {"multipart/form-data", "audio/*"} & set(one.get("requestBody", {}).get("content", {}))
+    }
+    assert taking == limits.UPLOADS

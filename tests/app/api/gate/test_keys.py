@@ -73,6 +73,16 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, content, message) -> No
         Keyring.of(Settings(api_keys_file=str(file)))
 
 
+def test_a_file_that_everybody_may_write_is_refused(tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"alice:{hashed('a' * 32)}\n")
+    path.chmod(0o666)
+    with pytest.raises(KeyringError, match="everybody may write it"):
+        Keyring.of(Settings(api_keys_file=str(path)))
+    path.chmod(0o664)
+    assert Keyring.of(Settings(api_keys_file=str(path))).owner("a" * 32) == "alice"
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(KeyringError, match="/nowhere: No such file"):
         Keyring.of(Settings(api_keys_file="/nowhere"))

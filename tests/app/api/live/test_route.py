@@ -1,6 +1,7 @@
 """Who may open a WebSocket."""
 
 import json
+import logging
 
 import httpx
 import pytest
@@ -52,3 +53,18 @@ def _opens(client: httpx.Client) -> bool:
             return True
     except InvalidStatus:
         return False
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime", "/", "/v1/audio/speech/stream/", "/v1/voices"])
+def test_a_path_that_there_is_not_is_404_with_the_body_of_errors(path, caplog) -> None:
+    with serving(FakeBackend()) as (client, _), caplog.at_level(logging.INFO):
+        url = str(client.base_url.copy_with(scheme="ws")).rstrip("/") + path
+        with pytest.raises(InvalidStatus) as refused:
+            connect(url)
+        answer = refused.value.response
+        assert answer.status_code == 404
+        error = json.loads(bytes(answer.body or b""))["error"]
+        assert error["code"] == "not_found"
+        assert path in error["message"]
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+        until(lambda: any(f"WS {path} 404" in one.getMessage() for one in caplog.records))

@@ -298,6 +298,30 @@ def test_what_is_refused_keeps_no_session_open(said) -> None:
         assert session.connection.close_code == 1000
 
 
+@pytest.mark.parametrize(("form", "rate", "frame"), [("pcm", 16000, 2), ("ulaw", None, 1)])
+def test_a_response_has_the_format_that_it_asks_for(fake, form, rate, frame) -> None:
+    fake.create(response_format=form, sample_rate=rate)
+    audio = fake.seen[-1]["audio"]
+    assert audio["sample_rate_hz"] == (rate or 8000)
+    fake.text("Hello there.")
+    fake.end()
+    done = fake.until("response.done")
+    assert len(fake.sound) == done["audio_bytes"]
+    assert done["audio_s"] == pytest.approx(done["audio_bytes"] / frame / audio["sample_rate_hz"])
+
+
+def test_a_session_cannot_be_kept_by_responses_without_text() -> None:
+    with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
+
+        def again() -> None:
+            session.create()
+            session.send("response.cancel")
+
+        with pytest.raises(ConnectionClosed):
+            keep_on(again)
+        assert session.connection.close_code == 1000
+
+
 def test_text_that_says_nothing_keeps_no_session_open() -> None:
     with serving(FakeBackend(), idle_timeout_s=0.5) as (client, _), live(client) as session:
         session.create()

@@ -1,10 +1,14 @@
+import io
 import math
+import zipfile
+import zlib
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.api.reports import packing
 from app.api.reports.packing import pack, unpack
 from app.api.reports.recent import Failure
 from app.api.reports.writer import report_json
@@ -120,8 +124,43 @@ def test_only_knobs_that_were_sent_count_as_sent() -> None:
     assert read.params.model_fields_set == {"speed", "loudness_lufs", "temperature"}
 
 
-@pytest.mark.parametrize("damage", [b"", b"nothing", pack(job(), result(job()))[:200]])
-def test_what_is_damaged_is_refused(damage) -> None:
+def archive(arrays: dict[str, Any] | None = None, head: bytes = b"{}", **members: bytes) -> bytes:
+    """A value as `pack` makes it, with any arrays, head and further members."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=True, head=np.frombuffer(head, np.uint8), **arrays or {})
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as members_of:
+        for name, content in members.items():
+            members_of.writestr(f"{name}.npy", content)
+    return zlib.compress(file.getvalue())
+
+
+def header_of(shape: tuple[int, ...]) -> bytes:
+    """The beginning of an array in a file, without its values."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
+    return file.getvalue()
+
+
+LIMIT_BYTES = 2**18
+HOSTILE = {
+    "nothing": b"",
+    "no zlib": b"nothing",
+    "cut off": pack(job(), result(job()))[:200],
+    "no archive": zlib.compress(b"nothing"),
+    "nested": archive(head=b"[" * 100_000),
+    "a list": archive(head=b"[]"),
+    "a pickle": archive({"0/codes": np.array([{}], object)}),
+    "a shape of 10^11": archive(codes=header_of((10**11,))),
+    "inflated twice": archive(codes=header_of((10**6,)) + bytes(10**6)),
+    "inflated": zlib.compress(bytes(LIMIT_BYTES + 1)),
+}
+
+
+@pytest.mark.parametrize("damage", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_damaged_is_refused(damage, monkeypatch) -> None:
+    monkeypatch.setattr(packing, "MOST_BYTES", LIMIT_BYTES)
     with pytest.raises(ValueError, match="cannot be read"):
         unpack(damage)
 

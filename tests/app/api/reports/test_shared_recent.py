@@ -9,8 +9,9 @@ from app.api.reports.recent import Failure
 from app.api.reports.shared_recent import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
-from app.storage.shared_state import SharedState
+from app.storage.shared_state import PREFIX, SharedState
 from samplers.knobs.params import SamplingParams
+from tests.app.api.reports.test_packing import HOSTILE
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +68,15 @@ async def test_a_speech_of_one_replica_is_found_at_the_other(redis_server) -> No
         assert same.id == "one"
         codes = complete.utterances[0].codes
         np.testing.assert_array_equal(codes, result.utterances[0].codes)
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+async def test_a_value_that_others_wrote_is_a_speech_that_is_not_stored(
+    redis_server, value
+) -> None:
+    async with replicas(redis_server, 1) as (here,):
+        await here._state.redis.set(f"{PREFIX}speech::one", value)
+        assert not await found(here, "one")
 
 
 async def test_owners_are_kept_apart(redis_server) -> None:
@@ -136,6 +146,18 @@ async def test_what_was_kept_while_redis_was_away_is_there_when_it_is_back(redis
         await written(here)
         while not await found(there, "one"):
             await asyncio.sleep(0.01)
+
+
+async def test_an_index_that_is_none_keeps_no_other_client_from_storing(redis_server) -> None:
+    redis_server.client.set(f"{PREFIX}kept:alice", "x")
+    async with replicas(redis_server) as (here, there):
+        ended = {}
+        here.when_kept = lambda job, complete: ended.update({job.id: complete})
+        here.keep(*speech("one", "alice"))
+        here.keep(*speech("two", "bob"))
+        await written(here)
+        assert ended == {"one": False, "two": True}
+        assert await found(there, "two", "bob")
 
 
 async def test_what_another_version_stored_is_not_found(redis_server) -> None:

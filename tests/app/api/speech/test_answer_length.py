@@ -3,8 +3,9 @@
 The engine is a fake whose speech takes no time, so that what is measured is what comes after it.
 """
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.render_pool import RenderPool
+from app.engine.serving.shares import Places
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.live_client import live
@@ -97,3 +99,80 @@ def test_what_a_client_left_is_rendered_no_more() -> None:
         time.sleep(0.5)
         assert render_pool.steps == steps
         assert steps < 4 * 30  # of which each would take as many
+
+
+TALL = {"utterances": [[[1]] * 400]}
+"""Codes of five seconds, of which a speech at a quarter of the speed lasts 21."""
+
+
+@pytest.fixture(scope="module")
+def short(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A server whose speeches last at most 8 s."""
+    voices = str(tmp_path_factory.mktemp("voices"))
+    settings = Settings(model=str(toy), device="cpu", voices=voices, max_audio_s=8)
+    with served(create_app(settings)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("speed", "status"), [(1.0, 200), (0.25, 422)])
+def test_codes_in_place_of_a_speech_last_no_longer_than_a_text_may(short, speed, status) -> None:
+    wanted = {"input": "Hi.", "max_duration_s": 1, "speed": speed}
+    spoken = short.post("/tts", json=wanted)
+    assert spoken.status_code == 200, spoken.text
+    path = f"/v1/audio/speech/{spoken.headers['x-request-id']}/audio"
+    assert short.get(path).content == spoken.content
+    answer = short.post(path, json=TALL)
+    assert answer.status_code == status, answer.text
+    if status == 422:
+        assert answer.json()["error"]["param"] == "utterances"
+
+
+def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) -> None:
+    first = short.post("/tts", json={"input": "Hello there. " * 3, "max_duration_s": 6, "seed": 1})
+    assert first.status_code == 200, first.text
+    frames = int(first.headers["x-frames"])
+    report = short.get(f"/v1/audio/speech/{first.headers['x-request-id']}").json()
+    last = len(report["utterances"]) - 1
+    place = {"id": first.headers["x-request-id"], "utterance": last, "frame": 0}
+    wanted = {"input": "Hello there. " * 3, "max_duration_s": 1, "continue_from": place, "seed": 1}
+    answer = short.post("/tts", json=wanted | {"speed": 0.25})
+    kept_s = (frames - len(report["utterances"][last]["codes"])) / 75
+    assert answer.status_code == (422 if 4 * kept_s > 8 else 200), answer.text
+
+
+def test_samples_of_whole_speeches_are_a_pool_of_which_a_client_has_a_share() -> None:
+    app, _ = app_with_counts()
+    app.state.whole_samples = Places(90 * 24_000)  # a client may have 72 s of them
+    with served(app) as client:
+        wanted = {"input": "Hello.", "response_format": "wav", "stream": False}
+        assert client.post("/tts", json=wanted).status_code == 200
+        assert not app.state.whole_samples.taken
+        answer = client.post("/tts", json=wanted | {"speed": 0.25})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_busy")
+        assert answer.headers["retry-after"]
+        assert not app.state.whole_samples.taken
+        assert client.post("/tts", json=wanted | {"stream": True, "speed": 0.25}).status_code == 200
+
+
+def test_a_whole_answer_that_is_not_read_is_cut_off_and_gives_its_place_back() -> None:
+    settings = Settings(stall_timeout_s=0.5)
+    app = create_app(settings, fake_engine(FakeBackend(CHUNK_S), slots=8))
+    with served(app) as client:
+        body = b'{"input": "Hello. Hello. Hello.", "response_format": "wav", "stream": false}'
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect((client.base_url.host, client.base_url.port or 80))
+            reader.sendall(
+                b"POST /tts HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            until(lambda: app.state.whole_samples.taken)
+            assert app.state.admission.working == 1
+            until(lambda: not app.state.whole_samples.taken)
+            assert app.state.admission.working == 0
+            reader.settimeout(20)
+            got = 0
+            with suppress(ConnectionError):
+                while piece := reader.recv(65_536):
+                    got += len(piece)
+            assert got < 20 * CHUNK_S * 48_000 * 0.9

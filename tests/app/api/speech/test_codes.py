@@ -1,11 +1,13 @@
 """Codes out and in, with the toy model."""
 
+import io
 import json
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import soundfile
 from safetensors import safe_open
 from safetensors.numpy import load, save
 
@@ -99,6 +101,15 @@ def test_a_recording_is_encoded_alike_as_json_and_as_tensors(toy_server) -> None
     accept = {"accept": SAFETENSORS}
     binary = toy_server.post("/v1/audio/codes", content=content, headers=accept)
     assert np.array_equal(load(binary.content)["0"], codes)
+
+
+def test_half_a_minute_of_wav_is_taken(toy_server) -> None:
+    sound = 0.2 * np.sin(np.arange(29 * 24_000) / 20).astype(np.float32)
+    file = io.BytesIO()
+    soundfile.write(file, sound, 24_000, format="wav")
+    headers = {"content-type": "audio/wav"}
+    answer = toy_server.post("/v1/audio/codes", content=file.getvalue(), headers=headers)
+    assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize("content", [b"", b"no sound", b"RIFF" + bytes(100)])

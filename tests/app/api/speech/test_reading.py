@@ -115,3 +115,17 @@ def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone() -> 
         assert answer.status_code == 500
         assert answer.json()["error"]["type"] == "server_error"
         assert read(client, "Hi.")["utterances"][0]["phonemes"] == "Hi."
+
+
+def test_what_may_not_be_meant_is_told_in_header_reading_and_report(toy_server) -> None:
+    text, noted = "Das ist nicht gut.", "looks German"
+    reading = toy_server.post("/v1/audio/phonemes", json={"input": text}).json()
+    assert noted in reading["warnings"][0]
+    for more in ({}, {"stream": True}):
+        wanted = {"input": text, "seed": 7, "max_duration_s": 0.5} | more
+        answer = toy_server.post("/tts", json=wanted)
+        assert noted in answer.headers["x-warning"]
+        report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+        assert noted in report["warnings"][0]
+    plain = toy_server.post("/tts", json={"input": "Fine.", "seed": 7, "max_duration_s": 0.5})
+    assert "x-warning" not in plain.headers

@@ -45,8 +45,8 @@ def whole(builtin: httpx.Client) -> list[dict[str, Any]]:
 
 
 def test_the_report_has_every_word_in_order_within_its_utterance(builtin, whole) -> None:
-    spoken = ["One", "of", "the", "best", "In", "the", "end", "we", "won"]
-    assert [word["word"] for word in whole] == spoken
+    assert " ".join(word["word"] for word in whole) == TEXT.replace(" [pause:0.5s]", "")
+    assert {word["spoken"] for word in whole} >= {"One", "won."}
     assert [(w["utterance"], w["index"]) for w in whole] == [
         *((0, n) for n in range(4)),
         *((1, n) for n in range(5)),

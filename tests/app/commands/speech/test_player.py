@@ -64,6 +64,35 @@ def test_a_player_that_ends_early_is_a_failure(
         playing.close()
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_no_sound_device_is_a_failure_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+) -> None:
+    """ffplay ends with 0 even then."""
+    path = os.environ["PATH"]
+    install(tmp_path, monkeypatch, "ffplay", status=status)
+    program = tmp_path / "programs" / "ffplay"
+    lines = "ALSA lib confmisc.c: cannot find card\nSDL_OpenAudio (1 channels): no such device"
+    told = f"printf '{lines}\n' >&2\nexit"
+    program.write_text(program.read_text().replace("exit", told))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{path}")
+    assert main(["speak", "Hello.", "--play", *SHORT]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("play: no sound device, says ffplay (SDL_OpenAudio")
+    assert line.endswith("name a file with -o")
+
+
+def test_ffplay_which_hides_failures_is_the_last_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "ffplay")
+    (tmp_path / "programs" / "play").symlink_to("ffplay")
+    assert player.find_player() == "play"
+
+
 def test_a_speech_is_played_beside_its_file_or_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

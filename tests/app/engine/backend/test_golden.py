@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from app.engine.backend.golden import GOLDEN_FILE, GoldenRequest, codes_sha256, read_golden
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import CheckpointError, open_speech_model
@@ -36,11 +37,10 @@ MIDDLE = {
 }
 PROGRAM = """
 import sys
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.settings import BUILTIN_MODEL
-model = Synthesizer.load(
-    BUILTIN_MODEL, "cpu", weights="int8", threads=int(sys.argv[1]), max_text_chars=99
-)
+model = Synthesizer.load(ModelOptions(BUILTIN_MODEL, weights="int8", threads=int(sys.argv[1])))
 result = model.check_golden()
 print(result.spoken, result.different)
 """
@@ -51,8 +51,10 @@ def folder(toy: Path, tmp_path: Path) -> Path:
     """A copy of the toy model with one golden request, whose codes are right."""
     copy = tmp_path / "model"
     shutil.copytree(toy, copy)
-    model = Synthesizer.load(copy, "cpu", weights="int8", threads=1, max_text_chars=99)
-    right = REQUEST.model_copy(update={"codes_sha256": codes_sha256(model, REQUEST)})
+    model = Synthesizer.load(
+        ModelOptions(copy, "cpu", weights="int8", threads=1, max_text_chars=99)
+    )
+    right = REQUEST.model_copy(update={"codes_sha256": codes_sha256(model.spoken, REQUEST)})
     write(copy, right)
     return copy
 
@@ -63,7 +65,9 @@ def write(folder: Path, *requests: GoldenRequest) -> None:
 
 
 def loaded(folder: Path, weights: Literal["int8", "float32"] = "int8") -> Synthesizer:
-    return Synthesizer.load(folder, "cpu", weights=weights, threads=1, max_text_chars=99)
+    return Synthesizer.load(
+        ModelOptions(folder, "cpu", weights=weights, threads=1, max_text_chars=99)
+    )
 
 
 def test_codes_that_are_those_stored_are_the_same(folder: Path) -> None:

@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from app.engine.backend import planner
+from app.engine.backend import synthesizer as backend
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
+from app.engine.capacity import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
 from app.engine.interface import Replay
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.level_0 import job_batch as batch
 from app.engine.level_0.job import longest
 from app.engine.level_0.job_batch import JobBatch
+from app.engine.memory import Memory
 from app.engine.playback import Playback
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import CheckpointError
@@ -27,7 +31,7 @@ from tests.toy.make_toy import MODEL, make
 
 @pytest.fixture(scope="module")
 def synthesizer(toy) -> Synthesizer:
-    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
+    return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
 
 
 def job(text: str = "Hello.", **fields) -> SpeechJob:
@@ -304,7 +308,7 @@ def test_a_card_that_names_no_preset_is_an_error_at_start(toy, tmp_path):
     card = (folder / "lm.json").read_text().replace('"preset": "default"', '"preset": "loud"')
     (folder / "lm.json").write_text(card)
     with pytest.raises(CheckpointError, match="loud"):
-        Synthesizer.load(folder, "cpu", threads=1, max_text_chars=200)
+        Synthesizer.load(ModelOptions(folder, "cpu", threads=1, max_text_chars=200))
 
 
 def test_knobs_that_contradict_each_other_are_refused_by_name(synthesizer, monkeypatch):
@@ -327,9 +331,61 @@ BARE = {"has_null_condition": False, "nar_has_null_condition": False, "max_promp
 )
 def test_a_knob_that_the_model_cannot_honour_is_refused_by_name(synthesizer, tmp_path, knob):
     bare = make(tmp_path / "bare", config=MODEL.model_copy(update=BARE))
-    incapable = Synthesizer.load(bare, "cpu", threads=1, max_text_chars=200)
+    incapable = Synthesizer.load(ModelOptions(bare, "cpu", threads=1, max_text_chars=200))
     wanted = job(params=SamplingParams.model_validate(knob))
     with pytest.raises(InvalidRequest) as refusal:
         incapable.plan(wanted)
     assert refusal.value.param == next(iter(knob))
     assert synthesizer.plan(wanted).params.seed is not None
+
+
+@pytest.mark.parametrize(("broken", "starts"), [(0, True), (1, True), (2, True), (3, False)])
+def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewer_are_told(
+    toy, monkeypatch, broken, starts
+):
+    left = ["RuntimeError: no"] * broken
+
+    class Recorder:
+        """Stands for one on a card on which some captures fail."""
+
+        def __init__(self, *_, **__):
+            self.failed = []
+
+        def record(self, function, **_):
+            if left:
+                self.failed.append(left.pop())
+            return function
+
+    monkeypatch.setattr(backend, "Recorder", Recorder)
+    monkeypatch.setattr(backend, "memory_of", lambda model, _: Memory(model, 8 << 20))
+    recorded = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
+    if starts:
+        recorded.batch(2).close()
+    else:
+        with pytest.raises(RuntimeError, match="3 functions cannot be recorded: RuntimeError: no"):
+            recorded.batch(2)
+    assert recorded.info.unrecorded == ("RuntimeError: no",) * broken
+
+
+def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
+    synthesizer, monkeypatch
+):
+    now_s, starts, right = [0.0], [], synthesizer.batch
+
+    def clock() -> float:
+        now_s[0] += 1e-3
+        return now_s[0]
+
+    def slow_batch(slots):
+        now_s[0] += 1000.0
+        return right(slots)
+
+    for place in ("self_check.monotonic", "self_check.perf_counter"):
+        monkeypatch.setattr(f"app.engine.backend.{place}", clock)
+    monkeypatch.setattr("app.engine.playback.monotonic", clock)
+    monkeypatch.setattr(synthesizer, "batch", slow_batch)
+    costs = Capacity()
+    monkeypatch.setattr(costs, "note_start", lambda start_s, **_: starts.append(start_s))
+    synthesizer.measure(costs)
+    assert starts
+    assert max(starts) < 100

@@ -26,7 +26,7 @@ def batch_of(model: Valle, slots: int = 30) -> ArRunner:
 
 def spoil(batch: ArRunner, slot: int) -> None:
     """Leave no numbers in what a slot of the first layer holds."""
-    cache = batch._batch.cache
+    cache = batch._feed.cache
     if isinstance(cache, Int8Cache):
         cache.layers[0].key_scales[slot] = cache.layers[0].value_scales[slot] = np.nan
     elif isinstance(cache, KVCache):

@@ -302,7 +302,7 @@ def test_where_nothing_is_stuck_it_changes_no_code_and_off_looks_at_nothing(
 ) -> None:
     watched = decode_toy(toy_speech, backtrack=True)
     assert watched.backtracks == ()
-    monkeypatch.setattr("app.engine.level_0.admission.Backtracker", None)
+    monkeypatch.setattr("app.engine.level_0.runner.Backtracker", None)
     off = decode_toy(toy_speech, **EAGER | {"backtrack": False})
     assert torch.equal(off.codes, watched.codes)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.continued import JobChain
 from app.engine.interface import Replay
@@ -19,7 +20,7 @@ PIECES = ["One.", "Two. Three.", "Four [pause:0.3s]", "Five."]
 
 @pytest.fixture(scope="module")
 def synthesizer(toy) -> Synthesizer:
-    return Synthesizer.load(toy, "cpu", threads=1, max_text_chars=200)
+    return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
 
 
 def spoken(

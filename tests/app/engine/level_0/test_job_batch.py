@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import GenerationFailed
 from app.engine.interface import Plan
@@ -25,7 +26,7 @@ TEXTS = ["One. Two, three.", "Four.", "Five, six.", "Seven."]
 
 @pytest.fixture(scope="module")
 def synthesizer(toy) -> Synthesizer:
-    return Synthesizer.load(toy, "cpu", weights="int8", threads=1, max_text_chars=200)
+    return Synthesizer.load(ModelOptions(toy, "cpu", weights="int8", threads=1, max_text_chars=200))
 
 
 def plan(synthesizer: Synthesizer, number: int, **knobs: object) -> Plan:
@@ -168,7 +169,7 @@ def test_a_pause_between_two_sentences_took_no_seconds_of_steps(synthesizer):
 
 def test_a_closed_batch_that_is_still_held_holds_no_cache(synthesizer):
     batch = synthesizer.batch(2)
-    cache = weakref.ref(batch._shared._rows.cache)
+    cache = weakref.ref(batch._shared._feed.cache)
     batch.close()
     gc.collect()
     assert cache() is None

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
+from app.engine.capacity import Capacity
 from app.engine.interface import Plan, Replay
 from app.engine.playback import Playback
-from app.engine.serving.capacity import Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import AHEAD_S, LATE_S, MAX_WAITING_S, Scheduler
@@ -104,7 +104,7 @@ def test_a_job_waits_while_memory_does_not_hold_it_beside_those_that_run(schedul
         for _ in range(2)
     )
     scheduler._sound_worker = SimpleNamespace(has_room_for=lambda _: True)
-    scheduler._queue = SimpleNamespace(running=[other])
+    scheduler.queue = SimpleNamespace(running=[other])
     asked: list[object] = []
 
     def fits(*given: object) -> bool:

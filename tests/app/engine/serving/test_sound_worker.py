@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.capacity import SHARE, Capacity
 from app.engine.interface import EarlyChunk, Plan
 from app.engine.job import AudioChunk
 from app.engine.playback import Playback
-from app.engine.serving.capacity import SHARE, Capacity
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.sound_worker import SoundWorker

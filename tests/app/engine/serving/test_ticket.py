@@ -33,7 +33,7 @@ async def until(condition) -> None:
 
 @asynccontextmanager
 async def running(backend: FakeBackend, **limits: float) -> AsyncIterator[SpeechEngine]:
-    async with fake_engine(backend, **limits) as engine:  # type: ignore[arg-type]
+    async with fake_engine(backend, **limits) as engine:
         await engine.wait_ready()
         yield engine
 

@@ -11,18 +11,17 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
+from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.decoding import ChunkDecoder
-from app.engine.sound.local import LocalSoundDecoder
-from app.engine.sound.utterance import UtteranceDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.codecs.encodec import Encodec
-from models.prefix_cache import PrefixCache, VoiceKey
+from models.prefix_cache import VoiceKey
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
-from samplers.nar import sample_nar
-from samplers.ops.guidance import guide_frames
+from tests.app.engine.sound.sessions import codes_in, heard
+from tests.samplers.frames import draw_frames, guide_frames
 from tests.toy.make_toy import MODEL
 
 IDS = [1, 10, 20, 30, 2]
@@ -30,8 +29,6 @@ FRAMES = 100
 GREEDY = {"nar_temperature": 0.0}
 DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
-
-NOTHING = np.zeros(0, np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -58,20 +55,16 @@ def voice(
     inputs: UtteranceInput,
     level_0: Tensor,
     pushes: list[int] | None = None,
-    prefixes: PrefixCache | None = None,
+    decoder: SoundDecoder | None = None,
 ) -> tuple[Tensor, list[Samples]]:
-    """Feed a voicing in pieces; return the codes and what each piece gave."""
-    prefixes = PrefixCache(speech.model) if prefixes is None else prefixes
-    voicing = UtteranceDecoder(speech, inputs, prefixes)
+    """Feed an utterance in pieces; return the codes and what each piece gave."""
+    utterance = (decoder or SoundDecoder(speech)).begin(inputs)
     pieces = [level_0] if pushes is None else torch.split(level_0, pushes)
-    sounds = [
-        np.concatenate([NOTHING, *(one.samples for one in voicing.push(frames))])
-        for frames in pieces
-    ]
-    sounds.append(
-        np.concatenate([NOTHING, *(one.samples for one in voicing.push(level_0[:0], ended=True))])
-    )
-    return voicing.codes, sounds
+    made = []
+    for number, frames in enumerate([*pieces, level_0[:0]]):
+        utterance.feed(frames, number == len(pieces))
+        made.append(list(utterance))
+    return codes_in([one for each in made for one in each]), [heard(each) for each in made]
 
 
 @torch.inference_mode()
@@ -84,7 +77,7 @@ def offline(model: Valle, codebooks: Tensor, inputs: UtteranceInput, level_0: Te
             null = model.nar_logits(inputs.null_prefix(model, level), codes, level)
             strength, rescale = params.nar_cfg_strength, params.nar_cfg_rescale
             logits = guide_frames(logits, null, strength, rescale)
-        drawn = sample_nar(
+        drawn = draw_frames(
             logits, params, seed=1, utterance=0, level=level, codebook=codebooks[level]
         )
         codes = torch.cat([codes, drawn[:, None]], 1)
@@ -98,15 +91,29 @@ def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
     return SpeechModel(**{**vars_of(speech), "model": model.eval().requires_grad_(False)})
 
 
+def windowed(frames: int, left_context: int, lookahead: int) -> dict[str, Any]:
+    names = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
+    return dict(zip(names, (frames, left_context, lookahead), strict=True))
+
+
 def vars_of(speech: SpeechModel) -> dict[str, Any]:
     return {name: getattr(speech, name) for name in speech.__dataclass_fields__}
 
 
-@given(st.integers(0, FRAMES), st.lists(st.integers(1, 60), max_size=20), st.booleans())
-@settings(max_examples=25, deadline=None)
-def test_codes_and_samples_do_not_depend_on_how_the_frames_come(speech, frames, cuts, guided):
+@given(
+    frames=st.integers(0, FRAMES),
+    cuts=st.lists(st.integers(1, 60), max_size=20),
+    guided=st.booleans(),
+    shape=st.none() | st.tuples(st.integers(1, 60), st.integers(0, 60), st.integers(0, 30)),
+)
+@settings(max_examples=16, deadline=None)
+def test_codes_and_samples_do_not_depend_on_how_the_frames_come(
+    speech, frames, cuts, guided, shape
+):
+    if shape is not None:
+        speech = masked(speech, "full")
     level_0 = some_codes(frames, seed=frames)
-    wanted = inputs(DRAWN | (GUIDED if guided else {}))
+    wanted = inputs(DRAWN | (GUIDED if guided else {}) | (windowed(*shape) if shape else {}))
     pushes = np.diff([0, *(cut for cut in np.cumsum(cuts) if cut < frames), frames]).tolist()
     codes, sounds = voice(speech, wanted, level_0, pushes)
     expected, whole = voice(speech, wanted, level_0)
@@ -171,14 +178,14 @@ def test_where_every_frame_sees_all_others_nothing_is_heard_before_the_end(speec
 
 
 def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
-    level_0, prefixes = some_codes(FRAMES), PrefixCache(speech.model)
+    level_0, decoder = some_codes(FRAMES), SoundDecoder(speech)
     expected, whole = voice(speech, inputs(DRAWN | GUIDED), level_0)
     kept = inputs(DRAWN | GUIDED, voice=VoiceKey(None, "eve", 0))
     for _ in range(2):
-        codes, sounds = voice(speech, kept, level_0, prefixes=prefixes)
+        codes, sounds = voice(speech, kept, level_0, decoder=decoder)
         assert torch.equal(codes, expected)
         np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
-    assert prefixes.misses == 14  # a level of either condition
+    assert decoder._prefixes.misses == 14  # a level of either condition
 
 
 def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
@@ -203,7 +210,7 @@ def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
         return right(decoder, codes)
 
     monkeypatch.setattr(ChunkDecoder, "push", push)
-    decoder = LocalSoundDecoder(speech)
+    decoder = SoundDecoder(speech)
     decoder.warm_up()
 
     block = MODEL.block_frames

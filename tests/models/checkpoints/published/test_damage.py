@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from models.checkpoints import CheckpointError
-from models.checkpoints.convert import convert
 from models.checkpoints.published.load import inspect_public, load_public
 from tests.toy import make_public as toy
+from tools.convert import convert
 
 Change = Callable[[dict[str, Tensor]], object]
 

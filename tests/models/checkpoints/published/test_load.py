@@ -11,7 +11,6 @@ from torch import Tensor
 
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import load_lm
-from models.checkpoints.convert import convert
 from models.checkpoints.published import load as public
 from models.checkpoints.published.load import Switches, inspect_public, load_public
 from models.valle import Valle
@@ -20,6 +19,7 @@ from samplers.knobs.resolve import resolve
 from tests.app.engine.decoding import decode_utterance
 from tests.models.valle_oracle import Oracle
 from tests.toy import make_public as toy
+from tools.convert import convert
 
 IDS = [1, 17, 80, 4, 200, 33, 2]
 LANGUAGE = 2
@@ -166,7 +166,7 @@ def test_one_line_tells_layout_sizes_and_switches(
     line = caplog.records[0].message
     for part in (
         "layout ar+nar-len", "2 layers of 16", "float16", "code sums exclusive",
-        "NAR mask full", "no language segment", "models convert",
+        "NAR mask full", "no language segment", "tools convert",
     ):  # fmt: skip
         assert part in line
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.cuda.kernels import reference
+from models.cuda.kernels.sharing import PAGE
 
 Kernel = Callable[..., Any]
 
@@ -39,7 +40,7 @@ class Attending(NamedTuple):
         heads: Of queries.
         kv_heads: Of keys.
         head_dim: Entries of a head.
-        columns: Positions of a slot, or of all pages of a sequence.
+        columns: Positions of all pages of a sequence.
     """
 
     lengths: tuple[int, ...]
@@ -58,59 +59,53 @@ def seen_by(case: Attending) -> Tensor:
 
 
 def attention_differs(
-    attend: Kernel, case: Attending, dtype: torch.dtype, device: torch.device, *, paged: bool
+    attend: Kernel, case: Attending, dtype: torch.dtype, device: torch.device
 ) -> float:
     """Return by how much attention differs from the reference.
 
     What no sequence sees is NaN for the kernel: it must not even be read.
     """
-    batch, page = len(case.lengths), 64
-    seen = seen_by(case)
+    batch, seen = len(case.lengths), seen_by(case)
     queries = normal(batch * case.new, case.heads, case.head_dim).to(dtype)
-    if paged:
-        count = batch * case.columns // page
-        pages = torch.randperm(count + 3, generator=torch.Generator().manual_seed(1))[:count]
-        pages = pages.view(batch, -1)
-        memory = normal(2, (count + 3) * page, case.kv_heads, case.head_dim, seed=2).to(dtype)
-        stored = [one[None].transpose(1, 2) for one in memory]
-        held = torch.zeros(len(memory[0]), dtype=torch.bool)
-        for row, own in zip(pages, seen.amax(1).tolist(), strict=True):
-            places = (row[:, None] * page + torch.arange(page)).flatten()
-            held[places[:own]] = True
-        unread = memory.masked_fill(~held[:, None, None], torch.nan)
-        given = [one[None].transpose(1, 2) for one in unread.to(device)]
-    else:
-        pages = None
-        memory = normal(2, batch, case.kv_heads, case.columns, case.head_dim, seed=2).to(dtype)
-        stored = [*memory]
-        held = torch.arange(case.columns) < seen.amax(1)[:, None]
-        given = [*memory.masked_fill(~held[None, :, None, :, None], torch.nan).to(device)]
-    expected = reference.attend(queries, stored[0], stored[1], seen, pages, case.columns)
-    found = attend(
-        queries.to(device), *given, seen.to(device),
-        None if pages is None else pages.to(device), case.columns,
-    )  # fmt: skip
+    count = batch * case.columns // PAGE
+    pages = torch.randperm(count + 3, generator=torch.Generator().manual_seed(1))[:count]
+    pages = pages.view(batch, -1)
+    memory = normal(2, (count + 3) * PAGE, case.kv_heads, case.head_dim, seed=2).to(dtype)
+    held = torch.zeros(len(memory[0]), dtype=torch.bool)
+    for row, own in zip(pages, seen.amax(1).tolist(), strict=True):
+        held[(row[:, None] * PAGE + torch.arange(PAGE)).flatten()[:own]] = True
+    given = memory.masked_fill(~held[:, None, None], torch.nan).to(device)
+    expected = reference.attend(queries, memory[0], memory[1], seen, pages)
+    found = attend(queries.to(device), *given, seen.to(device), pages.to(device))
     return difference(found, expected)
 
 
+class Storing(NamedTuple):
+    """New positions that are stored."""
+
+    rows: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    broken: bool = False
+
+
 def storing_differs(
-    store: Kernel, rows: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype,
-    device: torch.device, *, paged: bool, broken: bool = False,
-) -> float:  # fmt: skip
+    store: Kernel, case: Storing, dtype: torch.dtype, device: torch.device
+) -> float:
     """Return by how much queries, keys and values differ from the reference's."""
-    slots = 1 if paged else rows
+    rows, heads, kv_heads, head_dim, broken = case
     qkv = normal(rows, heads + 2 * kv_heads, head_dim).to(dtype)
     if broken:
         qkv[0, heads, 1], qkv[-1, -1, 0] = torch.nan, torch.inf
     angles = normal(rows, 1, head_dim // 2, seed=1)
     rotations = torch.polar(torch.ones_like(angles), angles)
     places = torch.randperm(2 * rows, generator=torch.Generator().manual_seed(2))[:rows]
-    memory = normal(2, slots, 2 * rows, kv_heads, head_dim, seed=3).to(dtype)
+    memory = normal(2, 2 * rows, kv_heads, head_dim, seed=3).to(dtype)
     results = []
     for run, place in ((store, device), (reference.store, torch.device("cpu"))):
-        own = memory.to(place, copy=True).transpose(2, 3)
-        queries = run(
-            qkv.to(place, copy=True), rotations.to(place), own[0], own[1], places.to(place), heads
-        )
+        own = memory.to(place, copy=True)
+        given = qkv.to(place, copy=True), rotations.to(place), own[0], own[1], places.to(place)
+        queries = run(*given)
         results.append([queries, own])
     return max(starmap(difference, zip(*results, strict=True)))

@@ -1,7 +1,8 @@
 """Compiles the kernels for cards that are not here; run by `test_compiles` as a process.
 
-Prints a line of JSON a kernel: its name, the card, bytes of shared memory, and bytes of the stack
-that a thread spills registers to.
+Prints a line of JSON a kernel: its name, the card, bytes of shared memory, registers of a thread,
+bytes of the stack that it spills them to, and barriers. As at a launch with torch's tensors, every
+address is a multiple of 16 bytes; without that other code is made, with loads of 2 bytes.
 """
 
 import json
@@ -25,7 +26,7 @@ from models.cuda.kernels.plain import begin_kernel, draw_kernel
 from models.cuda.kernels.rotation import store_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-TURING, AMPERE, HOPPER = 75, 80, 90
+TURING, AMPERE, HOPPER, BLACKWELL = 75, 80, 90, 100
 
 
 def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
@@ -33,7 +34,7 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
-    counts = ("numbers", "codes", "lengths", "seen", "pages", "fed", "positions", "places", "sees")
+    counts = ("numbers", "codes", "lengths", "pages", "fed", "positions", "places", "sees")
     state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
     yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
@@ -46,15 +47,15 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
         }  # fmt: skip
     places = {"rotations": "*fp32", "places": "*i64"}
     yield store_kernel, places, {
-        "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "OWN_SLOT": True, "ALL_HEADS": 64, "BLOCK": 32,
+        "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "ALL_HEADS": 64, "BLOCK": 32,
     }  # fmt: skip
     given = {"seen": "*i64", "pages": "*i64", "parts": "*fp32", "scale": "fp32"}
     tile = 64 if kind == "bf16" else 16
-    for rows, paged, shares, group in ((16, False, 8, 1), (16, False, 1, 4), (tile, True, 1, 1)):
+    for rows, shares, group in ((16, 16, 1), (16, 8, 1), (16, 1, 4), (tile, 1, 1)):
         yield attend_kernel, given, {
-            "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "PAGED": paged,
-            "SHARES": shares, "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
-        } | ({} if paged else {"count": 1})  # fmt: skip  # Triton makes a constant of every 1
+            "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "SHARES": shares,
+            "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
+        } | ({"count": 1} if rows == 16 else {})  # fmt: skip  # Triton makes a constant of every 1
     yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
 
 
@@ -66,23 +67,25 @@ def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any]
     signature = dict.fromkeys(numbers, "i32") | told
     signature |= {name: "constexpr" for name in constants if name in names}
     target = GPUTarget("cuda", card, 32)
-    source = ASTSource(kernel, signature, constexprs=held)
+    aligned = [number for number, name in enumerate(names) if signature[name].startswith("*")]
+    attributes = {(number,): [["tt.divisibility", 16]] for number in aligned}
+    source = ASTSource(kernel, signature, constexprs=held, attrs=attributes)
     warps = 8 if kernel is draw_kernel else 4
     return triton.compile(source, target=target, options={"num_warps": warps})
 
 
-def stack_bytes(cubin: bytes) -> int:
+def resources(cubin: bytes) -> dict[str, int]:
+    """Return what a kernel takes of a thread: registers, and bytes of the stack."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"STACK:(\d+)", told)
-    assert found, told
-    return int(found[1])
+    found = dict(re.findall(r"(REG|STACK):(\d+)", told))
+    return {"registers": int(found["REG"]), "stack": int(found["STACK"])}
 
 
-for card, kind in product((TURING, AMPERE, HOPPER), ("bf16", "fp32")):
+for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32")):
     if (card, kind) == (TURING, "bf16"):
         continue  # it computes in float32
     for kernel, types, constants in kernels(kind):
@@ -95,5 +98,5 @@ for card, kind in product((TURING, AMPERE, HOPPER), ("bf16", "fp32")):
         made = compiled(kernel, {**pointers, **types}, constants, card)
         print(json.dumps({
             "kernel": kernel.fn.__name__, "card": card, "kind": kind,
-            "shared": made.metadata.shared, "stack": stack_bytes(made.asm["cubin"]),
-        }))  # fmt: skip
+            "shared": made.metadata.shared, "barriers": made.asm["ptx"].count("bar.sync"),
+        } | resources(made.asm["cubin"])))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Attention over a cache where it lies is attention over what is gathered of it."""
+"""Attention over pages where they lie is attention over what is gathered of them."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,10 @@ from models.cuda.kernels.sharing import sharing
 from tests.models.cuda.kernels.cases import CLOSE, Attending, attention_differs
 
 FLOAT, NARROW = torch.float32, torch.bfloat16
-CASES = {
+STEPS = {
     "one row": Attending((40,)),
     "a first position": Attending((0,)),
-    "lengths about a block": Attending((62, 63, 64, 65)),
+    "lengths about a page": Attending((62, 63, 64, 65)),
     "many rows, one head each": Attending((5, 200, 17, 90, 1), heads=3, kv_heads=3),
     "eight heads of one": Attending((100, 30), heads=8, kv_heads=1, head_dim=32),
     "three heads of one": Attending((100, 30), heads=6, kv_heads=2, head_dim=24),
@@ -28,8 +28,7 @@ CHUNKS = {
     "causal": Attending((3, 64), new=20),
     "one block of all": Attending((63, 1), new=30, block=30),
     "more than a tile": Attending((10, 60), new=20, block=5, heads=6, kv_heads=2),
-    "by shares": Attending((900,), new=15, block=15, columns=1088),
-    "one frame": Attending((50, 120)),
+    "chunks by shares": Attending((900,), new=15, block=15, columns=1088),
     "odd sizes": Attending((77, 31, 12), new=7, block=3, heads=5, kv_heads=1, head_dim=12),
 }
 
@@ -41,42 +40,27 @@ def without_gradients() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
+    ("case", "dtype"),
     [
-        *((name, FLOAT) for name in CASES),
-        ("one row", NARROW),
-        ("long and short rows by shares", NARROW),
+        *(pytest.param(STEPS[name], FLOAT, id=name) for name in STEPS),
+        *(pytest.param(CHUNKS[name], FLOAT, id=name, marks=pytest.mark.slow) for name in CHUNKS),
+        pytest.param(STEPS["long and short rows by shares"], NARROW, id="narrow, by shares"),
+        pytest.param(CHUNKS["blocks"], NARROW, id="narrow blocks"),
     ],
 )
-def test_a_step_attends_to_all_that_its_slot_holds_and_reads_nothing_else(
-    name: str, dtype: torch.dtype, device: torch.device
+def test_positions_attend_to_what_each_sees_in_pages_and_read_nothing_else(
+    case: Attending, dtype: torch.dtype, device: torch.device
 ) -> None:
-    assert attention_differs(attend, CASES[name], dtype, device, paged=False) < CLOSE[dtype]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [*((name, FLOAT) for name in CHUNKS), ("blocks", NARROW), ("by shares", NARROW)],
-)
-def test_a_chunk_in_pages_attends_to_what_each_of_its_frames_sees_and_reads_nothing_else(
-    name: str, dtype: torch.dtype, device: torch.device
-) -> None:
-    assert attention_differs(attend, CHUNKS[name], dtype, device, paged=True) < CLOSE[dtype]
-
-
-@pytest.mark.parametrize("name", ["blocks", "odd sizes"])
-def test_a_chunk_in_slots_is_one_in_pages(name: str, device: torch.device) -> None:
-    assert attention_differs(attend, CHUNKS[name], FLOAT, device, paged=False) < CLOSE[FLOAT]
+    assert attention_differs(attend, case, dtype, device) < CLOSE[dtype]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN
 def test_a_row_that_failed_leaves_the_others_alone(device: torch.device) -> None:
     queries = torch.randn(3, 2, 16, device=device)
     queries[1, 0, 3] = torch.nan
-    cached = torch.randn(2, 3, 2, 256, 16, device=device)
+    cached, pages = torch.randn(2, 12 * 64, 2, 16, device=device), torch.arange(12).view(3, 4)
     seen = torch.tensor([[30], [40], [200]], device=device)
-    found = attend(queries, cached[0], cached[1], seen, None, 256)
+    found = attend(queries, cached[0], cached[1], seen, pages.to(device))
     assert found.isnan().any(1).tolist() == [False, True, False]
     assert not found[1, 16:].isnan().any()
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-SHARED = {75: 64 * 1024, 80: 160 * 1024, 90: 224 * 1024}
+SHARED = {75: 64 * 1024, 80: 160 * 1024, 90: 224 * 1024, 100: 224 * 1024}
 """Bytes of shared memory that a program may have, by compute capability."""
 
 
@@ -28,6 +28,7 @@ def test_every_kernel_compiles_for_cards_since_turing_and_keeps_its_registers(
     made = [json.loads(line) for line in done.stdout.splitlines()]
     assert {(one["card"], one["kind"]) for one in made} == {
         (75, "fp32"), (80, "bf16"), (80, "fp32"), (90, "bf16"), (90, "fp32"),
+        (100, "bf16"), (100, "fp32"),
     }  # fmt: skip
     for one in made:
         assert one["shared"] <= SHARED[one["card"]], one

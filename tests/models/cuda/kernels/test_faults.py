@@ -19,11 +19,12 @@ import models.cuda.kernels.rotation
 from models.cuda.kernels import reference
 from samplers.ar import plain
 from samplers.ar.plain import light_row, plain_row
-from samplers.ar.row_state import Host
+from samplers.ar.state import Host
 from samplers.knobs.params import SamplingParams
 from tests.models.cuda.kernels.cases import (
     CLOSE,
     Attending,
+    Storing,
     attention_differs,
     difference,
     normal,
@@ -34,7 +35,6 @@ from tests.models.cuda.kernels.test_plain import (
     ROWS,
     STOP,
     drawn,
-    on,
     rows_of,
 )
 
@@ -56,36 +56,33 @@ def _gated(module: ModuleType, device: torch.device) -> float:
 
 
 def _stored(module: ModuleType, device: torch.device) -> float:
-    return storing_differs(module.store, 3, 6, 2, 16, FLOAT, device, paged=False, broken=True)
+    return storing_differs(module.store, Storing(3, 6, 2, 16, broken=True), FLOAT, device)
 
 
 def _step(module: ModuleType, device: torch.device) -> float:
     case = Attending((300, 63, 2), kv_heads=2, columns=512)
-    return attention_differs(module.attend, case, FLOAT, device, paged=False)
+    return attention_differs(module.attend, case, FLOAT, device)
 
 
 def _chunk(module: ModuleType, device: torch.device) -> float:
     case = Attending((10, 60), new=20, block=5, kv_heads=2)
-    return attention_differs(module.attend, case, FLOAT, device, paged=True)
+    return attention_differs(module.attend, case, FLOAT, device)
 
 
 def _begun(module: ModuleType, device: torch.device) -> float:
     pages = torch.randperm(ROWS * 12).view(ROWS, 12)
     found, expected = (
-        run(
-            state.numbers, state.codes, state.lengths, state.stopped, state.seen,
-            pages.to(state.codes.device), 8,
-        )
-        for run, state in ((module.begin, on(rows_of(0), device)), (plain.begin, rows_of(0)))
-    )  # fmt: skip
+        run(state.numbers, state.codes, state.lengths, pages.to(state.codes.device), 8)
+        for run, state in ((module.begin, rows_of(0).on(device)), (plain.begin, rows_of(0)))
+    )
     same = [torch.equal(one.cpu(), two) for one, two in zip(found, expected, strict=True)]
     return float(not all(same))
 
 
 LIGHT_KNOBS: list[dict[str, Any]] = [
-    {"repetition_penalty": 1.5},
+    {"repetition_penalty": 1.5, "repetition_penalty_mode": "signed"},
     {"repetition_penalty": 1.5, "repetition_penalty_one_time": True},
-    {"repetition_penalty": 2.0, "repetition_penalty_mode": "additive"},
+    {"repetition_penalty": 2.0},
     {"repetition_penalty": 1.5, "repetition_penalty_window": 6},
     {"presence_penalty": 1.0},
     {"frequency_penalty": 0.7},
@@ -109,8 +106,9 @@ def _light(module: ModuleType, device: torch.device) -> float:
         state.lengths[:], state.stopped[:] = 20, False
         state.numbers[:, Host.LIMIT], state.numbers[:, Host.AVOID] = 99, -1
         state.numbers[:, Host.PARTNER] = torch.arange(ROWS)
-        found, _ = drawn(module.draw, logits, on(state, device), knobs, light)
-        expected, _ = drawn(plain.draw, logits, state, knobs, light)
+        state.numbers[:, Host.ACTIVE] = 1
+        found = drawn(module.draw, logits, state.on(device), knobs, light)
+        expected = drawn(plain.draw, logits, state, knobs, light)
         different += int((found[:, 0] != expected[:, 0]).sum())
     return float(different)
 
@@ -151,7 +149,9 @@ FAULTS = {
     ),
     "a maximum that is not carried on": Fault(_step, "        best = higher", "        pass"),
     "no scale": Fault(_step, 'input_precision="ieee") * scale', 'input_precision="ieee")'),
-    "another's slot": Fault(_step, "cached += sequence * slot_stride", "cached += slot_stride"),
+    "another head's keys": Fault(
+        _step, "tl.arange(0, POSITIONS)) * KV_HEADS + head)", "tl.arange(0, POSITIONS)) * KV_HEADS)"
+    ),
     "no epsilon": Fault(_norm, "/ WIDTH + eps", "/ WIDTH"),
     "a mean over the padding": Fault(_norm, "/ WIDTH + eps", "/ BLOCK + eps"),
     "the gate for both": Fault(_gated, "row * 2 * WIDTH + WIDTH", "row * 2 * WIDTH"),

@@ -11,7 +11,7 @@ from models.cuda.kernels import reference
 from models.cuda.kernels.gated import gated
 from models.cuda.kernels.norm import norm
 from models.cuda.kernels.rotation import store
-from tests.models.cuda.kernels.cases import CLOSE, difference, normal, storing_differs
+from tests.models.cuda.kernels.cases import CLOSE, Storing, difference, normal, storing_differs
 
 DTYPES = [torch.float32, torch.bfloat16]
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # NumPy, of NaN
@@ -52,20 +52,14 @@ def test_the_gate_is_that_of_torch(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "heads", "kv_heads", "head_dim"),
-    [(1, 1, 1, 8), (1, 8, 2, 24), (3, 6, 3, 16), (5, 16, 16, 64), (17, 3, 1, 32)],
-)
-def test_queries_are_rotated_and_keys_and_values_stored(
-    rows: int, heads: int, kv_heads: int, head_dim: int, paged: bool, dtype: torch.dtype,
-    device: torch.device,
-) -> None:  # fmt: skip
-    far = storing_differs(store, rows, heads, kv_heads, head_dim, dtype, device, paged=paged)
-    assert far < CLOSE[dtype]
-
-
-@pytest.mark.parametrize("paged", [False, True])
-def test_what_is_stored_is_finite(paged: bool, device: torch.device) -> None:
-    far = storing_differs(store, 4, 4, 2, 16, torch.float32, device, paged=paged, broken=True)
-    assert far < CLOSE[torch.float32]
+    "case",
+    [
+        Storing(1, 1, 1, 8), Storing(1, 8, 2, 24), Storing(3, 6, 3, 16), Storing(5, 16, 16, 64),
+        Storing(17, 3, 1, 32), Storing(4, 4, 2, 16, broken=True),
+    ],
+)  # fmt: skip
+def test_queries_are_rotated_and_keys_and_values_stored_with_0_for_what_is_not_finite(
+    case: Storing, dtype: torch.dtype, device: torch.device
+) -> None:
+    assert storing_differs(store, case, dtype, device) < CLOSE[dtype]

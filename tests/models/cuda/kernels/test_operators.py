@@ -10,7 +10,8 @@ from models.cuda.kernels import operators, reference
 from tests.capture.tape import Tape
 from tests.models.cuda.kernels.cases import normal
 
-SEEN, PLACES = torch.tensor([[5], [9]]), torch.tensor([4, 8])
+SEEN, PLACES = torch.tensor([[5], [70]]), torch.tensor([4, 8])
+PAGES = torch.tensor([[0, 0], [1, 2]])
 ROTATIONS = torch.polar(torch.ones(2, 1, 8), normal(2, 1, 8))
 
 
@@ -21,15 +22,15 @@ def without_gradients() -> Iterator[None]:
 
 
 def cached() -> tuple[Tensor, Tensor]:
-    return normal(2, 2, 64, 16, seed=1), normal(2, 2, 64, 16, seed=2)
+    return normal(192, 2, 16, seed=1), normal(192, 2, 16, seed=2)
 
 
 def arguments(name: str) -> tuple[object, ...]:
     return {
         "norm": (normal(3, 24), normal(24), 1e-5),
         "gated": (normal(3, 24), "silu"),
-        "store": (normal(2, 8, 16), ROTATIONS, *cached(), PLACES, 4),
-        "attend": (normal(2, 4, 16), *cached(), SEEN, None, 64),
+        "store": (normal(2, 8, 16), ROTATIONS, *cached(), PLACES),
+        "attend": (normal(2, 4, 16), *cached(), SEEN, PAGES),
     }[name]
 
 

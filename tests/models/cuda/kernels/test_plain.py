@@ -1,9 +1,8 @@
-"""The step of rows of a plain chain in two kernels is that of torch's operators."""
+"""What kernels draw of plain and light rows is what the sampler draws, on the same table."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,13 +12,21 @@ pytest.importorskip("triton")
 
 from models.cuda.kernels import plain as kernel
 from samplers.ar import plain
-from samplers.ar.chain import LIGHT, PLAIN, Chain, ChainKind, kind_of
-from samplers.ar.plain import LightRow, LightTable, PlainRow, light_row, light_width, plain_row
-from samplers.ar.row_state import Host, RowState
+from samplers.ar.plain import (
+    Kind,
+    LightRow,
+    LightTable,
+    PlainRow,
+    kind_of,
+    light_row,
+    light_width,
+    plain_row,
+)
+from samplers.ar.sampler import ArSampler
+from samplers.ar.state import Host, RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
-from samplers.ops import filters
+from samplers.ops import filters, penalties
 from samplers.ops.draw import stream_key, uniform
-from samplers.ops.guidance import guide
 from tests.models.cuda.kernels.cases import normal
 
 CPU = torch.device("cpu")
@@ -37,7 +44,7 @@ KNOBS: list[dict[str, Any]] = [
     {"temperature": 1e-7, "top_k": 5000},
 ]
 LIGHT_KNOBS: list[dict[str, Any]] = [
-    {"repetition_penalty": 1.4},
+    {"repetition_penalty": 1.4, "repetition_penalty_mode": "signed"},
     {"logit_bias": {3: 2.0, 5: -4.0, 999: 1.0}, "ban_tokens": (7, 98), "temperature": 0.7},
     {"min_frames": 20, "temperature": 0.0},
     {"repetition_penalty": 1.2, "repetition_penalty_decay": -0.5, "top_p": 0.9,
@@ -61,43 +68,47 @@ def sorted_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def rows_of(seed: int, codes: int = STOP) -> RowState:
+class State(NamedTuple):
+    """What a kernel reads and changes of a `SlotTable`."""
+
+    numbers: Tensor
+    avoid: Tensor
+    codes: Tensor
+    lengths: Tensor
+    stopped: Tensor
+
+    def on(self, device: torch.device) -> "State":
+        return State(*(one.to(device, copy=True) for one in self))
+
+
+def rows_of(seed: int, codes: int = STOP) -> State:
     """Return rows in all conditions: new, under way, guided, at their limit, stopped, idle.
 
     Args:
         seed: Of everything.
         codes: How many there are among those drawn before: of few, many are repeated.
     """
-    state = RowState.empty(ROWS, frames=40, prompted=6, vocab_size=CODES, device=CPU)
     chance = torch.Generator().manual_seed(seed)
 
-    def integers(high: int) -> Tensor:
-        return torch.randint(high, (ROWS,), generator=chance)
+    def integers(high: int, *shape: int) -> Tensor:
+        return torch.randint(high, shape or (ROWS,), generator=chance)
 
-    state.codes.copy_(torch.randint(codes, state.codes.shape, generator=chance))
-    state.lengths.copy_(integers(30))
-    state.lengths[:2] = torch.tensor([0, 1])
-    state.stopped.copy_(integers(4) == 0)
-    state.seen.copy_(integers(2))
-    state.avoid.copy_(torch.randn(state.avoid.shape, generator=chance) * 3)
-    numbers = {
-        Host.ACTIVE: integers(4) > 0, Host.GENERATION: integers(2), Host.RESTART: integers(9),
-        Host.ATTEMPT: integers(3), Host.LIMIT: 10 + integers(40), Host.PROMPTED: integers(6),
-        Host.AVOID: torch.where(integers(2) > 0, state.lengths, -1), Host.PREFIX: integers(50),
-        Host.START: integers(50), Host.OWNER: integers(ROWS), Host.PARTNER: integers(ROWS),
+    lengths = integers(30)
+    lengths[:2] = torch.tensor([0, 1])
+    columns = {
+        Host.ACTIVE: integers(4) > 0, Host.ATTEMPT: integers(3), Host.LIMIT: 10 + integers(40),
         Host.KEY: torch.tensor([stream_key(seed, row, 0) for row in range(ROWS)]),  # type: ignore[arg-type]
+        Host.PROMPTED: integers(6), Host.AVOID: torch.where(integers(2) > 0, lengths, -1),
+        Host.PREFIX: integers(50), Host.START: integers(50), Host.OWNER: integers(ROWS),
+        Host.PARTNER: integers(ROWS),
     }  # fmt: skip
-    for column, values in numbers.items():
-        state.numbers[:, column] = values
-    return state
-
-
-def on(state: RowState, device: torch.device) -> RowState:
-    return RowState(*(getattr(state, one.name).to(device, copy=True) for one in fields(state)))
+    numbers = torch.stack([columns[column].long() for column in Host], 1)
+    avoid = torch.randn(ROWS, CODES, generator=chance) * 3
+    return State(numbers, avoid, integers(codes, ROWS, 47), lengths, integers(4) == 0)
 
 
 def guidance() -> Tensor:
-    return torch.stack([torch.linspace(0, 3, ROWS), torch.linspace(0, 1, ROWS)], 1)
+    return torch.stack([torch.linspace(1.1, 3, ROWS), torch.linspace(0, 1, ROWS)], 1)
 
 
 def table(number: int, vocab_size: int = CODES) -> Tensor:
@@ -122,102 +133,93 @@ def light_params(number: int) -> list[SamplingParams]:
 
 
 def drawn(
-    run: Any, logits: Tensor, state: RowState, knobs: Tensor, light: Tensor | None = None
-) -> tuple[Tensor, RowState]:
-    device, results = state.codes.device, torch.zeros(ROWS, 3, dtype=torch.float64)
-    results = results.to(device)
+    run: Any, logits: Tensor, state: State, knobs: Tensor, light: Tensor | None = None
+) -> Tensor:
+    device = state.codes.device
+    results = torch.zeros(ROWS, 3, dtype=torch.float64).to(device)
     run(
         logits.to(device), state.numbers, guidance().to(device), state.avoid, knobs.to(device),
         state.codes, state.lengths, state.stopped, results, STOP,
         None if light is None else light.to(device),
     )  # fmt: skip
-    return results.cpu(), state
+    return results.cpu()
 
 
-def drawn_by_chain(
-    kind: ChainKind, logits: Tensor, state: RowState, params: list[SamplingParams]
-) -> RowState:
-    """Draw by a chain of that kind, with guidance before it."""
-    chain = Chain(kind, ROWS, vocab_size=CODES, stop_token=STOP, device=CPU)
-    chain.lie_in(torch.stack([chain.record(one, None) for one in params]))
-    partner = state.number(Host.PARTNER)
-    moved = guide(logits[:, None], logits.index_select(0, partner)[:, None], *guidance().unbind(1))
-    guided = torch.where((partner != torch.arange(ROWS))[:, None], moved[:, 0], logits)
-    state.draw(chain, state.penalised(guided), None, STOP)
-    return state
-
-
-def assert_same_state(one: RowState, other: RowState) -> None:
-    for field in fields(RowState):
-        assert torch.equal(getattr(one, field.name).cpu(), getattr(other, field.name)), field.name
+def assert_same(one: State, results: Tensor, other: State, expected: Tensor) -> None:
+    """Assert that the rows that are active have drawn the same, and others nothing."""
+    active = other.numbers[:, Host.ACTIVE] > 0
+    assert torch.equal(results[active, 0], expected[active, 0])
+    assert torch.equal(results[active, 2], expected[active, 2])
+    torch.testing.assert_close(results[active, 1], expected[active, 1], rtol=1e-5, atol=1e-5)
+    assert torch.equal(one.lengths.cpu(), other.lengths)
+    assert torch.equal(one.stopped.cpu(), other.stopped)
+    for row, (prompted, length) in enumerate(
+        zip(other.numbers[:, Host.PROMPTED].tolist(), other.lengths.tolist(), strict=True)
+    ):
+        held = prompted + length
+        assert torch.equal(one.codes[row, :held].cpu(), other.codes[row, :held])
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_rows_begin_as_by_operators(seed: int, device: torch.device) -> None:
-    one, other = on(rows_of(seed), device), rows_of(seed)
+def test_rows_are_fed_what_operators_feed(seed: int, device: torch.device) -> None:
     pages = torch.randint(999, (ROWS, 12), generator=torch.Generator().manual_seed(seed))
     found, expected = (
-        run(
-            state.numbers, state.codes, state.lengths, state.stopped, state.seen,
-            pages.to(state.codes.device), 8,
-        )
-        for run, state in ((kernel.begin, one), (plain.begin, other))
-    )  # fmt: skip
+        run(state.numbers, state.codes, state.lengths, pages.to(state.codes.device), 8)
+        for run, state in ((kernel.begin, rows_of(seed).on(device)), (plain.begin, rows_of(seed)))
+    )
     for left, right in zip(found, expected, strict=True):
         assert torch.equal(left.cpu(), right)
-    assert_same_state(one, other)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_codes_results_and_state_are_those_of_operators(seed: int, device: torch.device) -> None:
+def test_plain_rows_are_drawn_as_by_the_sampler(seed: int, device: torch.device) -> None:
     logits, knobs = logits_of(seed), table(seed)
-    found, one = drawn(kernel.draw, logits, on(rows_of(seed), device), knobs)
-    expected, other = drawn(plain.draw, logits, rows_of(seed), knobs)
-    assert torch.equal(found[:, 0], expected[:, 0])
-    assert torch.equal(found[:, 2], expected[:, 2])
-    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=1e-5, atol=1e-5)
-    assert_same_state(one, other)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_operators_draw_what_a_plain_chain_does(seed: int) -> None:
-    logits = logits_of(seed)
-    _, one = drawn(plain.draw, logits, rows_of(seed), table(seed))
-    params = [SamplingParams(**KNOBS[(seed + row) % len(KNOBS)]) for row in range(ROWS)]
-    assert_same_state(one, drawn_by_chain(PLAIN, logits, rows_of(seed), params))
+    one, other = rows_of(seed).on(device), rows_of(seed)
+    found = drawn(kernel.draw, logits, one, knobs)
+    assert_same(one, found, other, drawn(plain.draw, logits, other, knobs))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
-def test_light_rows_are_drawn_as_by_operators(seed: int, device: torch.device) -> None:
+def test_light_rows_are_drawn_as_by_the_sampler(seed: int, device: torch.device) -> None:
     logits, params = logits_of(seed), light_params(seed)
     knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
     light = torch.stack([light_row(one, CODES) for one in params])
-    state = rows_of(seed, codes=12)
-    found, one = drawn(kernel.draw, logits, on(state, device), knobs, light)
-    expected, other = drawn(plain.draw, logits, state, knobs, light)
-    assert torch.equal(found[:, 0], expected[:, 0])
-    torch.testing.assert_close(found[:, 1:], expected[:, 1:], rtol=1e-5, atol=1e-5)
-    assert_same_state(one, other)
+    one, other = rows_of(seed, codes=12).on(device), rows_of(seed, codes=12)
+    found = drawn(kernel.draw, logits, one, knobs, light)
+    assert_same(one, found, other, drawn(plain.draw, logits, other, knobs, light))
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_operators_draw_what_a_light_chain_does(seed: int) -> None:
-    logits, params = logits_of(seed), light_params(seed)
-    assert LIGHT in map(kind_of, params)
+def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
+    params = [SamplingParams(**KNOBS[(seed + row) % len(KNOBS)]) for row in range(4)]
+    params += light_params(seed)[:4]
+    assert {Kind.PLAIN, Kind.LIGHT} >= {*map(kind_of, params)} >= {Kind.LIGHT}
     knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
     light = torch.stack([light_row(one, CODES) for one in params])
-    _, one = drawn(plain.draw, logits, rows_of(seed, codes=12), knobs, light)
-    assert_same_state(one, drawn_by_chain(LIGHT, logits, rows_of(seed, codes=12), params))
+    sampler = ArSampler.of(ROWS, frames=40, prompt=6, vocab_size=CODES, stop_token=STOP)
+    packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=CPU)
+    for slot, one in enumerate(params):
+        sampler.join([slot], RowInput(one, seed, 40, slot))
+    packed.host[:] = sampler.table.host
+    for step in range(30):
+        logits = logits_of(seed + 100 * step)
+        results = torch.zeros(ROWS, 3, dtype=torch.float64)
+        plain.draw(
+            logits, packed.numbers, guidance(), packed.avoid, knobs, packed.codes, packed.lengths,
+            packed.stopped, results, STOP, light,
+        )  # fmt: skip
+        assert results[:, 0].tolist() == sampler.step(logits).tolist()
+    assert torch.equal(packed.lengths, sampler.table.lengths)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_plain_row_is_drawn_alike_beside_light_ones(seed: int, device: torch.device) -> None:
     light = torch.stack([light_row(SamplingParams(), CODES)] * ROWS)
-    found, one = drawn(kernel.draw, logits_of(seed), on(rows_of(seed), device), table(seed), light)
-    alone, other = drawn(kernel.draw, logits_of(seed), on(rows_of(seed), device), table(seed))
-    assert torch.equal(found, alone)
-    assert_same_state(one, on(other, CPU))
+    one, other = rows_of(seed).on(device), rows_of(seed).on(device)
+    found = drawn(kernel.draw, logits_of(seed), one, table(seed), light)
+    assert torch.equal(found, drawn(kernel.draw, logits_of(seed), other, table(seed)))
+    assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
 
 
 def test_the_noise_has_the_same_bits(device: torch.device) -> None:
@@ -244,6 +246,8 @@ def test_what_is_off_changes_nothing() -> None:
     record = light_row(SamplingParams(), 11)
     assert len(record) == light_width(11)
     numbers, nats, bias = LightTable.of(record[None], 11)
-    assert LightRow(*numbers[0].tolist()) == LightRow(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    off = LightRow(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0)
+    additive = float(penalties.MODES.index("additive"))
+    assert LightRow(*numbers[0].tolist()) == off._replace(mode=additive)
     assert not nats.any()
     assert bias.tolist() == [[0.0] * 11]

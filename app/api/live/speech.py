@@ -1,0 +1,252 @@
+"""One speech of a live session: text is appended while sound is sent."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from app.api.errors import TooManySessions
+from app.api.gate.admission import Admission
+from app.api.live.socket import ClientGone
+from app.api.render_pool import RenderPool
+from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.reports.writer import ReportWriter
+from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
+from app.engine.continued import GrowingSpeech
+from app.engine.engine import SpeechEngine
+from app.engine.errors import GenerationFailed, SpeechError
+from app.engine.interface import Plan
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTiming
+from app.engine.serving.shares import Places
+from app.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 5
+
+
+@dataclass(frozen=True)
+class Services:
+    """What sessions use of an application."""
+
+    engine: SpeechEngine
+    admission: Admission
+    recent: RecentSpeeches
+    reports: ReportWriter
+    render_pool: RenderPool
+    sessions: Places
+    settings: Settings
+
+    @classmethod
+    def of(cls, state: Any) -> "Services":
+        """Return those of an application's state."""
+        return cls(
+            state.engine,
+            state.admission,
+            state.recent,
+            state.reports,
+            state.render_pool,
+            state.live_sessions,
+            state.settings,
+        )
+
+    def place(self, client: str) -> AbstractContextManager[None]:
+        """Take a place for a session, to be held in a context that is entered at once.
+
+        Raises:
+            TooManySessions: All places, or all of this client's, are taken.
+        """
+        self.admission.check_open()
+        self.engine.check_ready()
+        if not self.sessions.free(client):
+            raise TooManySessions(
+                f"{self.sessions.taken} sessions are open, which is the limit for all or for you",
+                retry_after_s=_RETRY_S,
+            )
+        return self.sessions.held(client)
+
+
+class SpeechMessages:
+    """How a protocol sends one speech to its client; every method may raise ClientGone.
+
+    Attributes:
+        id: Id of the response.
+    """
+
+    def __init__(self) -> None:
+        self.id = uuid4().hex
+
+    async def accepted(self) -> None:
+        """Announce the speech, before any text is spoken."""
+
+    async def started(self, plan: Plan) -> None:
+        """Announce the sound."""
+
+    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+        """Send the next bytes, and words that are new or changed; either may be empty."""
+        raise NotImplementedError
+
+    async def spoken(self, result: SpeechResult) -> None:
+        """Report the utterances that have just ended."""
+
+    async def ended(
+        self, speech: "LiveSpeech", error: SpeechError | None, result: SpeechResult | None
+    ) -> None:
+        """Announce the end: with a result, an error, or neither if it was cancelled."""
+        raise NotImplementedError
+
+
+class LiveSpeech:
+    """Speaks a text while it is written, and announces its end exactly once; to be closed.
+
+    Attributes:
+        job: The request, without its text.
+        growing: Its text so far, its plan and its result so far.
+        speaking: Task that sends the sound; raises ClientGone.
+        ending: Whether the end was announced or is about to be.
+        moved_s: Monotonic time at which something speakable was last appended or sound was last
+            sent; None before.
+        audio_bytes: Bytes of sound sent.
+        first_audio_s: Seconds from the first text to the first sound; None before.
+    """
+
+    def __init__(
+        self, services: Services, job: SpeechJob, output: OutputOptions, messages: SpeechMessages
+    ) -> None:
+        self.job, self._output, self._messages = job, output, messages
+        self._services, self._rate_hz = services, services.engine.info.sample_rate_hz
+        settings = services.settings
+        self.growing = GrowingSpeech(
+            services.engine,
+            job,
+            max_text_chars=settings.max_text_chars,
+            busy_timeout_s=settings.request_timeout_s,
+        )
+        self._renderer: StreamRenderer | None = None  # until the voice is known
+        self.audio_bytes = 0
+        self._text_at_s: float | None = None
+        self.first_audio_s: float | None = None
+        self.ending = False
+        self.moved_s: float | None = None
+        self._begun_s = monotonic()
+        self.speaking = asyncio.create_task(self._speak())
+
+    @property
+    def id(self) -> str:
+        """The response id."""
+        return self.job.id
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of sound sent."""
+        return self._renderer.audio_s if self._renderer else 0.0
+
+    @property
+    def active_s(self) -> float:
+        """When something last happened that keeps it open; now while there is text to speak."""
+        return (self.moved_s or self._begun_s) if self.growing.waits_for_text else monotonic()
+
+    async def append(self, text: str) -> None:
+        """Append text."""
+        await self.growing.append(text)
+        self._text_at_s = self._text_at_s or monotonic()
+        if speakable(text):
+            self.moved_s = monotonic()
+
+    async def cancel(self) -> None:
+        """Stop and announce the end, unless that is being done already."""
+        await self._stop()
+        await self._end(None, None)
+
+    async def close(self) -> None:
+        """Stop, for a client that has disconnected; store the result."""
+        await self._stop()
+        if not self.ending:
+            self.ending = True
+            self._keep(self._failure(None))
+
+    async def _stop(self) -> None:
+        self.speaking.cancel()
+        await asyncio.gather(self.speaking, return_exceptions=True)
+        await self.growing.aclose()
+
+    async def _speak(self) -> None:
+        """Send the sound, then announce the end."""
+        error: SpeechError | None = None
+        try:
+            async for chunk in self.growing:
+                await self._send(chunk)
+            if self._renderer is not None:
+                await self._send_rendered(self._renderer.close)
+        except SpeechError as raised:
+            error = raised
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("response %s failed", self.id)
+            error = GenerationFailed("the speech could not be generated; the log has the details")
+        await self._end(error, self.growing.result if error is None else None)
+
+    async def _send(self, chunk: AudioChunk) -> None:
+        """Send a chunk, and the report of utterances that end with it."""
+        if self._renderer is None:
+            plan = self.growing.plan
+            assert plan is not None  # known with the first audio
+            likely_lufs = self._services.engine.voices.likely_lufs(plan.voice)
+            self._renderer = StreamRenderer(self._output, self._rate_hz, likely_lufs)
+            await self._messages.started(plan)
+        words = chunk.words
+        for portion in split_portions(chunk.samples, self._rate_hz):
+            await self._send_rendered(partial(self._renderer.push, portion), words)
+            words = ()
+        if chunk.result is not None:
+            await self._messages.spoken(chunk.result)
+
+    async def _send_rendered(
+        self, render: Callable[[], bytes], words: Sequence[WordTiming] = ()
+    ) -> None:
+        """Run a rendering step and send its bytes and words, if any."""
+        pool = self._services.render_pool
+        sound = (
+            render()
+            if self._output.instant(self._rate_hz)
+            else await pool.run(self.job.asker, render)
+        )
+        if not sound and not words:
+            return
+        await self._messages.sound(sound, words)
+        if not sound:
+            return
+        self.moved_s = monotonic()
+        if self.first_audio_s is None and self._text_at_s is not None:
+            self.first_audio_s = monotonic() - self._text_at_s
+        self.audio_bytes += len(sound)
+
+    async def _end(self, error: SpeechError | None, result: SpeechResult | None) -> None:
+        """Store the outcome and announce the end."""
+        self.ending = True
+        self._keep(result or self._failure(error))
+        await self._messages.ended(self, error, result)
+
+    def _keep(self, outcome: SpeechResult | Failure) -> None:
+        self._services.recent.keep(replace(self.job, text=self.growing.text), outcome)
+
+    def _failure(self, error: SpeechError | None) -> Failure:
+        so_far = self.growing.result
+        return Failure(
+            error,
+            self.growing.plan,
+            so_far.frames if so_far else 0,
+            self.audio_s,
+            so_far.utterances if so_far else (),
+        )
+
+
+def speakable(text: str) -> bool:
+    """Return whether a text has a letter or digit, so that something may be spoken."""
+    return any(character.isalnum() for character in text)

@@ -1,0 +1,259 @@
+"""The messages of `valle.speech.v1` over a live session: one response after the other."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from starlette.websockets import WebSocket
+
+from app.api.errors import (
+    error_detail,
+    problems_of,
+    speech_error_detail,
+    validation_error_detail,
+)
+from app.api.gate.admission import client_of
+from app.api.gate.limits import check_json_size
+from app.api.live.messages import (
+    CLIENT_MESSAGE,
+    CLIENT_MESSAGE_TYPES,
+    ENCODINGS,
+    ClientMessage,
+    ErrorMessage,
+    FrameFormat,
+    InputText,
+    InputTextAck,
+    InputTextAppend,
+    InputTextFlush,
+    ResponseCancel,
+    ResponseCreate,
+    ResponseCreated,
+    ResponseDone,
+    ResponseStarted,
+    ResponseTimestamps,
+    ResponseTrace,
+    SessionCreated,
+    SessionLimits,
+)
+from app.api.live.session import LiveSession
+from app.api.live.socket import LiveSocket, received
+from app.api.live.speech import LiveSpeech, Services, SpeechMessages
+from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
+from app.api.requests import check_model, cleaned, ignored_fields, model_names
+from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
+from app.audio.formats import file_rate_hz
+from app.engine.errors import InvalidRequest, SpeechError
+from app.engine.interface import Plan
+from app.engine.job import SpeechResult, WordTiming
+from samplers.knobs.needs import idle_knobs
+
+_IDLE_CLOSE = 1000
+_OPEN = "response"
+
+
+class ValleSession(LiveSession[str | bytes]):
+    """A WebSocket of protocol `valle.speech.v1`."""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        self._settings = services.settings
+        socket = LiveSocket(websocket.send, services.settings.stall_timeout_s)
+        super().__init__(socket, services, client_of(websocket), websocket.state.owner)
+        self._websocket = websocket
+        self._sequence = 0
+
+    async def receive(self) -> str | bytes | None:
+        """Return the next message; None once the client has disconnected."""
+        return await received(self._websocket)
+
+    async def opened(self) -> None:
+        """Send `session.created`."""
+        settings, info = self._settings, self._services.engine.info
+        await self._socket.message(
+            SessionCreated(
+                model=info.name,
+                audio=FrameFormat(sample_rate_hz=info.sample_rate_hz),
+                limits=SessionLimits(
+                    max_text_chars=settings.max_text_chars,
+                    max_message_bytes=settings.max_body_bytes,
+                    idle_timeout_s=settings.idle_timeout_s,
+                    stall_timeout_s=settings.stall_timeout_s,
+                ),
+            )
+        )
+
+    async def timed_out(self) -> None:
+        """Send an error and close."""
+        await self._error(error_detail(422, "the session was idle", code="idle_timeout"))
+        await self._socket.close(_IDLE_CLOSE, "idle")
+
+    async def handle(self, message: str | bytes) -> None:
+        """Parse and execute a message; send an error if it is refused."""
+        if isinstance(message, bytes):
+            await self._error(error_detail(422, "send text, not bytes", code="not_text"))
+            return
+        limit_bytes = self._settings.max_body_bytes
+        if len(message) > limit_bytes or len(message.encode(errors="replace")) > limit_bytes:
+            text = f"the message is larger than {limit_bytes} bytes"
+            await self._error(error_detail(413, text, code="body_too_large"))
+            return
+        try:
+            check_json_size(message)
+            sent, ignored = cleaned(message, {"response.create": ResponseCreate})
+            parsed = CLIENT_MESSAGE.validate_json(sent, strict=True)
+        except (InvalidRequest, ValidationError) as error:
+            await self._error(_parse_error_detail(error))
+            return
+        sequence = parsed.sequence if isinstance(parsed, InputText) else None
+        try:
+            await self._execute(parsed, ignored)
+        except SpeechError as refusal:
+            await self._error(speech_error_detail(refusal), sequence)
+
+    async def _execute(self, message: ClientMessage, ignored: list[str]) -> None:
+        """Execute a message."""
+        await self.settle()
+        speech = self.speeches.get(_OPEN)
+        if isinstance(message, ResponseCreate):
+            await self._create(message, ignored)
+        elif speech is None:
+            sequence = message.sequence if isinstance(message, InputText) else None
+            text = "no response is open; send response.create first"
+            await self._error(error_detail(422, text, param="type", code="no_response"), sequence)
+        elif isinstance(message, ResponseCancel):
+            await self.cancel(_OPEN)
+        else:
+            await self._take(speech, message)
+
+    async def _create(self, wanted: ResponseCreate, ignored: list[str]) -> None:
+        """Start a response."""
+        if self.speeches:
+            text = "a response is open; end its text and wait for response.done, or cancel it"
+            await self._error(error_detail(422, text, param="type", code="response_open"))
+            return
+        services = self._services
+        check_model(wanted.model, services.engine.info.name, model_names(self._settings))
+        messages = ResponseMessages(self._socket, wanted, services)
+        messages.ignored = ignored + ignored_fields(wanted, self._settings, messages.id)
+        await self.begin(_OPEN, wanted, wanted.response_format, messages)
+        self._sequence = 0
+
+    async def _take(self, speech: LiveSpeech, message: InputText) -> None:
+        """Accept a text message and acknowledge it."""
+        if message.sequence != self._sequence:
+            raise InvalidRequest(
+                f"sequence must be {self._sequence}, not {message.sequence}", param="sequence"
+            )
+        if isinstance(message, InputTextAppend):
+            await speech.append(message.text)
+        elif isinstance(message, InputTextFlush):
+            speech.growing.flush()
+        else:
+            speech.growing.end()
+        self._sequence += 1
+        await self._socket.message(InputTextAck(response_id=speech.id, sequence=message.sequence))
+
+    async def _error(self, error: ErrorDetail, sequence: int | None = None) -> None:
+        """Send an error message."""
+        speech = self.speeches.get(_OPEN)
+        await self._socket.message(
+            ErrorMessage(response_id=speech and speech.id, sequence=sequence, error=error)
+        )
+
+
+class ResponseMessages(SpeechMessages):
+    """The messages of one response.
+
+    Attributes:
+        ignored: Fields of the request that do nothing.
+    """
+
+    def __init__(self, socket: LiveSocket, wanted: ResponseCreate, services: Services) -> None:
+        super().__init__()
+        self._socket, self._wanted = socket, wanted
+        self._reports: ReportWriter = services.reports
+        self._rate_hz = services.engine.info.sample_rate_hz
+        self.ignored: list[str] = []
+        self._utterances = 0
+
+    async def accepted(self) -> None:
+        """Send `response.created`."""
+        form = self._wanted.response_format
+        rate_hz = file_rate_hz(form, self._wanted.sample_rate, self._rate_hz)
+        created = ResponseCreated(
+            response_id=self.id,
+            ignored=self.ignored,
+            audio=FrameFormat(encoding=ENCODINGS[form], sample_rate_hz=rate_hz),
+        )
+        await self._socket.message(created)
+
+    async def started(self, plan: Plan) -> None:
+        """Send `response.started`."""
+        started = ResponseStarted(
+            response_id=self.id,
+            ignored=[*idle_knobs(plan.params, self._wanted.model_fields_set)],
+            seed=plan.seed,
+            preset=plan.params.preset,
+            voice=plan.voice.name,
+            language=plan.language,
+        )
+        await self._socket.message(started)
+
+    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+        """Send `response.timestamps` and a binary frame."""
+        if words:
+            times = [WordTimes.of(one, self._wanted.speed) for one in words]
+            await self._socket.message(ResponseTimestamps(response_id=self.id, words=times))
+        if sound:
+            await self._socket.audio(sound)
+
+    async def spoken(self, result: SpeechResult) -> None:
+        """Send a `response.trace` for each utterance, if traces were requested."""
+        for spoken in result.utterances if self._wanted.trace else ():
+            blank = blank_report(
+                spoken,
+                ResponseTrace,
+                self._wanted.speed,
+                response_id=self.id,
+                utterance=self._utterances,
+            )
+            pieces = self._reports.write(utterance_pieces(blank, spoken))
+            self._utterances += 1
+            await self._socket.text("".join([piece async for piece in pieces]))
+
+    async def ended(
+        self, speech: LiveSpeech, error: SpeechError | None, result: SpeechResult | None
+    ) -> None:
+        """Send the error, if there is one, and `response.done`."""
+        if error is not None:
+            detail = speech_error_detail(error)
+            await self._socket.message(ErrorMessage(response_id=self.id, error=detail))
+        growing = speech.growing
+        so_far, plan = growing.result, growing.plan
+        done = ResponseDone(
+            response_id=self.id,
+            finish_reason=result.finish_reason if result else "error" if error else "cancelled",
+            seed=plan.seed if plan else None,
+            codes_sha256=result.codes_sha256 if result else None,
+            audio_s=round(speech.audio_s, 6),
+            audio_bytes=speech.audio_bytes,
+            first_audio_s=speech.first_audio_s,
+            timings=so_far.timings if so_far else None,
+            usage=Usage.of(growing.phonemes, so_far.frames if so_far else 0),
+            utterances=UtteranceText.all_of(so_far, self._wanted.speed),
+        )
+        await self._socket.message(done)
+
+
+def _parse_error_detail(error: InvalidRequest | ValidationError) -> ErrorDetail:
+    """Return the error detail of an invalid message, without its type in the field's name."""
+    try:
+        if isinstance(error, InvalidRequest):
+            raise error
+        problems = problems_of(error)
+    except InvalidRequest as refusal:
+        return speech_error_detail(refusal)
+    if problems[0]["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        kinds = ", ".join(CLIENT_MESSAGE_TYPES)
+        return error_detail(
+            422, f"type: must be one of {kinds}", param="type", code=problems[0]["type"]
+        )
+    return validation_error_detail([{**one, "loc": one["loc"][1:]} for one in problems])

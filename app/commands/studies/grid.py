@@ -1,0 +1,135 @@
+"""The takes of a study: values of knobs, texts, voices and seeds."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from app.commands.errors import CommandError
+from samplers.knobs.params import SamplingParams
+
+Setting = Mapping[str, Any]
+"""Knob -> value."""
+
+
+@dataclass(frozen=True)
+class StudyTake:
+    """A take to be spoken: all that its codes depend on, beside the model.
+
+    Attributes:
+        setting: The knobs that vary.
+        fixed: The others that are set.
+    """
+
+    setting: Setting
+    fixed: Setting
+    text: str
+    voice: str | None
+    seed: int
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The fields of its request, without those of the answer's form."""
+        voice = {} if self.voice is None else {"voice": self.voice}
+        return {**self.fixed, **self.setting, **voice, "input": self.text, "seed": self.seed}
+
+    @property
+    def key(self) -> str:
+        """A text that only equal takes share."""
+        return json.dumps(self.body, sort_keys=True)
+
+
+def takes_of(
+    settings: Sequence[Setting],
+    fixed: Setting,
+    texts: Sequence[str],
+    voices: Sequence[str | None],
+    seeds: int,
+) -> list[StudyTake]:
+    """Return all takes, so that any beginning of the list is balanced over the settings."""
+    return [
+        StudyTake(setting, fixed, text, voice, seed)
+        for seed in range(seeds)
+        for text in texts
+        for voice in voices
+        for setting in settings
+    ]
+
+
+def settings_of(varied: Mapping[str, Sequence[Any]], *, crossed: bool) -> list[Setting]:
+    """Return each knob's values, one knob at a time, or every combination."""
+    if crossed:
+        return [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    return [{name: value} for name, values in varied.items() for value in values]
+
+
+def read_varied(words: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of each knob, from words such as `top_p=0.8,0.9` and `top_k=10:90:9`.
+
+    Args:
+        words: A value without a name belongs to the name before it.
+
+    Raises:
+        CommandError: A word is neither, or has no legal value.
+    """
+    varied: dict[str, list[Any]] = {}
+    for word in ",".join(words).split(","):
+        name, named, text = word.rpartition("=")
+        if not named and not varied:
+            raise CommandError(f"vary: {word!r} is not NAME=VALUE,VALUE or NAME=LOW:HIGH:COUNT")
+        if named:
+            varied[name] = []
+        varied[[*varied][-1]] += _values(text)
+    for name, values in varied.items():
+        for value in values:
+            check({name: value})
+    return varied
+
+
+def read_fixed(words: Sequence[str]) -> dict[str, Any]:
+    """Return the knobs of words such as `preset=stable`.
+
+    Raises:
+        CommandError: One is not NAME=VALUE, or not legal.
+    """
+    found = {}
+    for word in words:
+        name, named, text = word.partition("=")
+        if not named:
+            raise CommandError(f"fixed: {word!r} is not NAME=VALUE")
+        found[name] = _value(text)
+    check(found)
+    return found
+
+
+def check(setting: Setting) -> None:
+    """Raise CommandError unless these are knobs at legal values."""
+    try:
+        SamplingParams.model_validate_json(json.dumps(setting))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CommandError(f"{where}: {first['msg']}") from error
+
+
+def _values(text: str) -> Iterator[Any]:
+    low, *rest = text.split(":")
+    if len(rest) != 2:
+        yield _value(text)
+        return
+    ends, count = (float(low), float(rest[0])), int(rest[1])
+    for number in np.linspace(*ends, count):
+        exact = round(float(number), 6)
+        whole = all(end.is_integer() for end in ends) and exact.is_integer()
+        yield int(exact) if whole and "." not in text else exact
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,61 @@
+"""Which model is loaded, and how it runs: one object, made once."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Self
+
+from app.storage.dictionary_files import Dictionaries
+from app.storage.voice_store import VoiceStore
+from models.checkpoints import DecoderName
+from models.checkpoints.hub import CACHE
+from models.config import AlignmentHead
+from samplers.knobs.presets import PRESETS, Presets
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Which model is loaded, and how it runs.
+
+    Attributes:
+        model: A folder, a published file, or a name of the hub.
+        device: Where it runs.
+        weights: Number format of the language model's matrices, on a CPU; see `choose_weights`.
+        decoder: What decodes codes to samples.
+        threads: Threads of one step.
+        fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
+        alignment: The head that follows the text, in place of the model's own.
+        cache: Folder of codecs that were downloaded and converted.
+        offline: Whether nothing may be downloaded.
+        max_text_chars: Longer texts are refused.
+        max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
+        presets: Those that a request may name.
+        uploads: The store of uploaded voices; None: there are none.
+        voice_names: The operator's further names of voices; see `app.engine.voices`.
+        dictionaries: The operator's pronunciation dictionaries.
+        sound_process: Whether a process of its own makes the sound, on a CPU.
+        text_process: Whether a process of its own reads texts.
+    """
+
+    model: str | Path
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
+    weights: Literal["auto", "int8", "float32"] = "float32"
+    decoder: DecoderName = "codec"
+    threads: int = 1
+    fused_kernels: Literal["auto", "off"] = "auto"
+    alignment: AlignmentHead | None = None
+    cache: str | Path = CACHE
+    offline: bool = False
+    max_text_chars: int = 4096
+    max_audio_s: float = math.inf
+    presets: Presets = field(default_factory=lambda: PRESETS)
+    uploads: VoiceStore | None = None
+    voice_names: Mapping[str, str] | None = None
+    dictionaries: Dictionaries = field(default_factory=dict)
+    sound_process: bool = False
+    text_process: bool = False
+
+    def without_requests(self) -> Self:
+        """Return what a process needs to load the model: what requests may name stays here."""
+        return replace(self, presets={}, uploads=None, voice_names=None, dictionaries={})

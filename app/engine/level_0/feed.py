@@ -1,0 +1,207 @@
+"""The model's side of level 0: prefixes into slots, then the newest frame of each row, by steps.
+
+Two of them, as the arithmetic differs: over slots, launched operator by operator, on a CPU; and
+over pages, in fixed shapes that can be recorded, on a GPU: `app.engine.level_0.paged_feed`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, as_tensor
+from app.engine.utterance import UtteranceInput
+from models.prefix import Prefix
+from models.prefix_cache import PrefixCache
+from models.stack.slot_cache import SlotCache
+from models.valle import Valle
+from samplers.ar.trace import log_prob_of
+from samplers.knobs.features import is_on
+from samplers.ops.entropix import AttentionStatistics
+from samplers.ops.filters import sanitise
+
+
+class Fed(NamedTuple):
+    """What the model says to B hypotheses.
+
+    Attributes:
+        own: ``[B, V]`` logits with the text; any in those that are idle, as in the others.
+        null: ``[G, V]`` without it, of those that are guided; None if none is.
+        attention: The statistics of their attention.
+        invalid: ``[n]`` bool: whether there was a NaN.
+        places: Whose, of each of the n.
+    """
+
+    own: Tensor
+    null: Tensor | None
+    attention: AttentionStatistics
+    invalid: Tensor
+    places: Sequence[int]
+
+
+class Arrived(NamedTuple):
+    """What a step drew, on the host, of B hypotheses.
+
+    Attributes:
+        codes: The stop where a row has ended.
+        logprobs: Under the model's own logits, nats; empty if nobody asked.
+        invalid: Those whose logits had NaN.
+    """
+
+    codes: Sequence[int]
+    logprobs: Sequence[float]
+    invalid: frozenset[int]
+
+
+class Feed(ABC):
+    """The model over the rows of one KV cache, which has a slot for each condition of a hypothesis.
+
+    Attributes:
+        lag: How many steps are queued before the host reads what the first of them drew.
+    """
+
+    lag: ClassVar[int] = 0
+    model: Valle
+    cache: SlotCache
+
+    def prefill(
+        self, prefixes: PrefixCache, inputs: UtteranceInput, place: int, prefix: Prefix, slot: int
+    ) -> Condition:
+        """Run a prefix of an utterance, 0 with the text and 1 without, into an empty slot."""
+        stack, key = self.model.transformer, (inputs.voice, inputs.null)[place]
+        rest = prefixes.begin(prefix, 0, self.cache, slot, key)
+        ranks = self.model.ranks(0, rest.blocks)
+        arguments = (rest.embeddings, rest.positions, self.cache, slot, ranks)
+        if place == 0 and is_on("entropix", inputs.params):
+            hidden, attention = stack.extend_with_attention(*arguments)
+            first = StackOutput(hidden[-1:], as_tensor(attention))
+        else:
+            first = StackOutput.without_attention(stack.extend(*arguments)[-1:])
+        start, logprobs = prefix.response_start, list[float]()
+        if inputs.kept is not None:
+            logprobs = self._run_kept(inputs.kept.codes[:, 0], start, slot, first)
+        return Condition(slot, len(prefix), start, first, logprobs)
+
+    @abstractmethod
+    def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed the newest frame of each hypothesis that is not idle; of at least one."""
+
+    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
+        """Return what gives ``[B]`` codes, and log-probabilities if asked, once they arrived."""
+
+        def arrived() -> Arrived:
+            flags = fed.invalid.tolist()
+            invalid = {place for place, flag in zip(fed.places, flags, strict=True) if flag}
+            nats = [] if logprobs is None else logprobs.tolist()
+            return Arrived(codes.tolist(), nats, frozenset(invalid))
+
+        return arrived
+
+    def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:  # noqa: ARG002
+        """Feed the hypotheses and draw in one; None where a kernel cannot draw all of them."""
+        return None
+
+    def begin(self, hypothesis: Hypothesis) -> None:  # noqa: B027  # pages need it
+        """Note that a hypothesis has a row from now on."""
+
+    def end(self, hypothesis: Hypothesis) -> None:  # noqa: B027
+        """Note that it has none any more; its slots may be others' next."""
+
+    def moved(self, slot: int) -> None:  # noqa: B027
+        """Note that the cache holds something else in a slot."""
+
+    def make_room(self, hypothesis: Hypothesis) -> None:  # noqa: B027
+        """Take the memory that a hypothesis needs for the next step, if it draws."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what would hold memory in a circle; the feed is of no more use."""
+
+    def _run_kept(self, codes: Tensor, start: int, slot: int, first: StackOutput) -> list[float]:
+        """Run frames ``[T]`` of an earlier take, all but the last; returns their log-probs."""
+        model, device = self.model, self.model.separator.device
+        codes, hidden = codes.to(device), first.hidden
+        if len(codes) > 1:
+            positions = torch.arange(start, start + len(codes) - 1, device=device)
+            ranks = torch.arange(len(codes) - 1, device=device)
+            embedded = model.embed_response(codes[:-1, None], 0)
+            after = model.transformer.extend(embedded, positions, self.cache, slot, ranks)
+            hidden = torch.cat([hidden, after])
+        return log_prob_of(sanitise(model.logits(hidden, 0)), codes).tolist()
+
+
+_Row = tuple[Hypothesis, Condition]
+
+
+class SlotFeed(Feed):
+    """Steps of the stack over slots, each row of its own length; of rows that the host has read."""
+
+    def __init__(self, model: Valle, slots: int, max_length: int) -> None:
+        self.model, self.cache = model, model.new_cache(slots, max_length)
+
+    def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed hypotheses; see `Feed`. Of idle ones the logits are zeros."""
+        active = [place for place, one in enumerate(hypotheses) if not one.idle]
+        guided = [place for place in active if len(hypotheses[place].conditions) > 1]
+        rows = [(hypotheses[place], hypotheses[place].conditions[0]) for place in active]
+        rows += [(hypotheses[place], hypotheses[place].conditions[1]) for place in guided]
+        output = self._decode(rows)
+        logits = self.model.logits(output.hidden, 0)
+        own, null = logits.tensor_split([len(active)])
+        attention = output.attention[:, : len(active)]
+        if len(active) < len(hypotheses):
+            own = _spread(own, active, len(hypotheses))
+            attention = _spread(attention.T, active, len(hypotheses)).T
+            pairs = [place for place, one in enumerate(hypotheses) if len(one.conditions) > 1]
+            null = _spread(null, [pairs.index(place) for place in guided], len(pairs))
+        return Fed(
+            own,
+            null if guided else None,
+            AttentionStatistics(*attention.unbind()),
+            logits.isnan().any(-1),
+            [*active, *guided],
+        )
+
+    def _decode(self, rows: Sequence[_Row]) -> StackOutput:
+        """Feed the newest frame of each row; without one its prefix's last output counts."""
+        fed = [place for place, (hypothesis, _) in enumerate(rows) if hypothesis.codes]
+        if len(fed) == len(rows):
+            return self._feed(rows)
+        first = [condition.first for _, condition in rows]
+        hidden = torch.cat([output.hidden for output in first])
+        attention = torch.cat([output.attention for output in first], 1)
+        if fed:
+            newer = self._feed([rows[place] for place in fed])
+            index = torch.tensor(fed, device=hidden.device)
+            hidden.index_copy_(0, index, newer.hidden)
+            attention.index_copy_(1, index, newer.attention)
+        return StackOutput(hidden, attention)
+
+    def _feed(self, rows: Sequence[_Row]) -> StackOutput:
+        """Run one step of the stack over the newest frame of each row."""
+        stack, device = self.model.transformer, self.model.separator.device
+        newest = torch.tensor([one.codes[-1] for one, _ in rows], device=device)
+        positions = torch.tensor(
+            [condition.start + len(one.codes) - 1 for one, condition in rows], device=device
+        )
+        slots = [condition.slot for _, condition in rows]
+        arguments = (self.model.embed_response(newest[:, None], 0), positions, self.cache, slots)
+        attending = [
+            place
+            for place, (one, condition) in enumerate(rows)
+            if one.wants_attention and condition is one.conditions[0]
+        ]
+        if not attending:
+            return StackOutput.without_attention(stack.step(*arguments))
+        hidden, attention = stack.step_with_attention(*arguments, rows=attending)
+        output = StackOutput.without_attention(hidden)
+        index = torch.tensor(attending, device=device)
+        output.attention.index_copy_(1, index, as_tensor(attention))
+        return output
+
+
+def _spread(rows: Tensor, places: Sequence[int], count: int) -> Tensor:
+    """Return ``[count, n]`` with rows in some places and zeros in the others."""
+    index = torch.tensor(places, dtype=torch.int64, device=rows.device)
+    return rows.new_zeros(count, rows.shape[1]).index_copy_(0, index, rows)

@@ -1,0 +1,268 @@
+"""The model over the pages of a pool, in functions that a GPU records: see `models.cuda.graphs`.
+
+A recording is a way to play a function, not another one: without a recorder the same are called.
+There is one for each number of rows, with what launches nothing else behind it: the logits alone,
+which the sampler then draws from as everywhere, or logits and draw, where one kernel draws all rows
+of the step; and one for all rows with the statistics of attention, which entropix reads.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.level_0.feed import Arrived, Fed, Feed
+from app.engine.level_0.hypothesis import Hypothesis, as_tensor
+from models.cuda.graphs import WARM_UPS, Play, Record
+from models.cuda.kernels import operators
+from models.cuda.transfers import Download, Upload
+from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.paged_passes import Placed
+from models.valle import Valle
+from samplers.ar.plain import Kind, PlainRow, kind_of, light_row, light_width, plain_row
+from samplers.ar.state import Host, SlotTable
+from samplers.ops.bounds import within
+from samplers.ops.entropix import AttentionStatistics
+
+RESULTS = 3
+"""Columns of the results: the code, its log-probability in nats, and whether the logits had NaN."""
+
+
+_Indices = tuple[Tensor, Tensor, Tensor | None]
+"""Where the logits of the rows of a step are: ``[B]`` those with the text, ``[B]`` those without,
+or the same, and ``[G]`` those without of the rows that are guided."""
+
+
+class PagedFeed(Feed):
+    """Steps over the first rows of a table, played; the host is a step ahead.
+
+    Attributes:
+        cache: A slot a row, in pages.
+        table: The sampler's state, which the rows are read from.
+        pages: ``[S, P]`` int64, the host's side of the pages of each row, in their order; the
+            pool's padding where a row has none.
+        first_hidden: ``[S, D]``, the stack's output at the end of each prefix.
+        first_attention: ``[4, S]`` float32, the attention statistics there.
+        guidance: ``[S, 2]`` float32: strength and rescale of rows that a kernel guides.
+        plain: ``[S, len(PlainRow)]`` float64, the knobs of rows that a kernel draws.
+        light: ``[S, light_width(V)]`` int64, what it reads more if it draws light ones.
+    """
+
+    lag: ClassVar[int] = 1
+    cache: PagedCache
+
+    @torch.inference_mode()
+    def __init__(
+        self, model: Valle, pool: PagePool, table: SlotTable, max_length: int, record: Record
+    ) -> None:
+        config, device, slots = model.config, model.separator.device, len(table.held)
+        self.model, self._stop_token, self.table = model, config.stop_token, table
+        self._vocab_size = vocab_size = config.codes + 1
+        self.cache = pool.new_cache(slots, max_length)
+        self._passes = model.transformer.paged(pool)
+        self._sizes = [1 << power for power in range((slots - 1).bit_length())] + [slots]
+        self._kernels, self._padding = model.transformer.kernels, pool.padding
+        self._pages = torch.full((slots, -(-max_length // PAGE)), pool.padding, device=device)
+        self.pages = np.full(self._pages.shape, pool.padding)
+        self._new_pages = False
+        self.first_hidden = torch.zeros(
+            slots, config.width, dtype=model.separator.dtype, device=device
+        )
+        self.first_attention = torch.zeros(4, slots, device=device)
+        self.guidance = torch.ones(slots, 2, device=device)
+        self.plain = torch.zeros(slots, len(PlainRow._fields), dtype=torch.float64, device=device)
+        width = light_width(vocab_size)
+        self.light = torch.zeros(slots, width, dtype=torch.int64, device=device)
+        self._logits = torch.zeros(slots, vocab_size, device=device)
+        self._attention = torch.zeros(4, slots, device=device)
+        self._results = torch.zeros(slots, RESULTS, dtype=torch.float64, device=device)
+        self._send_numbers, self._send_pages = Upload(table.numbers).send, Upload(self._pages).send
+        self._download = Download(self._results)
+        nothing = self._index([])
+        self._last: tuple[Sequence[tuple[int, int]], _Indices] = [], (nothing, nothing, None)
+        self._kinds: dict[Hypothesis, Kind | None] = {}
+        model.logits(self.first_hidden, 0)  # measures what it has to before it is recorded
+        # Largest first: the others then find all the memory that they need in the shared pool.
+        record = partial(record, warm_ups=WARM_UPS)
+        self._attending: Play | None = record(partial(self._feed_attending, slots))
+        self._feeding: dict[int, Play] = {}
+        self._drawing: dict[tuple[int, Kind], Play] = {}
+        for rows in reversed(self._sizes):
+            self._feeding[rows] = record(partial(self._feed, rows))
+            for kind in Kind if "draw" in self._kernels.fused else ():
+                self._drawing[rows, kind] = record(partial(self._draw, rows, kind))
+
+    def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
+        """Feed hypotheses; see `Feed`."""
+        wanted = any(one.wants_attention for one in hypotheses)
+        self._play(self._attending if wanted else self._feeding[self._rows()], hypotheses)
+        own, partner, null = self._placed([(one.slots[0], one.slots[-1]) for one in hypotheses])
+        flags = self._logits.isnan().any(-1)
+        invalid = flags.index_select(0, own)
+        if null is not None:
+            invalid |= flags.index_select(0, partner)
+        return Fed(
+            self._logits.index_select(0, own),
+            None if null is None else self._logits.index_select(0, null),
+            AttentionStatistics(*self._attention.index_select(1, own).unbind()),
+            invalid,
+            [place for place, one in enumerate(hypotheses) if not one.idle],
+        )
+
+    def draw(self, hypotheses: Sequence[Hypothesis]) -> Callable[[], Arrived] | None:
+        """Feed and draw in one recording, where the rows are plain or light; see `Feed`."""
+        kinds = {self._kinds[one] for one in hypotheses}
+        if None in kinds or not self._drawing:
+            return None
+        kind = Kind.LIGHT if Kind.LIGHT in kinds else Kind.PLAIN
+        self._play(self._drawing[self._rows(), kind], hypotheses)
+        return self._arrival([one.slots[0] for one in hypotheses], range(len(hypotheses)))
+
+    def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
+        """Return what gives the results of a step; see `Feed`."""
+        results = self._results[: len(codes)]
+        results[:, 0].copy_(codes)
+        if logprobs is not None:
+            results[:, 1].copy_(logprobs)
+        results[:, 2].copy_(fed.invalid)
+        return self._arrival(range(len(codes)), fed.places)
+
+    def begin(self, hypothesis: Hypothesis) -> None:
+        """Write the constants of a row; see `Feed`."""
+        params, host = hypothesis.inputs.params, self.table.host
+        slot, partner = hypothesis.slots[0], hypothesis.slots[-1]
+        for condition in hypothesis.conditions:
+            self.first_hidden[condition.slot] = condition.first.hidden[0]
+            self.first_attention[:, condition.slot] = condition.first.attention[:, 0]
+            numbers = host[condition.slot]
+            numbers[Host.PREFIX], numbers[Host.START] = condition.length, condition.start
+            numbers[Host.OWNER] = slot
+            self.moved(condition.slot)
+        host[slot, Host.PARTNER] = partner
+        self.table.changed()
+        kind = self._kinds[hypothesis] = kind_of(params) if self._drawing else None
+        if kind is not None:
+            device, size = self._logits.device, self._vocab_size
+            guidance = torch.tensor([within(params.cfg_strength), params.cfg_rescale])
+            plain = torch.tensor(plain_row(params, size), dtype=torch.float64)
+            self.guidance[slot] = guidance.to(device, non_blocking=True)
+            self.plain[slot] = plain.to(device, non_blocking=True)
+            self.light[slot] = light_row(params, size).to(device, non_blocking=True)
+
+    def end(self, hypothesis: Hypothesis) -> None:
+        """Have a row read and write nothing that matters; see `Feed`."""
+        del self._kinds[hypothesis]
+        for slot in hypothesis.slots:
+            self.pages[slot] = self._padding
+            numbers = self.table.host[slot]
+            numbers[Host.PREFIX] = numbers[Host.START] = 0
+            numbers[Host.OWNER] = numbers[Host.PARTNER] = slot
+        self._new_pages = True
+        self.table.changed()
+
+    def moved(self, slot: int) -> None:
+        """Read the pages of a slot anew; see `Feed`."""
+        pages = self.cache.pages(slot)
+        self.pages[slot] = self._padding
+        self.pages[slot, : len(pages)] = pages
+        self._new_pages = True
+
+    def make_room(self, hypothesis: Hypothesis) -> None:
+        """Take the pages that a row lacks for its next step; see `Feed`."""
+        if hypothesis.idle:
+            return
+        # A row without frames writes, too: what its first frame overwrites.
+        frames = max(1, self.table.held[hypothesis.slots[0]])
+        for condition in hypothesis.conditions:
+            length = condition.length + frames
+            if length > len(self.cache.pages(condition.slot)) * PAGE:
+                self.cache.reserve(condition.slot, length)
+                self.moved(condition.slot)
+
+    def close(self) -> None:
+        """Forget what was recorded, which refers to the feed that holds it; free all pages."""
+        self._feeding.clear()
+        self._drawing.clear()
+        self._attending = None
+        for slot in range(len(self.cache.lengths)):
+            self.cache.rewind(slot, 0)
+
+    def _rows(self) -> int:
+        """Return how many rows a step has: idle ones refer to their partners' slots, too."""
+        used = 1 + max(slot for one in self._kinds for slot in one.slots)
+        return next(rows for rows in self._sizes if rows >= used)
+
+    def _play(self, play: Play | None, hypotheses: Sequence[Hypothesis]) -> None:
+        """Bring what the host changed to the device, and play a step of some hypotheses."""
+        assert play is not None, "the feed is closed"
+        self.table.send(self._send_numbers)
+        if self._new_pages:
+            self._send_pages(self.pages)
+            self._new_pages = False
+        play()
+        for one in hypotheses:
+            if not one.idle and (frames := self.table.held[one.slots[0]]):
+                for condition in one.conditions:
+                    self.cache.lengths[condition.slot] = condition.length + frames
+
+    def _arrival(self, rows: Sequence[int], places: Sequence[int]) -> Callable[[], Arrived]:
+        """Return what gives some rows of the results; ``places`` are those that may be invalid."""
+        ticket = self._download.fetch()
+
+        def arrived() -> Arrived:
+            codes, logprobs, invalid = self._download.wait(ticket)[list(rows)].T.tolist()
+            broken = frozenset(place for place in places if invalid[place])
+            return Arrived([int(code) for code in codes], logprobs, broken)
+
+        return arrived
+
+    def _placed(self, slots: Sequence[tuple[int, int]]) -> _Indices:
+        """Return where the logits of rows and their partners are; that of the last rows is kept."""
+        if slots != self._last[0]:
+            own, partner = ([one[place] for one in slots] for place in (0, 1))
+            guided = [one for at, one in slots if at != one]
+            null = self._index(guided) if guided else None
+            self._last = slots, (self._index(own), self._index(partner), null)
+        return self._last[1]
+
+    def _index(self, numbers: Sequence[int]) -> Tensor:
+        device = self._logits.device
+        held = torch.tensor(numbers, pin_memory=device.type == "cuda")
+        return held.to(device, non_blocking=True)
+
+    def _run(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return logits, the last layer's queries, what is seen, and which of some rows begin."""
+        table, pages = self.table, self._pages[:rows]
+        # A row without frames is not fed: what it writes is overwritten by its first frame.
+        code, positions, places, seen, begins = self._kernels.of("begin")(
+            table.numbers[:rows], table.codes[:rows], table.lengths[:rows], pages, PAGE
+        )
+        placed = Placed(self._passes.rotations[positions], places, seen[:, None], pages)
+        hidden, queries = self._passes.run(self.model.embed_response(code[:, None], 0), placed)
+        hidden = torch.where(begins[:, None], self.first_hidden[:rows], hidden)
+        return self.model.logits(hidden, 0), queries, seen, begins
+
+    def _feed(self, rows: int) -> None:
+        """Leave the logits of the first rows."""
+        self._logits[:rows].copy_(self._run(rows)[0])
+
+    def _feed_attending(self, rows: int) -> None:
+        """Leave the logits of the first rows and the statistics of their attention."""
+        logits, queries, seen, begins = self._run(rows)
+        self._logits[:rows].copy_(logits)
+        found = as_tensor(self._passes.attention(queries, seen, self._pages[:rows]))
+        first = self.first_attention[:, :rows]
+        self._attention[:, :rows].copy_(torch.where(begins, first, found))
+
+    def _draw(self, rows: int, kind: Kind) -> None:
+        """Draw the first rows, and leave the results."""
+        table = self.table
+        operators.draw(
+            self._run(rows)[0], table.numbers[:rows], self.guidance[:rows], table.avoid[:rows],
+            self.plain[:rows], table.codes[:rows], table.lengths[:rows], table.stopped[:rows],
+            self._results[:rows], self._stop_token,
+            self.light[:rows] if kind is Kind.LIGHT else None,
+        )  # fmt: skip

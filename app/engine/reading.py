@@ -1,0 +1,76 @@
+"""Texts read in a process of their own.
+
+A regex or a call of espeak-ng on a long text keeps the interpreter's lock for up to 40 ms, and a
+step of level 0 asks for that lock some times: as a thread of the same process, such a text would
+slow all speech down by 30. Two processes share no lock (docs/results/9-every-machine.md).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from app.engine.errors import EndedWorker
+from app.engine.worker import Worker, text_worker
+from models.config import ModelConfig
+from models.text import FrontEnd, TextError, Utterance
+from models.text.words import WordSpan
+
+
+def table(config: ModelConfig) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of the text process, for the texts of a model."""
+    front_end = FrontEnd(config)
+    return {"prepared": front_end.prepared, "words": front_end.words}
+
+
+class TextProcess:
+    """Reads texts in another process, as `models.text.FrontEnd` does in this one.
+
+    One thread at a time; texts may be read between two pieces of another.
+    """
+
+    def __init__(self, config: ModelConfig, worker: Worker | None = None) -> None:
+        self.worker = worker or text_worker()
+        self.worker.load(config)
+
+    def prepare(
+        self,
+        text: str,
+        *,
+        language: str,
+        max_chars: int,
+        pronunciations: Mapping[str, str] = MappingProxyType({}),
+        on_piece: Callable[[], None] = lambda: None,
+    ) -> list[Utterance]:
+        """Return the utterances of a text, in order; see `FrontEnd.prepare`."""
+        how = {
+            "language": language,
+            "max_chars": max_chars,
+            "pronunciations": dict(pronunciations),
+        }
+        with (
+            _refused(),
+            closing(self.worker.iterate("prepared", text, **how)) as pieces,
+        ):
+            for utterances in pieces:
+                if utterances is not None:
+                    return list[Utterance](utterances)
+                on_piece()
+        return []
+
+    def words(self, utterance: Utterance, *, language: str) -> tuple[WordSpan, ...]:
+        """Return the words of an utterance with their phonemes; see `FrontEnd.words`."""
+        with _refused():
+            return tuple[WordSpan, ...](self.worker.call("words", utterance, language=language))
+
+    def close(self) -> None:
+        """End the process."""
+        self.worker.close()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except EndedWorker as error:
+        raise TextError("this text ends the process that reads it, so it is not read") from error

@@ -1,0 +1,148 @@
+"""Decodes utterances to samples, in the calling thread."""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from app.engine.job import Samples
+from app.engine.sound.alignment import UtteranceAlignment
+from app.engine.sound.chunks import Chunks, chunk_blocks
+from app.engine.sound.decoding import ChunkDecoder
+from app.engine.sound.levels import levels_of
+from app.engine.sound.recording import RecordedChunks
+from app.engine.sound.utterance import SoundUtterance
+from app.engine.utterance import UtteranceInput
+from models.checkpoints import SpeechModel
+from models.codecs.vocos import Vocos
+from models.config import BOS_ID, EOS_ID
+from models.cuda.graphs import alone
+from models.prefix_cache import PrefixCache
+from models.stack.paged_cache import PagePool
+from samplers.knobs.params import SamplingParams
+
+
+class SoundDecoder:
+    """Decodes utterances to samples; on a GPU chunks of several at once. One thread only.
+
+    Attributes:
+        pool: For keys and values of all utterances; None if each has its own, or has none.
+        recorded: Makes chunks of several utterances; None if each is made by itself.
+    """
+
+    def __init__(
+        self,
+        speech: SpeechModel,
+        get_pool: Callable[[], PagePool] | None = None,
+        record: Callable[[SpeechModel, PagePool], RecordedChunks] | None = None,
+    ) -> None:
+        self._speech, self._record, self._records = speech, record, False
+        self._device = speech.model.separator.device
+        self._get_pool = get_pool if speech.model.hides_text(1) else None
+        self.pool: PagePool | None = None
+        self.recorded: RecordedChunks | None = None
+        self._prefixes = PrefixCache(speech.model)
+        self.allocate()
+
+    def ready(self) -> None:
+        """Prepare for a GPU what its libraries and recordings take long for; see `warm_up`."""
+        if self._speech.model.separator.is_cuda:
+            self.warm_up()
+
+    def begin(self, inputs: UtteranceInput) -> SoundUtterance:
+        """Begin an utterance whose level 0 is being drawn: prefill its prefixes."""
+        with alone(self._device):
+            return self._begin(inputs)
+
+    def _begin(self, inputs: UtteranceInput) -> SoundUtterance:
+        started_s = perf_counter()
+        self.allocate()
+        speech, prefixes = self._speech, self._prefixes
+        stream = self._stream_for(inputs)
+        recorded = None if stream is None else self.recorded
+        together = None if recorded is None else recorded.passes
+        codebooks = speech.codec.quantizer.codebooks
+        levels = levels_of(speech.model, codebooks, inputs, prefixes, together)
+        alignment = UtteranceAlignment(speech.model, inputs, prefixes) if inputs.aligned else None
+        utterance = SoundUtterance(speech, levels, alignment, lambda one: self._make([one]), stream)
+        if recorded is not None and stream is not None:
+            weakref.finalize(utterance, recorded.streams.give, stream)
+        utterance.spent_s = perf_counter() - started_s
+        return utterance
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks that are made together."""
+        return 1 if self.recorded is None else self.recorded.most
+
+    def make_together(self, utterances: Sequence[SoundUtterance]) -> Sequence[SoundUtterance]:
+        """Make the next chunk of the first, most urgent utterance, and of others that fit.
+
+        Returns those whose chunks were made, or failed; none if that of the first is made by
+        itself.
+        """
+        if self.recorded is None or utterances[0].chunk is None:
+            return ()
+        with alone(self._device):
+            return self.recorded.make(utterances)
+
+    @torch.inference_mode()
+    def decode(self, codes: Tensor) -> Iterator[Samples]:
+        """Yield the samples ``[N]`` of codes ``[T, K]`` int64: those of when they were drawn."""
+        model = self._speech.model
+        decoder = ChunkDecoder(self._speech.decoder, model.config.block_frames)
+        chunks = Chunks(model.config.block_frames)
+        parts = [*chunks.push(codes.to(model.separator.device)), chunks.rest()]
+        steps: list[Callable[[], Samples]] = [partial(decoder.push, part) for part in parts]
+        for make in [*steps, decoder.finish]:
+            with alone(self._device):
+                samples = make()
+            yield samples
+
+    def warm_up(self) -> None:
+        """Record what is recorded, and decode chunks of every length in the calling thread."""
+        self._records = True
+        self.allocate()
+        frames = sum(islice(chunk_blocks(), 5)) * self._speech.model.config.block_frames + 1
+        inputs = UtteranceInput([BOS_ID, EOS_ID], SamplingParams(), 0, 0, frames)
+        utterance = self.begin(inputs)
+        utterance.stream = None
+        utterance.feed(torch.zeros(frames, dtype=torch.int64), ended=True)
+        for _ in utterance:
+            pass
+
+    def clear_cache(self) -> None:
+        """Free the keys and values that utterances share, and let go of the pool."""
+        if self.recorded is not None:
+            self.recorded.close()
+        self._prefixes, self.pool, self.recorded = PrefixCache(self._speech.model), None, None
+
+    def close(self) -> None:
+        """Do nothing: what is held here is garbage collected."""
+
+    def _make(self, utterances: Sequence[SoundUtterance]) -> None:
+        with alone(self._device):
+            if not self.make_together(utterances):
+                utterances[0].make()
+
+    def _stream_for(self, inputs: UtteranceInput) -> int | None:
+        """Return a stream of the recording; None if the utterance is made by itself."""
+        recorded = self.recorded
+        if recorded is None or isinstance(self._speech.decoder, Vocos):
+            return None
+        if not inputs.params.nar_levels or inputs.positions > recorded.columns:
+            return None
+        return recorded.streams.take()
+
+    def allocate(self) -> None:
+        """Get the pool, and make what is recorded over it, where they are wanted and not there."""
+        if self.pool is None and self._get_pool is not None:
+            self.pool = self._get_pool()
+            self._prefixes = PrefixCache(self._speech.model, new_cache=self.pool.new_cache)
+        wanted = self._record if self._records and self.recorded is None else None
+        if wanted is not None and self.pool is not None:
+            self.recorded = wanted(self._speech, self.pool)

@@ -1,0 +1,70 @@
+"""A sound decoder in a process of its own, on a CPU.
+
+Level 0 and the finer levels are thousands of small operations a second. As two threads of one
+interpreter they take turns with its lock at each of them: a step of level 0 then takes 1.6 times as
+long (docs/results/5-engine.md). Two processes share no lock. The process loads the weights itself
+and computes the same bits.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from torch import Tensor
+
+from app.engine.errors import GenerationFailed
+from app.engine.job import Samples
+from app.engine.sound.decoder import SoundDecoder
+from app.engine.utterance import UtteranceInput
+from app.engine.worker import Answers, Worker
+from models.checkpoints import SpeechModel
+
+
+def table(load: Callable[[], SpeechModel]) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of the sound process.
+
+    Raises:
+        GenerationFailed: The model cannot be loaded.
+    """
+    try:
+        decoder = SoundDecoder(load())
+    except Exception as error:
+        message = f"the sound process could not load the model: {error}"
+        raise GenerationFailed(message) from error
+    return {"utterance": decoder.begin, "decode": decoder.decode}
+
+
+class SoundProcess:
+    """Decodes utterances in another process: a client of its `SoundDecoder`. One thread only."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def ready(self) -> None:
+        """Wait until the process has loaded the model; start it again if it is gone."""
+        self.worker.ready()
+
+    def begin(self, inputs: UtteranceInput) -> Answers:
+        """Begin an utterance, a `SoundUtterance` in the process, which prefills it meanwhile."""
+        return self.worker.iterate("utterance", inputs)
+
+    def decode(self, codes: Tensor) -> Iterator[Samples]:
+        """Yield the samples ``[N]`` of codes ``[T, K]`` int64, chunk by chunk; the same bits."""
+        with closing(self.worker.iterate("decode", codes)) as samples:
+            yield from samples
+
+    @property
+    def chunks_at_once(self) -> int:
+        """The most chunks that are made together."""
+        return 1
+
+    def make_together(self, utterances: Sequence[Any]) -> tuple[()]:  # noqa: ARG002
+        """Make none: each is made by itself."""
+        return ()
+
+    def clear_cache(self) -> None:
+        """Do nothing: what the process caches is bounded, and on no device."""
+
+    def close(self) -> None:
+        """End the process."""
+        self.worker.close()

@@ -1,0 +1,181 @@
+"""Passes over sequences in the pages of a pool, in fixed shapes, as a recording needs them.
+
+What differs from call to call is read on the device: a table of each sequence's pages, where new
+positions are stored, how many each of them sees. What is padding is stored in the pool's page for
+padding, which nobody reads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.cuda.kernels.choice import Kernels
+from models.cuda.kernels.reference import gather
+from models.stack.attention import masked_statistics
+from models.stack.block import Block, RmsNorm, plus_product
+from models.stack.paged_cache import PAGE, PagedCache, PagePool
+from models.stack.slot_cache import SlotCache
+from samplers.ops.entropix import AttentionStatistics
+
+
+class Placed(NamedTuple):
+    """Where C new positions of each of B sequences go and what they see: the same for all layers.
+
+    Attributes:
+        rotations: ``[B * C, 1, head_dim / 2]`` complex, of each position.
+        places: ``[B * C]`` int64: where each is stored among the positions of all pages.
+        seen: ``[B, C]`` int64: how many positions of its sequence each sees, itself included.
+        pages: ``[B, P]`` int64, of each sequence, `PagePool.padding` behind its last.
+    """
+
+    rotations: Tensor
+    places: Tensor
+    seen: Tensor
+    pages: Tensor
+
+
+class PagedPasses:
+    """A `models.stack.passes.CachedPasses` over one pool.
+
+    Attributes:
+        pool: On the device and of the dtype of the weights.
+        rotations: ``[P, 1, head_dim / 2]`` complex, of each position id.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        norm: RmsNorm,
+        rotations: Tensor,
+        pool: PagePool,
+        kernels: Kernels,
+    ) -> None:
+        self._blocks, self._last_norm, self._kernels = blocks, norm, kernels
+        self.rotations, self.pool = rotations, pool
+
+    def run(self, x: Tensor, placed: Placed, layer: int | None = None) -> tuple[Tensor, Tensor]:
+        """Append new positions to the sequences.
+
+        Args:
+            x: ``[B * C, D]``, those of a sequence together.
+            layer: Whose queries are returned; None: the last layer's.
+
+        Returns:
+            ``[B * C, D]`` after the final norm, and queries ``[B * C, heads, head_dim]``.
+        """
+        store, attend, gate = (self._kernels.of(name) for name in ("store", "attend", "gated"))
+        rotations, places, seen, pages = placed
+        wanted = x
+        for number, block in enumerate(self._blocks):
+            attention, feed_forward = block.attention, block.feed_forward
+            keys, values = self.pool.keys[number], self.pool.values[number]
+            qkv = attention.qkv(self._norm(block.attention_norm, x))
+            qkv = qkv.view(len(x), -1, attention.head_dim)
+            queries = store(qkv, rotations, keys, values, places)
+            attended = attend(queries, keys, values, seen, pages)
+            # Only what was given is not changed: a sum in new memory takes a copy more.
+            x = plus_product(x, attended, attention.out.weight, in_place=number > 0)
+            gate_up = feed_forward.gate_up(self._norm(block.feed_forward_norm, x))
+            gated = gate(gate_up, feed_forward.kind)
+            x = plus_product(x, gated, feed_forward.down.weight, in_place=True)
+            if layer is None or number == layer:
+                wanted = queries
+        return self._norm(self._last_norm, x), wanted
+
+    def layout(
+        self, positions: Tensor, lengths: Tensor, counts: Tensor, reach: Tensor
+    ) -> Callable[[Tensor], Placed]:
+        """Place new positions behind those that sequences hold, in pages ``[B, P]`` to be given.
+
+        Args:
+            positions: ``[B, C]`` int64, position ids.
+            lengths: ``[B]`` int64, how many positions each sequence holds.
+            counts: ``[B]`` int64, how many of the C new ones are kept, at least one.
+            reach: ``[C]`` int64, how many of the new ones each of them sees, if they are kept.
+        """
+        own = torch.arange(len(reach), device=reach.device)
+        rotations, kept = self.rotations[positions.flatten()], own < counts[:, None]
+        seen = lengths[:, None] + torch.minimum(reach, counts[:, None])
+
+        def placed(pages: Tensor) -> Placed:
+            places = (lengths[:, None] + own).clamp(max=pages.shape[1] * PAGE - 1)
+            places = pages.gather(1, places // PAGE) * PAGE + places % PAGE
+            places = torch.where(kept, places, self.pool.padding * PAGE)
+            return Placed(rotations, places.flatten(), seen, pages)
+
+        return placed
+
+    def attention(self, queries: Tensor, seen: Tensor, pages: Tensor) -> AttentionStatistics:
+        """Return the last layer's statistics of one position, of `run`, of each sequence."""
+        return masked_statistics(queries, gather(self.pool.keys[-1], pages), seen)
+
+    def new_cache(self, slots: int, max_length: int) -> PagedCache:
+        """Return an empty cache; see `CachedPasses`."""
+        return self.pool.new_cache(slots, max_length)
+
+    def step(
+        self, x: Tensor, positions: Tensor, cache: SlotCache, slots: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Append a position to each slot; see `CachedPasses`."""
+        reach = torch.ones(1, dtype=torch.int64, device=x.device)
+        return self.extend_each(x[:, None], positions[:, None], cache, slots, reach)
+
+    def extend(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slot: int,
+        mask: Tensor | None,
+        layer: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Append positions to a slot; see `CachedPasses`. Each sees those up to some later one."""
+        if mask is None:
+            reach = torch.full((len(x),), len(x), device=x.device)
+        else:
+            reach = mask[:, cache.lengths[slot] :].sum(1)
+        return self.extend_each(x[None], positions[None], cache, [slot], reach, layer)
+
+    def extend_each(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        cache: SlotCache,
+        slots: Sequence[int],
+        reach: Tensor,
+        layer: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Append as many positions to each of several slots; returns as `run`.
+
+        Args:
+            x: ``[B, S, D]``, of each slot.
+            positions: ``[B, S]`` int64, position ids.
+            slots: B slots of a cache of the pool.
+            reach: ``[S]`` int64, how many of the new positions each of them sees.
+        """
+        if not isinstance(cache, PagedCache):
+            raise ValueError("passes over pages need a PagedCache")
+        batch, count = x.shape[:2]
+        for slot in slots:
+            cache.check_room(slot, count)
+            cache.reserve(slot, cache.lengths[slot] + count)
+        width = max(len(cache.pages(slot)) for slot in slots)
+        rows = [
+            [cache.lengths[slot], *cache.pages(slot)]
+            + [self.pool.padding] * (width - len(cache.pages(slot)))
+            for slot in slots
+        ]
+        table = torch.tensor(rows, pin_memory=x.is_cuda).to(x.device, non_blocking=True)
+        counts = torch.full((batch,), count, device=x.device)
+        placed = self.layout(positions, table[:, 0], counts, reach)(table[:, 1:])
+        found = self.run(x.flatten(0, 1), placed, layer)
+        for slot in slots:
+            cache.advance(slot, count)
+        return found
+
+    def _norm(self, norm: RmsNorm, x: Tensor) -> Tensor:
+        assert norm.eps is not None
+        normed: Tensor = self._kernels.of("norm")(x, norm.weight, norm.eps)
+        return normed

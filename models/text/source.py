@@ -1,0 +1,161 @@
+"""A text that is rewritten step by step, and what of its source each character stands for."""
+
+# ruff: noqa: RUF001 - dashes and marks of several scripts
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+_BREAKS: Final = "—–…，。、！？：；"
+# A dash or an ellipsis ends a word, and what follows it needs no space: store—and.
+_WRITTEN: Final = re.compile(
+    rf"(?:[^\s.{_BREAKS}]|\.(?!\.))+(?:[{_BREAKS}]|\.\.+)*|(?:[{_BREAKS}]|\.\.+)+"
+)
+_SPOKEN: Final = re.compile(rf"(?:[^\s.{_BREAKS}]|\.(?!\.))+[{_BREAKS}.]*")
+_EMPHASIS: Final = frozenset("*_`~#|")
+
+Span = tuple[int, int]
+
+
+class WrittenWord(NamedTuple):
+    """A word as it was written, with its punctuation, and the words that are spoken for it."""
+
+    written: str
+    spoken: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A text and its source.
+
+    Attributes:
+        text: As rewritten so far.
+        source: As written.
+        spans: For each character of `text` the part of `source` that it stands for, from one index
+            to before another.
+        hidden: Indices of `source` that are layout, such as the address of a link.
+    """
+
+    text: str
+    source: str
+    spans: Sequence[Span]
+    hidden: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, text: str) -> "Rewritten":
+        """Return a text as it was written."""
+        return cls(text, text, [(at, at + 1) for at in range(len(text))])
+
+    def __getitem__(self, part: slice) -> "Rewritten":
+        """Return a part of the text; the source stays whole."""
+        return replace(self, text=self.text[part], spans=self.spans[part])
+
+    def sub(
+        self, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
+    ) -> "Rewritten":
+        """Replace every match, as `re.sub` does."""
+        texts: list[str] = []
+        spans: list[Span] = []
+        at = 0
+        for match in pattern.finditer(self.text):
+            begin, end = match.span()
+            written = match.expand(new) if isinstance(new, str) else new(match)
+            texts += self.text[at:begin], written
+            spans += self.spans[at:begin]
+            spans += self._replaced(begin, end, written)
+            at = end
+        if not texts:
+            return self
+        texts.append(self.text[at:])
+        return replace(self, text="".join(texts), spans=[*spans, *self.spans[at:]])
+
+    def strip(self) -> "Rewritten":
+        """Return the text without white space around it."""
+        begin = len(self.text) - len(self.text.lstrip())
+        return self[begin : max(begin, len(self.text.rstrip()))]
+
+    def joins(self, begin: int, end: int) -> bool:
+        """Return whether what is before one index and what is at another were written as one."""
+        return self.spans[end][0] < self.spans[begin - 1][1]
+
+    def without_layout(self) -> "Rewritten":
+        """Return the same; what of the source the text has lost is layout."""
+        kept = {at for begin, end in self.spans for at in range(begin, end)}
+        return replace(self, hidden=frozenset(range(len(self.source))) - kept)
+
+    def words(self) -> list[WrittenWord]:
+        """Return the written words of the text, each with what is spoken for it.
+
+        A number that is spoken in several words is one, and so are words that are spoken as one.
+        Signs between two words belong to the one before.
+        """
+        written = [match.span() for match in _WRITTEN.finditer(self.source)]
+        begins, ends = [begin for begin, _ in written], [end for _, end in written]
+        spoken = self._spoken()
+        groups: list[list[int]] = []  # begin and end in the text, first and last written word
+        for token in _SPOKEN.finditer(self.text):
+            begin, end = self._union(*token.span())
+            first = min(bisect_right(ends, begin), len(written) - 1)
+            last = max(first, bisect_left(begins, end) - 1)
+            silent = not any(one.isalnum() or "\ue000" <= one <= "\uf8ff" for one in token[0])
+            if groups and (first <= groups[-1][3] or silent):
+                groups[-1][1], groups[-1][3] = token.end(), max(last, groups[-1][3])
+            else:
+                groups.append([token.start(), token.end(), first, last])
+        words = []
+        least, most = self._union(0, len(self.text))
+        for number, (begin, end, first, last) in enumerate(groups):
+            upto = groups[number + 1][2] - 1 if number + 1 < len(groups) else last
+            # Of a written word that is spoken in two sentences, each has its part.
+            since = max(written[first][0], least) if not number else written[first][0]
+            until = written[max(last, upto)][1]
+            until = min(until, most) if number + 1 == len(groups) else until
+            shown = self._shown(since, until, spoken)
+            words.append(WrittenWord(shown or self.text[begin:end], self.text[begin:end]))
+        return words
+
+    def _spoken(self) -> set[int]:
+        """Return the indices of the source that more than white space stands for."""
+        pairs = zip(self.text, self.spans, strict=True)
+        return {at for one, span in pairs if not one.isspace() for at in range(*span)}
+
+    def _shown(self, begin: int, end: int, spoken: Container[int]) -> str:
+        """Return a part of the source without its layout."""
+        kept = (
+            self.source[at]
+            for at in range(begin, end)
+            if at not in self.hidden and (at in spoken or self.source[at] not in _EMPHASIS)
+        )
+        return " ".join("".join(kept).split())
+
+    def _union(self, begin: int, end: int) -> Span:
+        """Return the part of the source that a part of the text stands for."""
+        spans = self.spans[begin:end]
+        if not spans:
+            at = self.spans[begin - 1][1] if begin else 0
+            return at, at
+        return min(one for one, _ in spans), max(one for _, one in spans)
+
+    def _replaced(self, begin: int, end: int, new: str) -> list[Span]:
+        """Return the spans of what replaces a part of the text; words that stay keep theirs."""
+        old, spans = self.text[begin:end], list(self.spans[begin:end])
+        kept = new.strip()
+        if kept and (at := old.find(kept)) >= 0:
+            before = new.index(kept)
+            inner = spans[at : at + len(kept)]
+            after = len(new) - before - len(kept)
+            return [inner[0]] * before + inner + [inner[-1]] * after
+        head = _same_words(old, new)
+        tail = _same_words(old[head:][::-1], new[head:][::-1])
+        middle = self._union(begin + head, end - tail)
+        changed = len(new) - head - tail
+        return spans[:head] + [middle] * changed + spans[len(old) - tail :]
+
+
+def _same_words(one: str, other: str) -> int:
+    """Return up to where two texts begin with the same words, the space after them included."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return same - len(re.split(r"\s", one[:same])[-1])

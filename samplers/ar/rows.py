@@ -1,0 +1,162 @@
+"""The rows of a step, as long as they stay the same: what it reads and writes of the table."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from samplers.ar.pipeline import Pipeline
+from samplers.ar.state import Host, RowParams, SlotTable
+from samplers.knobs.features import is_guided
+from samplers.ops.bounds import within
+from samplers.ops.guidance import guide
+from samplers.ops.repeats import next_runs
+from samplers.processors.draw import DrawResult
+from samplers.processors.scores import Scores
+
+
+class StepRows:
+    """B rows of a table in ascending slots, evenly spaced ones as views, others by index.
+
+    Attributes:
+        rows: What does not change about them.
+        lengths: ``(B,)`` int64, frames drawn; from `load` on, as the next two.
+        stopped: ``(B,)`` bool, which have ended.
+        limits: ``(B, 1)`` int64, how many codes each may hold.
+    """
+
+    lengths: Tensor
+    stopped: Tensor
+    limits: Tensor
+
+    def __init__(
+        self,
+        table: SlotTable,
+        slots: Sequence[int],
+        rows: Sequence[RowParams],
+        vocab_size: int,
+        stop_token: int,
+    ) -> None:
+        device = table.codes.device
+        self._table, self.slots, self.rows = table, slots, rows
+        self.pipeline = Pipeline(rows, vocab_size=vocab_size, stop_token=stop_token, device=device)
+        apart = slots[1] - slots[0] if len(slots) > 1 else 1
+        self._even = list(slots) == list(range(slots[0], slots[-1] + 1, apart))
+        index = torch.tensor(slots, device=device)
+        self._at = slice(slots[0], slots[-1] + 1, apart) if self._even else index
+        # Where each row begins in the tables, read as one line of entries.
+        self._codes_at = (index * table.codes.shape[1])[:, None]
+        self._states_at = (index * table.mu.shape[1])[:, None]
+        self._back = torch.arange(1, table.codes.shape[1] + 1, device=device)
+        self._newest = self._nothing = table.codes[: len(slots), :0]
+        self._prompted = max(row.prompted for row in rows)
+        self._held = [(slot, row.prompted) for slot, row in zip(slots, rows, strict=True)]
+        self._tracks_runs = any(row.tracks_runs for row in rows)
+        guided = [place for place, row in enumerate(rows) if is_guided(row.params)]
+        self._guided = torch.tensor(guided, device=device) if len(guided) < len(rows) else None
+        knobs = [
+            (within(rows[place].params.cfg_strength), rows[place].params.cfg_rescale)
+            for place in guided
+        ]
+        self._guidance = torch.tensor(knobs, device=device).unbind(1) if guided else None
+        self._version = 0
+
+    def load(self) -> None:
+        """Read what steps and the host wrote; views are read once."""
+        table = self._table
+        if self._version and self._even:
+            return
+        self.lengths, self.stopped = table.lengths[self._at], table.stopped[self._at]
+        if self._version != table.sent:
+            numbers = table.numbers[self._at]
+            self._keys, self._attempts = numbers[:, Host.KEY, None], numbers[:, Host.ATTEMPT, None]
+            self.limits, self._prompts = (
+                numbers[:, Host.LIMIT, None],
+                numbers[:, Host.PROMPTED, None],
+            )
+            self._avoided = numbers[:, Host.AVOID, None]
+            self._version = table.sent
+
+    @property
+    def beam_scores(self) -> Tensor:
+        """``(B,)`` float32; see `SlotTable`."""
+        return self._table.beam_scores[self._at]
+
+    def put_beams(self, scores: Tensor) -> None:
+        """Write ``(B,)`` scores of beams; a row that holds none has ended."""
+        self._table.beam_scores[self._at] = scores
+        self.stopped.logical_or_(scores == -torch.inf)
+
+    def guide(self, own: Tensor, null: Tensor | None) -> Tensor:
+        """Return ``(B, V)`` logits, guided by those without text ``(G, V)`` of guided rows."""
+        if null is None or self._guidance is None:
+            return own
+        if self._guided is None:
+            return guide(own[:, None], null[:, None], *self._guidance)[:, 0]
+        with_text = own.index_select(0, self._guided)
+        moved = guide(with_text[:, None], null[:, None], *self._guidance)[:, 0]
+        return own.index_copy(0, self._guided, moved)
+
+    def avoid(self, logits: Tensor) -> Tensor:
+        """Return ``(B, V)`` logits, lowered where an attempt at this frame failed before."""
+        applies = self.lengths[:, None] == self._avoided
+        return torch.where(applies, logits + self._table.avoid[self._at], logits)
+
+    def scores(self, logits: Tensor) -> Scores:
+        """Return the scores of a step, of ``(B, V)`` float32 without NaN, before any processor."""
+        table, pipeline = self._table, self.pipeline
+        lengths = self.lengths[:, None]
+        longest = max(table.held[slot] + prompt for slot, prompt in self._held)
+        width = min(pipeline.lookback, longest)
+        recent = counted = self._nothing
+        if width:
+            if self._newest.shape[1] != width:
+                self._newest = self._codes_at - self._back[:width]
+            ends = lengths + self._prompts if self._prompted else lengths
+            places = self._newest + ends
+            # Before a row's beginning lies another row, or the end of the table: any code.
+            found = table.codes.take(places)
+            recent = counted = found.masked_fill_(places < self._codes_at, -1)
+            if self._prompted:
+                recent = counted.masked_fill(places < self._codes_at + self._prompts, -1)
+        runs = table.runs[self._at][:, :longest] if self._tracks_runs else counted
+        scores = Scores(
+            logits, lengths, recent, counted, runs, self._keys, self._attempts, limits=self.limits
+        )
+        if pipeline.drawer.wants_mu:
+            scores.mu = table.mu.take(self._states_at + lengths)
+        if pipeline.acts:
+            scores.last_act = table.last_act.take(self._states_at + lengths)
+        return scores
+
+    def append(self, codes: Tensor, stopped: Tensor, scores: Scores, drawn: DrawResult) -> None:
+        """Write what a step drew: ``(B,)`` codes, and which rows have ended and so do not grow."""
+        table, lengths = self._table, self.lengths[:, None]
+        if drawn.mu is not None:
+            table.mu.put_(self._states_at + 1 + lengths, drawn.mu)
+        if scores.last_act is not None and scores.decision is not None:
+            acted = scores.decision.paused | scores.decision.branched
+            last_act = torch.where(acted, lengths, scores.last_act)
+            table.last_act.put_(self._states_at + 1 + lengths, last_act)
+        # A row that does not grow writes behind its end.
+        places = self._codes_at + lengths
+        table.codes.put_(places + self._prompts if self._prompted else places, codes[:, None])
+        grows = ~stopped
+        if self._tracks_runs:
+            self._append_runs(codes, grows, scores.counted)
+        self.lengths += grows
+        self.stopped.copy_(stopped)
+        if not self._even:
+            table.lengths[self._at], table.stopped[self._at] = self.lengths, self.stopped
+        for slot, row in zip(self.slots, self.rows, strict=True):
+            table.held[slot] = min(table.held[slot] + 1, row.max_frames)
+
+    def _append_runs(self, codes: Tensor, grows: Tensor, counted: Tensor) -> None:
+        """Count the runs behind a new code; the history is that before it, the code in front."""
+        table = self._table
+        width = min(counted.shape[1] + 1, table.runs.shape[1])
+        recent = torch.cat([codes[:, None], counted], 1)[:, :width]
+        before = table.runs[self._at][:, :width]
+        table.runs[self._at, :width] = torch.where(
+            grows[:, None], next_runs(before, recent), before
+        )

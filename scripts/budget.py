@@ -1,0 +1,123 @@
+"""Print the size of the product and check the rules of its docstrings that ruff has no rule for.
+
+Usage: python -m scripts.budget
+"""
+
+import ast
+import collections
+import io
+import pathlib
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+
+PRODUCT = ("app", "models", "samplers", "valle_serve")
+DOCUMENTED = (*PRODUCT, "tools", "training", "benchmarks", "scripts", "examples")
+MOST_PARAMETERS = 6
+_NO_CODE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def tracked(*folders: str) -> list[pathlib.Path]:
+    """Return the Python files of some folders that git tracks."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", *(f"{folder}/**.py" for folder in folders)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return [
+        path for name in listed.stdout.split("\0") if name and (path := pathlib.Path(name)).exists()
+    ]
+
+
+def wide(tree: ast.Module) -> list[str]:
+    """Return the functions of a module that take more than `MOST_PARAMETERS`, self not counted."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and sum(
+            one.arg not in {"self", "cls"}
+            for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        )
+        > MOST_PARAMETERS
+    ]
+
+
+def docstring_lines(tree: ast.Module) -> set[int]:
+    """Return the numbers of the lines that docstrings and other strings without use take."""
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def code_lines(source: str) -> set[int]:
+    """Return the numbers of the lines that hold neither a comment alone nor nothing."""
+    return {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in _NO_CODE
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+
+
+def faults(path: pathlib.Path) -> Iterator[str]:
+    """Yield the docstrings of a file that are longer than the rules of CONTRIBUTING.md allow."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = ast.get_docstring(node)
+        private = node.name.startswith("_") and not node.name.startswith("__")
+        if text is not None and node.name == "__init__" and len(node.body) > 1:
+            yield f"{path}:{node.lineno}: __init__ has a docstring; describe arguments in the class"
+        elif text is not None and private and "\n" in text:
+            yield f"{path}:{node.lineno}: the docstring of {node.name} has more than one line"
+
+
+def main() -> int:
+    """Print the figures; return 1 if a docstring breaks a rule or a class name is there twice."""
+    total: collections.Counter[str] = collections.Counter()
+    classes: collections.Counter[str] = collections.Counter()
+    folders: collections.Counter[str] = collections.Counter()
+    for path in tracked(*PRODUCT):
+        source = path.read_text()
+        tree, documented = ast.parse(source), docstring_lines(ast.parse(source))
+        total["lines"] += len(source.splitlines())
+        total["code"] += len(code_lines(source) - documented)
+        total["docstrings"] += len(documented)
+        total["wide"] += len(wide(tree))
+        classes.update(
+            node.name.lstrip("_") for node in tree.body if isinstance(node, ast.ClassDef)
+        )
+        folders[str(path.parent)] += path.name != "__init__.py"
+    tests = sum(len(path.read_text().splitlines()) for path in tracked("tests"))
+    twice = sorted(name for name, count in classes.items() if count > 1)
+    print(
+        f"product: {total['lines']} lines, {total['code']} of code, "
+        f"{total['docstrings'] / total['lines']:.1%} docstrings; tests: {tests} lines"
+    )
+    print(
+        f"class names twice: {', '.join(twice) or 'none'}; "
+        f"functions of more than {MOST_PARAMETERS} parameters: {total['wide']}; "
+        f"largest folder: {folders.most_common(1)[0]}"
+    )
+    broken = [fault for path in tracked(*DOCUMENTED) for fault in faults(path)]
+    print(*broken, sep="\n", end="\n" * bool(broken))
+    return 1 if broken or twice else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The trace of a speech as rows: those of the report, in two forms."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def report(toy_server: Any) -> dict[str, Any]:
+    body = {"input": "Hi. You.", "seed": 1, "trace": True, "max_duration_s": 0.6}
+    answer = toy_server.post("/tts", json=body)
+    told: dict[str, Any] = toy_server.get(
+        f"/v1/audio/speech/{answer.headers['x-request-id']}"
+    ).json()
+    return told
+
+
+def rows_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"utterance": number, **token}
+        for number, one in enumerate(report["utterances"])
+        for token in one["tokens"]
+    ]
+
+
+def test_lines_of_json_are_the_tokens_of_the_report(toy_server, report) -> None:
+    answer = toy_server.get(f"/v1/audio/speech/{report['id']}?format=jsonl")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line) for line in answer.text.splitlines()] == rows_of(report)
+
+
+def test_the_rows_of_a_table_are_the_tokens_of_the_report(toy_server, report) -> None:
+    answer = toy_server.get(f"/v1/audio/speech/{report['id']}?format=csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    expected = rows_of(report)
+    assert len(rows) == len(expected) > 2
+    for row, told in zip(rows, expected, strict=True):
+        assert row == {name: "" if value is None else str(value) for name, value in told.items()}
+
+
+def test_a_speech_without_a_trace_has_no_rows_and_says_how_to_get_them(toy_server) -> None:
+    answer = toy_server.post("/tts", json={"input": "Hi.", "max_duration_s": 0.2})
+    told = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}?format=csv")
+    assert (told.status_code, told.json()["error"]["param"]) == (422, "format")
+    assert "trace" in told.json()["error"]["message"]

@@ -1,0 +1,149 @@
+"""Utterances whose frames come by and by, beside others, and what each is alone."""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.job import Samples
+from app.engine.sound.alignment import Decoded
+from app.engine.sound.decoder import SoundDecoder
+from app.engine.sound.utterance import SoundUtterance
+from app.engine.utterance import KeptFrames, UtteranceInput
+from models.checkpoints import SpeechModel
+from models.cuda.graphs import Play
+from models.prefix_cache import VoiceKey
+from samplers.knobs.params import SamplingParams
+from tests.capture.tape import Tape
+
+CLOSE = 1e-5
+"""Of samples, beside the loudest; the two differ in the order of their float32 sums."""
+
+KNOBS: list[dict[str, Any]] = [
+    {},
+    {"nar_decision": "mean"},
+    {"nar_temperature": 1.0},
+    {"nar_temperature": 0.7, "nar_top_k": 40, "nar_top_p": 0.9, "nar_min_p": 0.01},
+    {"nar_cfg_strength": 2.0},
+    {"nar_cfg_strength": 1.5, "nar_cfg_rescale": 0.2, "nar_temperature": 1.2},
+    {"nar_decision": "mean", "nar_top_k": 20},
+    {"nar_levels": 3},
+    {"nar_level_temperatures": (0.0, 0.5, 1.5), "nar_levels": 5},
+]  # fmt: skip
+
+
+def recorded_when_played(function: Callable[[], object], **_: Any) -> Play:
+    """Record a function on a tape when it is played first: tests of faults play few of them."""
+    plays: list[Play] = []
+
+    def play() -> None:
+        if not plays:
+            plays.append(Tape().record(function))
+        plays[0]()
+
+    return play
+
+
+def codes_of(number: int, frames: int, levels: int | None = None) -> Tensor:
+    shape = (frames,) if levels is None else (frames, levels)
+    return torch.randint(512, shape, generator=torch.Generator().manual_seed(number))
+
+
+def utterance(number: int, knobs: dict[str, Any] | None = None) -> UtteranceInput:
+    draw = random.Random(number)
+    own = KNOBS[number % len(KNOBS)] if knobs is None else knobs
+    kept = KeptFrames(codes_of(number + 1, draw.randint(1, 40), 8)) if number % 4 == 3 else None
+    return UtteranceInput(
+        [1, *(draw.randint(10, 20) for _ in range(draw.randint(1, 12))), 2],
+        SamplingParams.model_validate(own), number, number % 3, 130,
+        prompt=codes_of(number % 2, 20 + 7 * (number % 2), 8) if number % 5 else None,
+        voice=VoiceKey(None, f"voice {number % 2}", 0) if number % 5 else None, kept=kept,
+    )  # fmt: skip
+
+
+def length_of(number: int) -> int:
+    return random.Random(-number).choice([3, 15, 16, 44, 60, 75, 121])
+
+
+def heard(decoded: Sequence[Decoded]) -> Samples:
+    return np.concatenate([np.zeros(0, np.float32), *(one.samples for one in decoded)])
+
+
+def codes_in(decoded: Sequence[Decoded]) -> Tensor:
+    return torch.cat([one.codes for one in decoded])
+
+
+def decoded_at_once(stream: SoundUtterance, level_0: Tensor) -> list[Decoded]:
+    """Feed all frames of an utterance; return what they become."""
+    stream.feed(level_0, True)
+    return list(stream)
+
+
+def alone(
+    speech: SpeechModel, number: int, knobs: dict[str, Any] | None = None
+) -> tuple[Tensor, Samples]:
+    """Return codes and samples of an utterance that is decoded operator by operator."""
+    own = SoundDecoder(speech).begin(utterance(number, knobs))
+    decoded = decoded_at_once(own, codes_of(number, length_of(number)))
+    return codes_in(decoded), heard(decoded)
+
+
+class Session:
+    """Utterances whose frames come by and by, whose chunks are made with those of others."""
+
+    def __init__(self, decoder: SoundDecoder, seed: int) -> None:
+        self.decoder, self.chance = decoder, random.Random(seed)
+        self.sounds: dict[int, tuple[Tensor, Samples]] = {}
+        self.together: list[int] = []
+
+    def run(self, numbers: Sequence[int], knobs: dict[str, Any] | None = None) -> None:
+        """Decode utterances, at most eight at once; now and then one more begins and leaves."""
+        waiting, chance, decoder = list(numbers), self.chance, self.decoder
+        running: dict[int, tuple[SoundUtterance, Tensor, list[Decoded]]] = {}
+        while waiting or running:
+            while waiting and len(running) < 8 and chance.random() < 0.7:
+                number = waiting.pop(0)
+                stream = decoder.begin(utterance(number, knobs))
+                running[number] = stream, codes_of(number, length_of(number)), []
+                if chance.random() < 0.2:
+                    left = decoder.begin(utterance(chance.choice(numbers), knobs))
+                    left.feed(codes_of(99, 20), False)
+                    list(left)
+                    left.close()
+                    del left
+            for number, (stream, level_0, decoded) in [*running.items()]:
+                if chance.random() < 0.7:  # frames come while chunks wait
+                    count = chance.randint(1, 20)
+                    ended = len(level_0) <= count
+                    stream.feed(level_0[:count], ended)
+                    running[number] = stream, level_0[count:], decoded
+                    if ended:
+                        self._finish(number, running)
+            streams = [stream for stream, *_ in running.values() if stream.chunk is not None]
+            chance.shuffle(streams)
+            if streams and chance.random() < 0.25:
+                self.together.append(len(decoder.make_together(streams)))
+            for stream, _, decoded in running.values():
+                if chance.random() < 0.1:
+                    decoded += islice(stream, 1)
+
+    def _finish(self, number: int, running: dict[int, Any]) -> None:
+        stream, _, decoded = running.pop(number)
+        others = [other for other, *_ in running.values()]
+        self.together.append(len(self.decoder.make_together([stream, *others])))
+        decoded += stream
+        self.sounds[number] = codes_in(decoded), heard(decoded)
+
+
+def assert_as_alone(
+    speech: SpeechModel, session: Session, knobs: dict[str, Any] | None = None
+) -> None:
+    for number, (codes, samples) in session.sounds.items():
+        expected, sound = alone(speech, number, knobs)
+        assert torch.equal(codes, expected), (number, utterance(number, knobs).params)
+        assert samples.shape == sound.shape
+        assert np.abs(samples - sound).max(initial=0) <= CLOSE * np.abs(sound).max(initial=1)

@@ -1,0 +1,293 @@
+"""Chunks that are made together have the codes and samples of utterances by themselves.
+
+What is played here comes from a tape, so that nothing of the host can be baked in unseen.
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from app.engine.memory import make_pool
+from app.engine.sound.decoder import SoundDecoder
+from app.engine.sound.recording import ChunkSizes, RecordedChunks
+from app.engine.utterance import UtteranceInput
+from models.checkpoints import SpeechModel, load_speech_model
+from models.codecs.encodec import Encodec
+from models.codecs.spectral import SpectralCodec
+from models.codecs.streaming import DecoderState, StreamTable
+from models.config import MaskKind, SpectralCodecConfig
+from models.cuda.graphs import Play
+from models.stack.paged_cache import OutOfPages, PagePool
+from models.stack.paged_passes import PagedPasses
+from models.valle import Valle
+from tests.app.engine.sound.faults import (
+    baked_frame,
+    lost_state,
+    new_table,
+    stale_stream,
+    unfinished_copy,
+)
+from tests.app.engine.sound.sessions import (
+    KNOBS,
+    Session,
+    alone,
+    assert_as_alone,
+    codes_of,
+    decoded_at_once,
+    heard,
+    recorded_when_played,
+    utterance,
+)
+from tests.capture.tape import Tape
+from tests.capture.watch import NotCaptureSafe, Watch
+from tests.toy.make_toy import CODEC, MODEL
+
+pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
+CPU = torch.device("cpu")
+SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
+POOL_BYTES = 4 << 20
+
+
+@pytest.fixture(scope="module")
+def speech(toy: Any) -> SpeechModel:
+    return load_speech_model(toy, CPU)
+
+
+def decoder_of(
+    speech: SpeechModel, record: Callable[..., Play], pool_bytes: int = POOL_BYTES
+) -> SoundDecoder:
+    def recorded(speech: SpeechModel, pool: PagePool) -> RecordedChunks:
+        return RecordedChunks(speech, pool, record, SIZES, warm_ups=0)
+
+    decoder = SoundDecoder(speech, lambda: make_pool(speech.model, pool_bytes), recorded)
+    decoder._records = True  # as after `warm_up`, whose chunks would take a while from a tape
+    decoder.allocate()
+    return decoder
+
+
+@pytest.fixture(scope="module")
+def decoder(speech: SpeechModel, tape: Tape) -> SoundDecoder:
+    return decoder_of(speech, tape.record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", range(len(KNOBS)))
+def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(
+    speech: SpeechModel, decoder: SoundDecoder, kind: int
+) -> None:
+    session = Session(decoder, kind)
+    session.run([kind, kind + 9], KNOBS[kind])
+    assert_as_alone(speech, session, KNOBS[kind])
+
+
+def test_utterances_that_come_and_leave_are_drawn_as_each_alone(
+    speech: SpeechModel, decoder: SoundDecoder
+) -> None:
+    session = Session(decoder, 1)
+    session.run(range(20))
+    assert_as_alone(speech, session)
+    assert max(session.together) >= 4
+
+
+@pytest.mark.slow
+def test_200_utterances_are_drawn_as_each_alone(speech: SpeechModel, decoder: SoundDecoder) -> None:
+    session = Session(decoder, 2)
+    session.run(range(100, 300))
+    assert len(session.sounds) == 200
+    assert_as_alone(speech, session)
+
+
+def test_a_chunk_waits_for_nothing_and_takes_one_graph_beside_two_copies(
+    speech: SpeechModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[Any] = []
+    decoder = decoder_of(speech, lambda function, **_: partial(launched.append, function))
+    streams = [decoder.begin(utterance(number, {})) for number in (1, 2, 6)]
+    for stream in streams:
+        stream.feed(codes_of(0, 15), False)
+    right, watch = RecordedChunks.play, Watch("raise")
+
+    def watched(recorded: RecordedChunks, *args: Any, **more: Any) -> Any:
+        with watch.on():
+            return right(recorded, *args, **more)
+
+    monkeypatch.setattr(RecordedChunks, "play", watched)
+    assert decoder.make_together(streams) == streams
+    assert len(launched) == 1
+    kernels = {name: count for name, count in watch.operators.items() if "view" not in name}
+    assert set(kernels) <= {"aten.copy_.default", "aten.select.int"}
+    assert kernels["aten.copy_.default"] == 2
+
+
+def test_nothing_is_recorded_after_the_start_and_no_storage_is_replaced(
+    decoder: SoundDecoder, tape: Tape
+) -> None:
+    recorded, pool, recordings = decoder.recorded, decoder.pool, len(tape.sizes)
+    assert recorded is not None
+    assert pool is not None
+    kept = [recorded._table, *recorded.streams._table._tables.values(), *pool.keys]
+    places, plays = [tensor.data_ptr() for tensor in kept], tape.plays
+    Session(decoder, 5).run([1, 2, 3])
+
+    assert len(tape.sizes) == recordings == 8  # four lengths of two kinds
+    assert tape.plays > plays
+    assert [tensor.data_ptr() for tensor in kept] == places
+
+
+def test_pages_and_streams_come_back(decoder: SoundDecoder) -> None:
+    recorded, pool = decoder.recorded, decoder.pool
+    assert recorded is not None
+    assert pool is not None
+    own = replace(utterance(0, {}), voice=None)
+    gc.collect()
+    used, streams = pool.used_bytes, recorded.streams.free
+    begun = [decoder.begin(own) for _ in range(SIZES.streams)]
+    assert all(one.stream is not None for one in begun)
+    assert decoder.begin(own).stream is None  # operator by operator, as none is left
+    decoded_at_once(begun[0], codes_of(0, 100))
+    assert pool.used_bytes > used
+    begun.clear()
+    gc.collect()
+    assert (pool.used_bytes, recorded.streams.free) == (used, streams)
+
+
+def test_of_chunks_together_the_one_without_a_page_fails_alone(
+    speech: SpeechModel, decoder: SoundDecoder
+) -> None:
+    greedy: dict[str, Any] = {}
+    first, second = decoder.begin(utterance(0, greedy)), decoder.begin(utterance(5, greedy))
+    for number, one in ((0, first), (5, second)):
+        one.feed(codes_of(number, 15), False)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def without_page(*_: int) -> Any:
+            raise OutOfPages("none is left")
+
+        patch.setattr(first.levels, "reserve", without_page)
+        assert len(decoder.make_together([first, second])) == 2
+    with pytest.raises(OutOfPages):
+        list(first)
+    samples = heard(list(second))
+    assert len(samples) == 15 * 320
+    assert np.abs(samples - alone(speech, 5, greedy)[1][: len(samples)]).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "inputs", [utterance(0, {"nar_levels": 0}), replace(utterance(0), max_frames=5000)]
+)
+def test_what_a_recording_cannot_make_is_made_by_itself(
+    decoder: SoundDecoder, inputs: UtteranceInput
+) -> None:
+    stream = decoder.begin(inputs)
+    decoded = decoded_at_once(stream, codes_of(0, 40))
+    assert (stream.stream, len(heard(decoded))) == (None, 40 * 320)
+
+
+def vars_of(speech: SpeechModel) -> dict[str, Any]:
+    return {name: getattr(speech, name) for name in speech.__dataclass_fields__}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mask", "codec"), [("causal", "encodec"), ("block_causal", "reflect"), ("causal", "spectral")]
+)
+def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
+    speech: SpeechModel, mask: MaskKind, codec: str
+) -> None:
+    torch.manual_seed(0)
+    model = Valle(MODEL.model_copy(update={"nar_mask": mask, "unified_positions": True}))
+    model.load_state_dict(speech.model.state_dict())
+    own = vars_of(speech) | {"model": model.eval().requires_grad_(False)}
+    if codec == "spectral":
+        config = SpectralCodecConfig(
+            levels=8, codes=512, width=8, ffn=12, dimension=4, encoder_layers=1, decoder_layers=2
+        )
+        own["codec"] = SpectralCodec(config).eval().requires_grad_(False)
+        own["codec"].quantizer.codebooks.normal_()
+    if codec == "reflect":
+        changed = CODEC.model_copy(update={"pad_mode": "reflect"})
+        own["codec"] = Encodec(changed)
+        own["codec"].load_state_dict(speech.codec.state_dict())
+        own["codec"].eval().requires_grad_(False)
+    other = SpeechModel(**own)
+    session = Session(decoder_of(other, recorded_when_played), 3)
+    session.run([0, 4, 7, 3, 9, 12])
+    assert_as_alone(other, session)
+
+
+# What the tests above must not let pass: mistakes that a recording forgives.
+
+
+def _baked_length(patch: pytest.MonkeyPatch) -> None:
+    """The sequences are as long as when the chunk was recorded."""
+    right = PagedPasses.layout
+
+    def wrong(passes: PagedPasses, at: Tensor, lengths: Tensor, *rest: Any) -> Any:
+        return right(passes, at, torch.full_like(lengths, 40), *rest)
+
+    patch.setattr(PagedPasses, "layout", wrong)
+
+
+def _seen_padding(patch: pytest.MonkeyPatch) -> None:
+    """The last frames of an utterance see what fills their block up."""
+    right = PagedPasses.layout
+
+    def wrong(passes: PagedPasses, at: Tensor, lengths: Tensor, counts: Tensor, *rest: Any) -> Any:
+        return right(passes, at, lengths, torch.full_like(counts, 60), *rest)
+
+    patch.setattr(PagedPasses, "layout", wrong)
+
+
+def _stale_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rows that are not used do again what they did in the chunk before."""
+    right = RecordedChunks.play
+    before: list[Any] = []
+
+    def wrong(recorded: RecordedChunks, host: Any, used: int, *rest: Any, **kind: Any) -> Any:
+        if before:
+            host[used:] = before[0][used:]
+        before[:] = [host.copy()]
+        return right(recorded, host, used, *rest, **kind)
+
+    patch.setattr(RecordedChunks, "play", wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault",
+    [
+        baked_frame, stale_stream, lost_state, new_table, _baked_length, _seen_padding,
+        _stale_rows, unfinished_copy,
+    ],
+)  # fmt: skip
+def test_a_seeded_fault_shows(
+    speech: SpeechModel, fault: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        fault(patch)
+        session = Session(decoder_of(speech, recorded_when_played), 4)
+        try:
+            session.run([3, 2, 5, 7, 12])
+        except (NotCaptureSafe, RuntimeError, IndexError):  # as loud as another result
+            return
+    with pytest.raises(AssertionError):
+        assert_as_alone(speech, session)
+
+
+def test_a_seeded_wait_shows(speech: SpeechModel) -> None:
+    right = StreamTable.read
+
+    def wrong(table: StreamTable, rows: Tensor, begins: Tensor) -> DecoderState:
+        return right(table, rows, begins) if bool(begins.any()) else DecoderState()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamTable, "read", wrong)
+        with pytest.raises(NotCaptureSafe):
+            decoder_of(speech, Tape().record)

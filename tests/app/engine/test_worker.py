@@ -1,0 +1,224 @@
+"""A child process: the answers of this process, and what happens when it is gone.
+
+The same table for the text process, the sound process, and one of functions that end it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from app.engine.errors import EndedWorker, GenerationFailed
+from app.engine.reading import TextProcess
+from app.engine.reading import table as text_table
+from app.engine.sound.process import table as sound_table
+from app.engine.utterance import UtteranceInput
+from app.engine.worker import Worker, sound_worker, text_worker
+from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints.builtin import read_config
+from models.config import ModelConfig
+from models.text import TextError
+from samplers.knobs.params import SamplingParams
+from tests.app.engine.worker_tables import table
+
+CPU = torch.device("cpu")
+TABLE = "tests.app.engine.worker_tables:table"
+TEXT = "Dr. Smith paid $1,234.56 on 3 May 2024. " * 20
+
+
+KINDS = ["numbers", "text", "sound", pytest.param("decode", marks=pytest.mark.slow)]
+
+
+class Process(NamedTuple):
+    """A process, a call of it that has some answers, and those answers made in this process."""
+
+    worker: Worker
+    begin: Callable[[], Any]
+    expected: Sequence[Any]
+
+
+def load_model(toy: Path) -> SpeechModel:
+    torch.set_num_threads(1)  # as a service does
+    return load_speech_model(toy, CPU)
+
+
+def codes() -> list[Tensor]:
+    made = torch.randint(512, (100,), generator=torch.Generator().manual_seed(0))
+    return list(torch.split(made, [40, 40, 20]))
+
+
+def fed(utterance: Any) -> Any:
+    for number, frames in enumerate(codes()):
+        utterance.feed(frames, number == 2)
+    return utterance
+
+
+def comparable(answer: Any) -> Any:
+    if hasattr(answer, "samples"):
+        return answer.samples.tolist(), answer.codes.tolist()
+    return answer.tolist() if hasattr(answer, "tolist") else answer
+
+
+@pytest.fixture(
+    scope="module",
+    params=["numbers", "text", "sound", pytest.param("decode", marks=pytest.mark.slow)],
+)
+def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
+    name = request.param
+    args: tuple[Any, ...]
+    call: tuple[Any, ...]
+    here: Mapping[str, Callable[..., Any]]
+    if name == "numbers":
+        worker, args, call = Worker("numbers", TABLE), (5,), ("numbers", 4)
+        here = table(*args)
+    elif name == "text":
+        worker, args = text_worker(), (read_config(toy / "lm.json", ModelConfig),)
+        here, call = text_table(*args), ("prepared", TEXT)
+    else:
+        worker, args = sound_worker(), (partial(load_model, toy),)
+        here = sound_table(*args)
+        inputs = UtteranceInput([1, 10, 20, 2], SamplingParams(), 1, 0, 100)
+        call = ("utterance", inputs) if name == "sound" else ("decode", torch.cat(codes())[:, None])
+    how: dict[str, Any] = {"language": "en", "max_chars": 4096} if name == "text" else {}
+    finish = fed if name == "sound" else iter
+    worker.load(*args)
+    expected = [*map(comparable, finish(here[call[0]](*call[1:], **how)))]
+    assert len(expected) >= 4
+    yield Process(worker, lambda: finish(worker.iterate(*call, **how)), expected)
+    worker.close()
+
+
+def kill(worker: Worker) -> None:
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+
+
+def test_the_answers_are_those_of_this_process(process: Process) -> None:
+    with closing(process.begin()) as answers:
+        assert [*map(comparable, answers)] == process.expected
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_call_goes_on_where_the_process_was_killed(process: Process, after: int) -> None:
+    generation = process.worker.generation
+    with closing(process.begin()) as answers:
+        found = [comparable(next(answers)) for _ in range(after)]
+        kill(process.worker)
+        found += map(comparable, answers)
+    assert found == process.expected
+    assert process.worker.generation == generation + 1
+
+
+def test_calls_one_within_another_all_go_on_after_one_restart(process: Process) -> None:
+    generation, found = process.worker.generation, list[list[Any]]()
+    with closing(process.begin()) as outer, closing(process.begin()) as inner:
+        begun = comparable(next(outer)), comparable(next(inner))
+        kill(process.worker)
+        found += [begun[1], *map(comparable, inner)], [begun[0], *map(comparable, outer)]
+    assert found == [process.expected, process.expected]
+    assert process.worker.generation == generation + 1
+
+
+def test_a_call_that_is_left_disturbs_no_other(process: Process) -> None:
+    with closing(process.begin()) as left:
+        next(left)
+    with closing(process.begin()) as answers:
+        assert [*map(comparable, answers)] == process.expected
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker("functions", TABLE)
+    worker.load()
+    yield worker
+    worker.close()
+
+
+def test_what_is_raised_there_is_raised_here_with_its_place(worker: Worker) -> None:
+    with pytest.raises(KeyError, match="on purpose") as raised:
+        worker.call("fails")
+    assert any("in fails" in note for note in raised.value.__notes__)
+    assert worker.call("add", 1, 2) == 3
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_what_ends_the_process_twice_is_refused_from_then_on(worker: Worker, after: int) -> None:
+    """A call that waits meanwhile has no part in it, however often it is begun again."""
+    waits = worker.iterate("numbers", 9)
+    assert next(waits) == 0
+    with pytest.raises(EndedWorker):
+        list(worker.iterate("ends", after, "first"))
+    assert next(waits) == 1
+    with pytest.raises(EndedWorker):
+        list(worker.iterate("ends", after, "second"))
+    generation = worker.generation
+    for name in ("first", "second"):
+        with pytest.raises(EndedWorker, match="before"):
+            worker.iterate("ends", after, name)
+    assert [*waits] == [2, 3, 4, 5, 6, 7, 8]
+    assert worker.generation == generation
+    assert worker.call("add", 1, 2) == 3
+
+
+def test_a_text_that_ends_the_process_is_refused_in_words(toy: Path) -> None:
+    config = read_config(toy / "lm.json", ModelConfig)
+    reader = TextProcess(config, Worker("ending", "tests.app.engine.worker_tables:ending_table"))
+
+    def read(text: str) -> int:
+        return len(reader.prepare(text, language="en", max_chars=4096))
+
+    with closing(reader):
+        for generation in (3, 3):
+            with pytest.raises(TextError, match="ends the process"):
+                read("Say abracadabra now.")
+            assert reader.worker.generation == generation
+        assert read("Hello there.") == 1
+
+
+def test_a_table_that_cannot_be_made_is_told_and_tried_again() -> None:
+    with closing(Worker("functions", TABLE)) as worker:
+        worker.load(1, "an argument too many")
+        for generation in (1, 2):
+            with pytest.raises(TypeError, match="takes from 0 to 1"):
+                worker.ready()
+            assert worker.generation == generation
+
+
+def test_a_model_that_the_sound_process_cannot_load_is_told(tmp_path: Path) -> None:
+    with pytest.raises(GenerationFailed, match="could not load"):
+        sound_table(partial(load_speech_model, tmp_path / "missing", CPU))
+
+
+PROGRAM = f"""
+import os, signal, sys, time
+from app.engine.worker import Worker
+
+if __name__ == "__main__":
+    worker = Worker("functions", "{TABLE}")
+    for after_s in (0.0, 0.1, 0.2, 0.4):
+        time.sleep(after_s)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(worker.pid, number)
+    worker.load()
+    print(worker.call("add", 1, 2))
+    worker.iterate("slow")
+    worker.send("next", 1)
+"""
+
+
+@pytest.mark.parametrize("last", ["", "os.kill(os.getpid(), signal.SIGTERM)", "os._exit(0)"])
+def test_signals_and_a_parent_that_forgets_it_end_it_without_a_word(last: str) -> None:
+    """Ctrl-C and SIGTERM are the parent's, from the first moment of the process on."""
+    program = [sys.executable, "-c", f"{PROGRAM}    {last}\n"]
+    pipe = subprocess.PIPE
+    ended = subprocess.run(program, stdout=pipe, stderr=pipe, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("3\n", "")

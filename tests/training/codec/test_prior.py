@@ -1,0 +1,41 @@
+"""The prior of clean speech is that of the corpora's frames, and lies beside the codec."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.checkpoints import load_codec, save_codec
+from models.codecs.spectral import SpectralCodec
+from tests.training.lm.test_train import random_codec
+from tests.training.synthetic import write_corpus
+from training import cache as cache_of_training
+from training.codec import prior
+
+
+def test_a_prior_has_the_mean_and_covariance_of_its_frames() -> None:
+    torch.manual_seed(0)
+    mixing = torch.randn(4, 4)
+    frames = torch.randn(20_000, 4) @ mixing + torch.arange(4.0)
+    found = prior.fitted(frames)
+    torch.testing.assert_close(found.mean.float(), torch.arange(4.0), atol=0.1, rtol=0)
+    torch.testing.assert_close(found.covariance.float(), mixing.T @ mixing, atol=0.2, rtol=0.05)
+
+
+def test_what_is_written_is_loaded_with_the_codec(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    following = tmp_path / "next"
+    monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", ["prior"])
+    for module in (cache_of_training, prior):
+        monkeypatch.setattr(module, "NEXT_MODEL", following)
+    save_codec(following, random_codec(0))
+    for source in ("speech", "crowd"):
+        write_corpus(tmp_path / "cache" / source)
+    prior.main()
+    codec = load_codec(following)
+    assert isinstance(codec, SpectralCodec)
+    assert codec.prior is not None
+    assert codec.prior.mean.shape == (codec.config.bands,)
+    assert bool((torch.linalg.eigvalsh(codec.prior.covariance) > -1e-6).all())

@@ -1,0 +1,1 @@
+"""Porting a model: what its files hold, how it was trained, its entropy. Nothing imports it."""

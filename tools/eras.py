@@ -1,0 +1,117 @@
+"""Detection of a published model's training switches by teacher-forced loss.
+
+The files do not state them (`models.checkpoints.published.load.Switches`), but under wrong switches
+a model predicts badly, which can be measured on any speech with known codes and phonemes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.checkpoints.published.load import NarMask, Switches, configured, load_public
+from models.config import CodeSums
+from models.valle import Valle
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Codes of an utterance with its phonemes.
+
+    Attributes:
+        phoneme_ids: Including BOS and EOS.
+        codes: ``[T, K]`` int64.
+        language: Index into the model's languages.
+        prompt: ``[Tp, K]`` int64 codes of the same voice, or None.
+    """
+
+    phoneme_ids: Sequence[int]
+    codes: Tensor
+    language: int = 0
+    prompt: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class EraLoss:
+    """The loss under one combination of switches.
+
+    Attributes:
+        switches: The combination, every switch set.
+        ar: Mean cross-entropy of level 0 in nats a frame, the stop token included.
+        nar: Mean cross-entropy of levels 1 and up in nats a code.
+    """
+
+    switches: Switches
+    ar: float
+    nar: float
+
+    @property
+    def total(self) -> float:
+        """The sum of both, by which combinations are ranked."""
+        return self.ar + self.nar
+
+    def __str__(self) -> str:
+        language = "a" if self.switches.language else "no"
+        return (
+            f"{self.ar:8.4f} {self.nar:8.4f}  sums {self.switches.code_sums},"
+            f" mask {self.switches.nar_mask}, {language} language segment"
+        )
+
+
+def eras(source: Path, pairs: Sequence[Pair]) -> list[EraLoss]:
+    """Measure the teacher-forced loss of every combination of switches.
+
+    Args:
+        source: A published file, or a folder with one.
+        pairs: Utterances; a few seconds are enough.
+
+    Returns:
+        Losses, lowest first.
+
+    Raises:
+        ValueError: There are no pairs, or one has another number of levels than the model.
+    """
+    if not pairs:
+        raise ValueError("no codes to measure with")
+    model = load_public(source)
+    if wrong := [pair for pair in pairs if pair.codes.shape[1] != model.config.levels]:
+        raise ValueError(
+            f"codes have {wrong[0].codes.shape[1]} levels, the model {model.config.levels}"
+        )
+    losses = []
+    for sums, mask, language in product(get_args(CodeSums), get_args(NarMask), (True, False)):
+        switches = Switches(sums, mask, language)
+        model.config = configured(model.config, switches)
+        ar, nar = _losses(model, pairs)
+        losses.append(EraLoss(switches, ar, nar))
+    return sorted(losses, key=lambda loss: loss.total)
+
+
+@torch.inference_mode()
+def _losses(model: Valle, pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Return the mean losses of level 0 and of levels 1 and up, in nats."""
+    ar = torch.cat([_ar_losses(model, pair) for pair in pairs])
+    nar = torch.cat([
+        _nar_losses(model, pair, level) for pair in pairs for level in range(1, model.config.levels)
+    ])
+    return float(ar.mean()), float(nar.mean())
+
+
+def _ar_losses(model: Valle, pair: Pair) -> Tensor:
+    """Return the losses ``[T + 1]`` of level 0 and its stop token, in nats."""
+    prefix = model.prefix(pair.phoneme_ids, 0, language=pair.language, prompt=pair.prompt)
+    stop = pair.codes.new_full((1,), model.config.stop_token)
+    truth = torch.cat([pair.codes[:, 0], stop])
+    return F.cross_entropy(model.ar_logits(prefix, pair.codes), truth, reduction="none")
+
+
+def _nar_losses(model: Valle, pair: Pair, level: int) -> Tensor:
+    """Return the losses ``[T]`` of a level from 1 on, in nats."""
+    prefix = model.prefix(pair.phoneme_ids, level, language=pair.language, prompt=pair.prompt)
+    logits = model.nar_logits(prefix, pair.codes, level)
+    return F.cross_entropy(logits, pair.codes[:, level], reduction="none")
