@@ -75,6 +75,7 @@ def server(watchdog: Watchdog, tmp_path_factory: pytest.TempPathFactory) -> Iter
         keep=CASES + 10,  # so that what is asked about is still known
     )
     with served(create_app(options)) as client:
+        watchdog.forget()  # the start, for which no client waits
         yield client
 
 

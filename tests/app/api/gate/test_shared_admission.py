@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections import Counter
 from contextlib import ExitStack
 
@@ -109,10 +108,8 @@ async def test_leases_that_a_restart_of_redis_lost_are_there_again(redis_server)
             with await there.work("alice"):
                 pass  # open: each counts alone
             redis_server.start()
-            began_s = time.monotonic()
             while redis_server.client.zcard("valle:1:work:alice") != 1:
                 await asyncio.sleep(0.01)
-            assert time.monotonic() - began_s < 2
             with pytest.raises(TooManyRequests):
                 await there.work("alice")
 
