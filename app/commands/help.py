@@ -10,7 +10,6 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
 from app.commands.errors import CommandError
-from app.commands.speech.options import SpeakOptions
 
 KNOBS: Final = "--help-knobs"
 
@@ -32,13 +31,13 @@ def asked_help(name: str, command: Any, arguments: Sequence[str]) -> str | None:
         arguments: What follows the command's name.
     """
     if name == "speak" and KNOBS in arguments:
-        return _knobs_help(arguments[arguments.index(KNOBS) + 1 :])
+        return _knobs_help(command, arguments[arguments.index(KNOBS) + 1 :])
     if not {"-h", "--help"} & set(arguments) or not hasattr(command, "shown"):
         return None
     parser = _parser(name, command.__doc__ or "")
     parser.add_argument("-h", "--help", action="store_true", help="Show this help.")
     if name == "speak":
-        parser.epilog = _about_knobs()
+        parser.epilog = _about_knobs(command)
         parser.add_argument(KNOBS, metavar="GROUP", nargs="*", help="Show the sampling knobs.")
     for field in command.shown:
         _add_flag(parser, field, command.model_fields[field])
@@ -72,10 +71,10 @@ def _flags(command: Any) -> list[str]:
     return flags
 
 
-def _groups() -> dict[str, dict[str, FieldInfo]]:
+def _groups(command: Any) -> dict[str, dict[str, FieldInfo]]:
     """Return the fields of `speak` by the group of their knob; "" holds those of no group."""
     groups: dict[str, dict[str, FieldInfo]] = {}
-    for name, field in SpeakOptions.model_fields.items():
+    for name, field in command.model_fields.items():
         extra = field.json_schema_extra
         hints: Any = extra.get("x-ui", {}) if isinstance(extra, dict) else {}
         group = hints.get("group", "")
@@ -83,9 +82,9 @@ def _groups() -> dict[str, dict[str, FieldInfo]]:
     return groups
 
 
-def _about_knobs() -> str:
+def _about_knobs(command: Any) -> str:
     """Return how to see the knobs that the short help leaves out."""
-    groups = _groups()
+    groups = _groups(command)
     del groups[""]
     return (
         f"Each of the {sum(map(len, groups.values()))} sampling knobs is a flag: `valle-serve speak"
@@ -93,8 +92,8 @@ def _about_knobs() -> str:
     )
 
 
-def _knobs_help(wanted: Sequence[str]) -> str:
-    groups = _groups()
+def _knobs_help(command: Any, wanted: Sequence[str]) -> str:
+    groups = _groups(command)
     del groups[""]
     for name in wanted:
         if name not in groups:

@@ -84,7 +84,10 @@ def test_settings_do_not_change():
         setattr(Settings(), "port", 1)  # noqa: B010
 
 
-@pytest.mark.parametrize("module", ["app.settings", "app.api.schemas", "app.cli", "app.engine.job"])
+@pytest.mark.parametrize(
+    "module",
+    ["app.settings", "app.api.schemas", "app.cli", "app.commands.serve", "app.engine.job"],
+)
 def test_declarations_load_without_torch(module):
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,7 +13,6 @@ from app.audio.formats import AudioFormat
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 from app.storage.preset_files import read_presets
-from app.storage.voice_store import UnknownStore
 
 _HUB_NAME: Final = re.compile(r"[\w-][\w.-]*/[\w.-]+([@:].*)?", re.ASCII)
 _ASK_S: Final = 5.0
@@ -185,6 +184,7 @@ def check_voices(settings: Settings) -> str:
     """
     if "://" in settings.voices:
         from app.storage.remote_voices import open_voice_store
+        from app.storage.voice_store import UnknownStore
 
         try:
             owners = open_voice_store(settings.voices, settings.max_voices).owners()
