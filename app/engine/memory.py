@@ -22,6 +22,9 @@ temporaries, and for utterances that are not drawn by a recording."""
 LEVEL_0_SHARE: Final = 0.25
 """The same of a model whose finer levels keep nothing, but need more for temporaries."""
 
+PREFIX_SHARE: Final = 0.125
+"""Of the pool, for prefixes of voices that are kept, to each level the same."""
+
 MARGIN: Final = 1.25
 """Speech that lasts so much longer than expected still fits; what lasts longer than all margins
 together fails alone."""
@@ -30,6 +33,12 @@ together fails alone."""
 def pool_bytes(config: ModelConfig, free_bytes: int) -> int:
     """Return the bytes of the pool of a model, of those that are free when it has been loaded."""
     return int((LEVEL_0_SHARE if config.nar_mask == "full" else SHARE) * free_bytes)
+
+
+def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
+    """Return the most bytes of prefixes that are kept for level 0, and for the finer levels."""
+    level = int(PREFIX_SHARE * pool_bytes / config.levels)
+    return level, (config.levels - 1) * level
 
 
 def make_pool(model: Valle, size: int) -> PagePool:
@@ -43,7 +52,7 @@ class Memory:
     """The one pool of a loaded model, of ``size`` bytes, made when first asked for. Any thread."""
 
     def __init__(self, model: Valle, size: int) -> None:
-        self._model, self._bytes = model, size
+        self._model, self.size = model, size
         self._making = threading.Lock()
         self.held: PagePool | None = None
 
@@ -51,7 +60,7 @@ class Memory:
         """Return the pool."""
         with self._making:
             if self.held is None:
-                self.held = make_pool(self._model, self._bytes)
+                self.held = make_pool(self._model, self.size)
             return self.held
 
     def forget(self) -> None:
@@ -90,4 +99,5 @@ def fits(
 ) -> bool:
     """Return whether a job has room beside those that have begun; alone every job may try."""
     taken = [pages_of(one, config, frame_rate_hz) for one in running]
-    return not taken or sum(taken) + pages_of(plan, config, frame_rate_hz) <= pool.pages
+    room = (1 - PREFIX_SHARE) * pool.pages
+    return not taken or sum(taken) + pages_of(plan, config, frame_rate_hz) <= room

@@ -6,14 +6,22 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from app.commands.checks.host import writable
 from app.commands.errors import CheckWarning, CommandError
 from app.settings import Settings
 
+KERNEL_MODULE: Final = "/proc/driver/nvidia/version"
+"""There where the host's kernel has the driver, in its containers too."""
+
 _DRIVER: Final = "libcuda.so.1"
+_LEAST_BYTES: Final = 3 * 10**9
+"""Of a GPU: the published model and its codec in bfloat16, CUDA's own, and room for one stream."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,8 @@ class CudaFacts:
         built_for: CUDA version of the PyTorch build, as 12.8; None for a CPU build.
         driver: CUDA version that the NVIDIA driver supports, as 12.4; None without a driver.
         usable: Whether PyTorch finds a GPU.
+        on_host: Whether the kernel has an NVIDIA driver.
+        visible: ``CUDA_VISIBLE_DEVICES``.
         capability: Compute capability of the GPU, as (9, 0).
         kernels: Architectures in the build, as sm_90 and compute_90.
     """
@@ -31,6 +41,8 @@ class CudaFacts:
     built_for: str | None
     driver: str | None
     usable: bool
+    on_host: bool = False
+    visible: str | None = None
     capability: tuple[int, int] = (0, 0)
     kernels: Sequence[str] = ()
 
@@ -49,7 +61,15 @@ def check_device(settings: Settings) -> str:
     usable = torch.cuda.is_available()
     capability = torch.cuda.get_device_capability() if usable else (0, 0)
     kernels = torch.cuda.get_arch_list() if usable else ()
-    facts = CudaFacts(torch.version.cuda, driver_version(), usable, capability, kernels)
+    facts = CudaFacts(
+        torch.version.cuda,
+        driver_version(),
+        usable,
+        Path(KERNEL_MODULE).exists(),
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+        capability,
+        kernels,
+    )
     found = problem(facts)
     if found and settings.device != "cpu":
         raise (CheckWarning if settings.device == "auto" and not usable else CommandError)(found)
@@ -58,9 +78,15 @@ def check_device(settings: Settings) -> str:
     device = choose_device(settings.device)
     if device.type != "cuda":
         return f"cpu {platform.processor()}".strip() + f", torch {torch.__version__}"
+    free_bytes, all_bytes = torch.cuda.mem_get_info()
+    if free_bytes < _LEAST_BYTES:
+        raise CheckWarning(
+            f"{torch.cuda.get_device_name(device)} has {free_bytes / 1e9:.1f} of"
+            f" {all_bytes / 1e9:.1f} GB free, and {_LEAST_BYTES / 1e9:.0f} are needed; see"
+            " nvidia-smi for who has the rest, take a larger MIG instance, or set TTS_DEVICE=cpu"
+        )
     if settings.fused_kernels != "off" and (lacking := lacking_for_kernels()):
         raise CheckWarning(lacking)
-    free_bytes, _ = torch.cuda.mem_get_info()
     return (
         f"{device} {torch.cuda.get_device_name(device)}, {free_bytes / 1e9:.0f} GB free,"
         f" driver for CUDA {facts.driver}, torch {torch.__version__}"
@@ -73,13 +99,39 @@ def lacking_for_kernels() -> str | None:
         lacks = "Triton, which torch brings on Linux"
     elif not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
         lacks = "a C compiler; install gcc, with the headers of C and of Python"
+    elif not _linker_finds_driver():
+        lacks = f"{_DRIVER} where the linker looks; run /sbin/ldconfig, or set TRITON_LIBCUDA_PATH"
     else:
-        return None
+        folder = os.environ.get("TRITON_CACHE_DIR") or "~/.triton/cache"
+        try:
+            writable(folder, "TRITON_CACHE_DIR")
+        except CommandError as error:
+            lacks = f"a folder to compile to: {error}"
+        else:
+            return None
     return f"steps run in more kernels than they could: the service's own need {lacks}"
+
+
+def _linker_finds_driver() -> bool:
+    """Return whether Triton finds the driver's library, by the places that it looks in."""
+    if os.environ.get("TRITON_LIBCUDA_PATH"):
+        return True
+    try:
+        known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        known = b""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return _DRIVER.encode() in known or any(Path(one, _DRIVER).exists() for one in folders)
 
 
 def problem(facts: CudaFacts) -> str | None:
     """Return why a GPU cannot be used, and how to fix it; None if it can, or there is none."""
+    if facts.driver is None and facts.on_host:
+        return (
+            "this machine has an NVIDIA driver that is out of reach here; in a container, install"
+            " the NVIDIA Container Toolkit on the host and start with --gpus all (Compose: as in"
+            " docker-compose.yml)"
+        )
     if facts.driver is None:
         return None
     if facts.built_for is None:
@@ -92,10 +144,16 @@ def problem(facts: CudaFacts) -> str | None:
             f"the NVIDIA driver supports CUDA {facts.driver}, and torch is built for"
             f" {facts.built_for}; update the driver, or install a build for CUDA {facts.driver}"
         )
+    if not facts.usable and facts.visible is not None:
+        return (
+            f"CUDA_VISIBLE_DEVICES={facts.visible} names no GPU that torch finds; unset it, or take"
+            " a name that nvidia-smi -L lists"
+        )
     if not facts.usable:
         return (
-            "there is an NVIDIA driver, but torch finds no GPU; check that nvidia-smi lists one,"
-            " and in a container that it was started with one (--gpus all)"
+            "there is an NVIDIA driver, but torch finds no GPU; check that nvidia-smi -L lists one,"
+            " with an instance below it where MIG is on, and in a container that it was started"
+            " with one (--gpus all)"
         )
     return _missing_kernels(facts)
 

@@ -143,7 +143,7 @@ def check_cache(settings: Settings) -> str:
     Raises:
         CheckWarning: There is little space.
     """
-    free_bytes = shutil.disk_usage(_writable(settings.cache, "TTS_CACHE")).free
+    free_bytes = shutil.disk_usage(writable(settings.cache, "TTS_CACHE")).free
     folder = Path(settings.cache).expanduser()
     if free_bytes < _NEEDED_BYTES:
         raise CheckWarning(
@@ -193,11 +193,11 @@ def check_voices(settings: Settings) -> str:
         except OSError as error:
             raise CheckWarning(f"{settings.voices}: {error.strerror}") from error
         return f"{settings.voices}, of {len(owners)} owners"
-    _writable(settings.voices, "TTS_VOICES")
+    writable(settings.voices, "TTS_VOICES")
     return str(Path(settings.voices).expanduser())
 
 
-def _writable(name: str, setting: str) -> Path:
+def writable(name: str, setting: str) -> Path:
     """Check that a folder, or its closest existing parent, is writable, and return that."""
     folder = Path(name).expanduser()
     existing = next(one for one in (folder, *folder.parents) if one.exists())

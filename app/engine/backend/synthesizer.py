@@ -31,7 +31,7 @@ from app.engine.interface import (
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
 from app.engine.level_0.job import Level0Job
 from app.engine.level_0.job_batch import JobBatch
-from app.engine.memory import fits, memory_of
+from app.engine.memory import fits, memory_of, prefix_bytes
 from app.engine.playback import Playback
 from app.engine.reading import TextProcess
 from app.engine.sound.decoder import SoundDecoder
@@ -97,7 +97,9 @@ class Synthesizer:
             self._sound_decoder: SoundDecoder | SoundProcess = sound_process or SoundDecoder(speech)
         else:
             self._prefixes = PrefixCache(
-                speech.model, new_cache=lambda *size: memory.pool().new_cache(*size)
+                speech.model,
+                max_bytes=prefix_bytes(speech.model.config, memory.size)[0],
+                new_cache=lambda *size: memory.pool().new_cache(*size),
             )
             self._sound_decoder = SoundDecoder(speech, memory.pool, self._record_chunks)
         self._level_0: JobBatch | None = None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from app.engine.job import Samples
+from app.engine.memory import prefix_bytes
 from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import Chunks, chunk_blocks
 from app.engine.sound.decoding import ChunkDecoder
@@ -142,7 +143,9 @@ class SoundDecoder:
         """Get the pool, and make what is recorded over it, where they are wanted and not there."""
         if self.pool is None and self._get_pool is not None:
             self.pool = self._get_pool()
-            self._prefixes = PrefixCache(self._speech.model, new_cache=self.pool.new_cache)
+            model, size = self._speech.model, self.pool.pages * self.pool.page_bytes
+            _, kept_bytes = prefix_bytes(model.config, size)
+            self._prefixes = PrefixCache(model, max_bytes=kept_bytes, new_cache=self.pool.new_cache)
         wanted = self._record if self._records and self.recorded is None else None
         if wanted is not None and self.pool is not None:
             self.recorded = wanted(self._speech, self.pool)

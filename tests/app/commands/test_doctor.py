@@ -7,11 +7,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from app.cli import main
-from app.commands.checks.device import CudaFacts, lacking_for_kernels, problem
+from app.commands.checks import device
+from app.commands.checks.device import CudaFacts, problem
+from app.commands.errors import CheckWarning, CommandError
+from app.settings import Settings
 from models.checkpoints.hub import PINNED, HubFile
 from tests.app.tools.redis_server import RedisServer
 from tests.toy.make_public import make_public
@@ -56,6 +62,7 @@ def test_it_finds_nothing_wrong(
     monkeypatch.setattr("app.commands.checks.host._NEEDED_BYTES", 1)
     status, told = diagnosed(capsys)
     assert status == 0
+    assert "s of audio per second" in told.pop("streams")  # how many depends on what else runs here
     assert all(line.startswith("ok ") for line in told.values()), told
 
 
@@ -167,6 +174,8 @@ KERNELS = ("sm_80", "sm_90", "compute_90")
         (CudaFacts(None, "12.4", usable=False), "TORCH_INDEX_URL"),
         (CudaFacts("13.0", "12.4", usable=False), "update the driver"),
         (CudaFacts(BUILT, "12.4", usable=False), "--gpus all"),
+        (CudaFacts(BUILT, None, usable=False, on_host=True), "NVIDIA Container Toolkit"),
+        (CudaFacts(BUILT, "12.4", usable=False, visible="7"), "CUDA_VISIBLE_DEVICES=7"),
         (
             CudaFacts(BUILT, "12.4", usable=True, capability=(7, 5), kernels=KERNELS),
             "no kernels for this GPU (capability 7.5",
@@ -184,14 +193,88 @@ def test_a_gpu_that_cannot_be_used_is_told_of_with_the_reason(
     assert told is None if advice is None else told is not None and advice in told
 
 
-def test_what_our_own_kernels_lack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert "need Triton" in (lacking_for_kernels() or "")
+class Host(NamedTuple):
+    """What the libraries of a host with an NVIDIA GPU answer; as it is, all is well."""
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert "install gcc" in (lacking_for_kernels() or "")
+    driver: int | None = 13000
+    on_host: bool = True
+    gpus: int = 1
+    built_for: str | None = "12.8"
+    name: str = "NVIDIA H100 80GB HBM3"
+    free_gb: float = 70
+    visible: str | None = None
+    triton: bool = True
+    compilers: tuple[str, ...] = ("gcc",)
+    linked: bytes = b"libcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1"
+    cache: str = "/tmp"
 
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert lacking_for_kernels() is None
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """The libraries answer as those of ``request.param``."""
+    is_here: Host = request.param
+
+    def library(name: str) -> Any:
+        if is_here.driver is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(cuDriverGetVersion=answer)
+
+    def answer(version: Any) -> int:
+        version._obj.value = is_here.driver
+        return 0
+
+    for name, value in {
+        "is_available": lambda: is_here.gpus > 0,
+        "get_device_capability": lambda: (9, 0),
+        "get_arch_list": lambda: list(KERNELS),
+        "mem_get_info": lambda: (int(is_here.free_gb * 1e9), 80 * 10**9),
+        "get_device_name": lambda _: is_here.name,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    linker = subprocess.CompletedProcess((), 0, is_here.linked)
+    monkeypatch.setattr(torch.version, "cuda", is_here.built_for)
+    monkeypatch.setattr("ctypes.CDLL", library)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: linker)
+    monkeypatch.setattr(device, "KERNEL_MODULE", "/proc" if is_here.on_host else "/nowhere")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if is_here.triton else None)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in is_here.compilers else None)
+    for name, setting in {"CUDA_VISIBLE_DEVICES": is_here.visible, "CC": None}.items():
+        monkeypatch.delenv(name, raising=False)
+        if setting is not None:
+            monkeypatch.setenv(name, setting)
+    for name in ("TRITON_LIBCUDA_PATH", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TRITON_CACHE_DIR", is_here.cache)
+    return is_here
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        (Host(), "cuda NVIDIA H100 80GB HBM3, 70 GB free, driver for CUDA 13.0"),
+        (Host(driver=None, gpus=0), "NVIDIA Container Toolkit"),
+        (
+            Host(driver=None, on_host=False, gpus=0),
+            "no NVIDIA driver, so no GPU; set TTS_DEVICE=cpu",
+        ),
+        (Host(driver=11040), "supports CUDA 11.4, and torch is built for 12.8; update the driver"),
+        (Host(built_for=None, gpus=0), "torch is built for CPUs"),
+        (Host(gpus=0), "with an instance below it where MIG is on"),
+        (Host(gpus=0, visible=""), "CUDA_VISIBLE_DEVICES= names no GPU"),
+        (Host(name="NVIDIA H100 MIG 1g.10gb", free_gb=1.2), "MIG 1g.10gb has 1.2 of"),
+        (Host(triton=False), "need Triton"),
+        (Host(compilers=()), "install gcc"),
+        (Host(linked=b""), "run /sbin/ldconfig, or set TRITON_LIBCUDA_PATH"),
+        (Host(cache="/proc/triton"), "set TRITON_CACHE_DIR"),
+    ],
+    indirect=["host"],
+)
+def test_each_way_in_which_a_gpu_host_is_set_up_wrongly_is_told_with_its_cure(
+    host: Host, told: str
+) -> None:
+    try:
+        said = device.check_device(Settings(device="cuda"))
+    except (CheckWarning, CommandError) as error:
+        said = str(error)
+        assert host != Host()
+    assert told in said

@@ -12,7 +12,14 @@ from app.engine.backend.synthesizer import Synthesizer
 from app.engine.job import USUAL_PHONEME_S, SpeechJob
 from app.engine.level_0.job import longest
 from app.engine.level_0.job_batch import _max_length
-from app.engine.memory import fits, make_pool, pages_of, pool_bytes
+from app.engine.memory import (
+    PREFIX_SHARE,
+    fits,
+    make_pool,
+    pages_of,
+    pool_bytes,
+    prefix_bytes,
+)
 from app.engine.sound.alignment import Decoded
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.utterance import UtteranceInput
@@ -108,6 +115,17 @@ def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
     assert not fits(plan, [plan] * 200, pool, published(), RATE_HZ)
 
 
+def test_a_card_of_16_gb_keeps_the_prefixes_of_many_voices_beside_what_is_let_in(
+    model: Valle,
+) -> None:
+    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
+    size = pool_bytes(published(), 16 * GB - weights - CODEC)
+    pool = make_pool(model, size)
+    for slots, kept_bytes in zip((1, LEVELS), prefix_bytes(published(), size), strict=True):
+        assert kept_bytes // grown(pool, None, slots, PROMPT).bytes >= 8
+    assert sum(prefix_bytes(published(), size)) <= PREFIX_SHARE * size
+
+
 @pytest.fixture(scope="module")
 def synthesizer(toy: Any) -> Synthesizer:
     return Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
@@ -118,7 +136,7 @@ def test_a_job_waits_until_those_that_run_leave_it_room(synthesizer: Synthesizer
     config = synthesizer._speech.model.config
     pages = pages_of(one, config, RATE_HZ)
     assert pages >= config.levels
-    pool = PagePool(config, 2 * pages, dtype=BF16, device=META)
+    pool = PagePool(config, 3 * pages - 1, dtype=BF16, device=META)
     assert fits(one, [one], pool, config, RATE_HZ)
     assert not fits(one, [one, one], pool, config, RATE_HZ)
     small = PagePool(config, 1, dtype=BF16, device=META)
