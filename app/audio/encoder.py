@@ -4,9 +4,7 @@ from fractions import Fraction
 from io import BytesIO
 from typing import Final, NamedTuple
 
-import av
 import numpy as np
-from av.audio.stream import AudioStream
 from numpy.typing import NDArray
 
 from app.engine.job import Samples
@@ -67,6 +65,10 @@ class LibavEncoder:
     """
 
     def __init__(self, settings: EncoderSettings, sample_rate_hz: int, *, whole: bool) -> None:
+        # So that WAV and PCM need no libav, nor does a start wait for it.
+        import av
+        from av.audio.stream import AudioStream
+
         self._file = BytesIO() if whole else _WriteBuffer()
         options = {"fflags": "+bitexact", "flush_packets": "1"}
         options |= _MUXER_OPTIONS.get(settings.muxer, {})
@@ -84,7 +86,9 @@ class LibavEncoder:
     def push(self, samples: Samples) -> bytes:
         """Encode samples ``[N]`` and return the bytes that are complete."""
         if len(samples):
-            frame = av.AudioFrame.from_ndarray(int16(samples)[None], format="s16", layout="mono")
+            from av import AudioFrame
+
+            frame = AudioFrame.from_ndarray(int16(samples)[None], format="s16", layout="mono")
             frame.sample_rate = self._rate_hz
             frame.pts, frame.time_base = self._samples, Fraction(1, self._rate_hz)
             self._samples += len(samples)

@@ -62,13 +62,16 @@ PYTEST = (
     "-p", "no:cacheprovider",
     "--continue-on-collection-errors",
 )  # fmt: skip
-GPU_TESTS = ("-m", "gpu", "tests/models/stack/test_gpu.py", "tests/app/engine/sound/test_gpu.py")
+GPU_TESTS = (
+    "--noconftest", "-m", "gpu",
+    "tests/models/stack/test_gpu.py", "tests/app/engine/sound/test_gpu.py",
+)  # fmt: skip
 KERNELS = "tests/models/cuda/kernels"
 KERNEL_TESTS = (
     f"--confcutdir={KERNELS}", "-m", "not slow",
     *(f"{KERNELS}/test_{name}.py" for name in ("layers", "attention", "plain", "check")),
 )  # fmt: skip
-SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "av", "phonemizer")
+SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "phonemizer")
 PARTS: Sequence[TicketPart] = (
     TicketPart("environment", (), 30, "environment.describe"),
     TicketPart("kernels' tests", ("pytest", "triton"), 100, command=(*PYTEST, *KERNEL_TESTS)),

@@ -94,6 +94,8 @@ def requests(count: int, sentences_each: int = 1) -> list[Request]:
     made = []
     for number, text in enumerate(texts(count, sentences_each=sentences_each)):
         fields: dict[str, Any] = {"seed": number, "preset": PRESETS[number % len(PRESETS)]}
+        if fields["preset"] == "stable":  # what a decay in mode additive does was changed since
+            fields["repetition_penalty_decay"] = 0.0
         if number >= len(PRESETS):
             fields |= KNOBS[number % len(KNOBS)]
         if number >= len(PRESETS) + len(KNOBS):
