@@ -2,10 +2,7 @@
 
 import os
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,76 +16,16 @@ from app.storage.remote_voices import open_voice_store
 from app.storage.voice_store import NameTaken, StoreAway, VoiceStore
 from models.voices.voice import BuiltinVoices, Voice
 from tests.app.storage.test_remote_voices import CARD, recording
+from tests.app.tools.s3_server import S3Server, client, s3_running
 from tests.app.tools.serving import served, until
 
-boto3 = pytest.importorskip("boto3")
-pytest.importorskip("moto")
-pytest.importorskip("flask_cors")
-
 pytestmark = pytest.mark.slow
-
-_POLICY = (
-    '{"Version": "2012-10-17",'
-    ' "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
-)
-
-
-def client(service: str):
-    """Return a client with the credentials of now; `boto3.client` keeps the first."""
-    return boto3.Session().client(service)
-
-
-class S3Server:
-    """A server of S3's protocol in a process; what it stores ends with it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._set = monkeypatch.setenv
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._set("AWS_ENDPOINT_URL", self.url)
-        self._set("AWS_DEFAULT_REGION", "us-east-1")
-
-    def start(self) -> None:
-        """Start it, with a user whose keys are in the environment, and an empty bucket."""
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        # So many requests are answered without keys: those that make the user.
-        environment = os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": "3"}
-        self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        began_s = time.monotonic()
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < began_s + 60, "it did not start"
-                time.sleep(0.05)
-        self.sign_in("nobody", "nothing")
-        iam = client("iam")
-        iam.create_user(UserName="voices")
-        key = iam.create_access_key(UserName="voices")["AccessKey"]
-        iam.put_user_policy(UserName="voices", PolicyName="s3", PolicyDocument=_POLICY)
-        self.sign_in(key["AccessKeyId"], key["SecretAccessKey"])
-        client("s3").create_bucket(Bucket="bucket")
-
-    def sign_in(self, key: str, secret: str) -> None:
-        """Set the credentials of stores that are opened from now on."""
-        self._set("AWS_ACCESS_KEY_ID", key)
-        self._set("AWS_SECRET_ACCESS_KEY", secret)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server(monkeypatch)
-    try:
-        server.start()
+    with s3_running(monkeypatch) as server:
         yield server
-    finally:
-        server.kill()
 
 
 def opened() -> VoiceStore:
@@ -239,26 +176,21 @@ def test_a_server_that_never_answers_keeps_nobody_waiting(silent) -> None:
     assert 1 <= len(silent.held) < 20
 
 
-def test_a_server_that_hangs_while_others_speak_is_found_out_once(monkeypatch, caplog) -> None:
+def test_a_server_that_hangs_while_others_speak_is_found_out_once(server, caplog) -> None:
     """As it does to a service: kept connections that break off, new ones that hang."""
-    server = S3Server(monkeypatch)
+    opened().add("anna", "me", CARD, recording())
+    store = open_voice_store("s3://bucket/voices", 9)
+    until(lambda: speaks(store, "anna"))
+    server.kill()
+    hung = socket.create_server(("127.0.0.1", server.port))
+    found = voices(store)
+    for _ in range(100):
+        assert found.speaker(found.default.name, "me").owner is None
+    raises_unavailable(lambda: found.speaker("anna", "me"))
+    assert caplog.text.count("does not answer (") == 1
+    hung.close()
     server.start()
-    try:
-        opened().add("anna", "me", CARD, recording())
-        store = open_voice_store("s3://bucket/voices", 9)
-        until(lambda: speaks(store, "anna"))
-        server.kill()
-        hung = socket.create_server(("127.0.0.1", server.port))
-        found = voices(store)
-        for _ in range(100):
-            assert found.speaker(found.default.name, "me").owner is None
-        raises_unavailable(lambda: found.speaker("anna", "me"))
-        assert caplog.text.count("does not answer (") == 1
-        hung.close()
-        server.start()
-        until(lambda: "answers again" in caplog.text)
-    finally:
-        server.kill()
+    until(lambda: "answers again" in caplog.text)
 
 
 def speaks(store: VoiceStore, name: str) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.app.storage.test_s3 import S3Server
 from tests.app.tools.redis_server import redis_running
+from tests.app.tools.s3_server import S3Server, s3_running
 from tests.app.tools.serving import until
 from tests.conftest import ROOT
 from tests.deploy.container_files import volumes
@@ -123,12 +123,8 @@ def test_a_wrong_setting_ends_the_start_with_a_sentence(containers) -> None:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server(monkeypatch)
-    try:
-        server.start()
+    with s3_running(monkeypatch) as server:
         yield server
-    finally:
-        server.kill()
 
 
 def as_in_the_chart(key: str, secret: str, url: str) -> list[str]:
