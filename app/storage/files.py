@@ -8,7 +8,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write a file and replace the one that is there, if any; nobody sees a part of it."""
     partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as file:
+        # One that a process left when it was killed, or a link, which would lead elsewhere.
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -7,7 +7,6 @@ name succeed. Nothing is cached but audio, by its hash, so that every process se
 once.
 """
 
-import hashlib
 import logging
 from collections import OrderedDict
 from pathlib import Path
@@ -92,20 +91,14 @@ class RemoteVoiceStore(VoiceStore):
 
     def opened(self, voice: Voice) -> Voice | None:
         """Return a voice with its audio in memory; None if it was deleted or is damaged."""
-        assert voice.audio is not None
-        content = self._audio.get(voice.digest)
-        if content is None:
-            try:
-                content = self._files.read(str(voice.audio), large=True)
-            except FileNotFoundError:
-                return None
-            if hashlib.sha256(content).hexdigest() != voice.digest:
-                log.error("%s does not have the SHA-256 of its description", voice.audio)
-                return None
-            self._audio[voice.digest] = content
+        if (content := self._audio.get(voice.digest)) is not None:
+            return voice.model_copy(update={"recording": content})
+        opened = super().opened(voice)
+        if opened is not None and opened.recording is not None:
+            self._audio[voice.digest] = opened.recording
             while len(self._audio) > _CACHED:
                 self._audio.popitem(last=False)
-        return voice.model_copy(update={"recording": content})
+        return opened
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
         """Store a voice; as `VoiceStore.add`.
@@ -151,6 +144,9 @@ class RemoteVoiceStore(VoiceStore):
     def _read(self, path: Path) -> bytes:
         """Return the content of an object; as `VoiceStore._read`."""
         return self._files.read(str(path))
+
+    def _sound(self, path: Path) -> bytes:
+        return self._files.read(str(path), large=True)
 
     def names_of(self, owner: str) -> list[str]:
         """Return the names of an owner's voices, damaged ones too."""

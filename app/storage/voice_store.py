@@ -156,12 +156,20 @@ class VoiceStore:
         return False
 
     def opened(self, voice: Voice) -> Voice | None:
-        """Return a voice with its audio in memory; None if it was deleted meanwhile."""
+        """Return a voice with its audio in memory; None if it was deleted or is damaged."""
         assert voice.audio is not None
         try:
-            return voice.model_copy(update={"recording": voice.audio.read_bytes()})
+            content = self._sound(voice.audio)
         except FileNotFoundError:
             return None
+        if hashlib.sha256(content).hexdigest() != voice.digest:
+            log.error("%s does not have the SHA-256 of its description", voice.audio)
+            return None
+        return voice.model_copy(update={"recording": content})
+
+    def _sound(self, path: Path) -> bytes:
+        """Return the content of a file of audio."""
+        return path.read_bytes()
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
         """Store a voice.

@@ -154,6 +154,23 @@ def test_of_uploads_at_once_no_more_are_kept_than_may_be(folder) -> None:
     assert outcomes == {"kept": 3, "full": 5}
 
 
+def test_a_link_leads_to_no_file_that_is_no_voice(folder, store, tmp_path, caplog) -> None:
+    """Who may write the folder, as of a share on the network, reads nothing else through it."""
+    added = store.add("anna", "me", CARD, recording())
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    added.audio.unlink()
+    added.audio.symlink_to(secret)
+    assert store.opened(added) is None
+    assert "SHA-256" in caplog.text
+    (folder / "owner-me" / "ben.json").symlink_to(secret)
+    assert store.damaged("me") == ["ben"]
+    assert "a secret" not in caplog.text
+    assert store.remove("anna", "me")
+    assert store.remove("ben", "me")
+    assert secret.read_text() == "a secret"
+
+
 def test_the_quota_is_an_owners_and_a_deletion_frees_a_place(store) -> None:
     for name in ("a", "b", "c"):
         store.add(name, "me", CARD, recording())
