@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import httpx
@@ -58,7 +59,8 @@ JSON = {"content-type": "application/json"}
 # Made once: what the attackers compute is taken from the server, on the same cores.
 CODES = json.dumps({"utterances": [[[1]] * 50_000]})
 NUMBERS = [json.dumps({"utterances": [one] * count}) for one, count in ((1, 80_000), ([], 60_000))]
-EVENT = b'{"type":"describe","data_length":260000}\n{"a":[' + b"1," * 129_996 + b"1]}"
+_DATA = b'{"a":[' + b"[]," * 86_000 + b"1]}"
+EVENT = b'{"type":"describe","data_length":%d}\n' % len(_DATA) + _DATA
 BLANK_PATH = "/v1/text-to-speech/bella/stream-input"
 WYOMING_PORT = "ATTACKED_WYOMING_PORT"
 LONG_TEXT = json.dumps({"input": "a" * 5_000_000})
@@ -170,7 +172,7 @@ ATTACKS: Mapping[str, Attack] = {
 """What the attackers do, by name."""
 
 
-def attack(url: str, kind: str) -> None:
+def attack(url: str, kind: str, begun: Event) -> None:
     """Attack from several threads until the process is terminated."""
 
     def ask() -> None:
@@ -183,6 +185,7 @@ def attack(url: str, kind: str) -> None:
     threads = [threading.Thread(target=ask) for _ in range(ATTACKERS)]
     for thread in threads:
         thread.start()
+    begun.set()
     for thread in threads:
         thread.join()
 
@@ -190,8 +193,11 @@ def attack(url: str, kind: str) -> None:
 @contextmanager
 def attacked(url: str, kind: str) -> Iterator[None]:
     """Attack for the duration of a context."""
-    process = multiprocessing.get_context("spawn").Process(target=attack, args=(url, kind))
+    spawn = multiprocessing.get_context("spawn")
+    begun = spawn.Event()
+    process = spawn.Process(target=attack, args=(url, kind, begun))
     process.start()
+    assert begun.wait(300)  # its imports take longer than that where others compute
     time.sleep(SETTLE_S)
     try:
         yield

@@ -1,7 +1,8 @@
 """Limits of a request: its head, the size and pace of its body, and the values in its JSON."""
 
 import asyncio
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from pydantic_core import from_json
 from starlette.datastructures import Headers
@@ -138,20 +139,23 @@ _SMALL_BYTES: Final = 2 * MAX_FIELDS  # too short to exceed either limit
 
 
 def check_json_size(raw: bytes | str) -> None:
-    """Check the number of fields and values in JSON; anything that is not JSON passes.
+    """Check the number of fields and values as `sized_json`; anything that is not JSON passes.
 
     pydantic reports errors value by value in a single call, which for 100,000 values would block
     the event loop for a second.
+    """
+    if len(raw) > _SMALL_BYTES:
+        with suppress(ValueError):
+            sized_json(raw)
+
+
+def sized_json(raw: bytes | str) -> Any:
+    """Return what JSON says; what is none is a `ValueError`.
 
     Raises:
-        InvalidRequest: There are too many.
+        InvalidRequest: It has too many fields or values.
     """
-    if len(raw) <= _SMALL_BYTES:
-        return
-    try:
-        sent = from_json(raw)
-    except ValueError:
-        return
+    sent = from_json(raw)
     if isinstance(sent, dict) and len(sent) > MAX_FIELDS:
         raise InvalidRequest(f"the body has {len(sent)} fields, the limit is {MAX_FIELDS}")
     values, inner = 0, [sent]
@@ -164,3 +168,4 @@ def check_json_size(raw: bytes | str) -> None:
             inner += [value for value in one[:MAX_VALUES] if isinstance(value, dict | list)]
     if values > MAX_VALUES:
         raise InvalidRequest(f"the body has more than {MAX_VALUES} values in its lists and objects")
+    return sent

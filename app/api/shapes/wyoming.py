@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import from_json
 
 from app.api.errors import problems_of, validation_error_detail
 from app.api.gate.admission import network_of
 from app.api.gate.connections import OpenConnections
-from app.api.gate.limits import check_json_size
+from app.api.gate.limits import sized_json
 from app.api.live.session import LiveSession
 from app.api.live.socket import ClientGone, LiveSocket
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages
@@ -333,9 +332,8 @@ async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
 
 def _object(content: bytes) -> dict[str, Any]:
     """Return a JSON object."""
-    check_json_size(content)
     try:
-        sent = from_json(content)
+        sent = sized_json(content)
     except ValueError:
         sent = None
     if not isinstance(sent, dict):

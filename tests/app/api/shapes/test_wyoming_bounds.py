@@ -91,7 +91,7 @@ ENDS_THE_CONNECTION = {
     "deep nesting": b"[" * 16_000 + b"\n",
     "data that are a list": b'{"type":"describe","data":[]}\n',
     "data after the line that are a list": b'{"type":"describe","data_length":2}\n[]',
-    "130,000 lists": b'{"type":"describe","data_length":260000}\n{"a":[' + b"1," * 129_996 + b"1]}",
+    "87,000 lists": b'{"type":"describe","data_length":261009}\n{"a":[' + b"[]," * 87_000 + b"1]}",
 }
 
 
