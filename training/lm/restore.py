@@ -8,16 +8,14 @@ marked: the codec itself is never trained on it, and the kept codes stay those o
 """
 
 import argparse
-from multiprocessing import Pool
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from models.checkpoints import load_codec
 from training.cache import cache_folder, present_model
 from training.lm.codes import CROWD, SLOW, read_shard, shard_files
-from training.speech.corpus import shard_paths, write_shard
+from training.speech.corpus import shard_paths, speak_shards, write_shard
 
 
 @torch.inference_mode()
@@ -43,16 +41,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     cache = cache_folder()
-    tasks = []
     for source, every in ((CROWD, 1), (SLOW, args.every)):
         folder = cache / source
         folder.mkdir(exist_ok=True)
-        for path in shard_files(cache, source)[::every]:
-            if not shard_paths(folder, int(path.stem))[1].exists():
-                tasks.append((path, folder, int(path.stem)))
-    with Pool(args.workers) as pool:
-        restored = list(tqdm(pool.imap(_restore_shard, tasks), total=len(tasks), unit="shard"))
-    print(f"{sum(restored) / 3600:.2f} h")
+        tasks = [
+            (path, folder, int(path.stem))
+            for path in shard_files(cache, source)[::every]
+            if not shard_paths(folder, int(path.stem))[1].exists()
+        ]
+        speak_shards(folder, _restore_shard, tasks, workers=args.workers)
 
 
 if __name__ == "__main__":

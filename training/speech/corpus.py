@@ -13,6 +13,7 @@ The speech of many speakers (`training.speech.chorus`) lies in shards of the sam
 
 import argparse
 import json
+import math
 import multiprocessing
 import random
 import re
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ ONE_VOICE = "hibari"
 
 Part = Literal["train", "sentences", "speakers"]
 """What an utterance is for: training, or testing on unseen sentences or on unseen speakers."""
+Spoken: TypeAlias = tuple[NDArray[np.float32], Mapping[str, object]]
+"""Samples ``[N]`` of one utterance, with the fields of its `CorpusEntry` but for its place."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +151,8 @@ def _speak_shard(task: tuple[Path, int, list[str]]) -> float:
     return write_shard(folder, number, speech)
 
 
-def write_shard(
-    folder: Path, number: int, speech: Iterable[tuple[NDArray[np.float32], Mapping[str, object]]]
-) -> float:
-    """Write samples ``[N]``, each with the fields of its `CorpusEntry`; return the seconds written.
+def write_shard(folder: Path, number: int, speech: Iterable[Spoken]) -> float:
+    """Write a shard; return the seconds written.
 
     A shard that has an index is whole: the index comes last, and neither file grows in place.
     """
@@ -219,12 +220,49 @@ class Corpus:
         return self._maps[number]
 
 
+def derive_shards(
+    name: str,
+    derive: Callable[[Corpus, int], Iterable[Spoken]],
+    first_shards: Mapping[str, int],
+    *,
+    workers: int,
+    shards: int | None = None,
+) -> None:
+    """Make a corpus out of others, every shard that is missing.
+
+    Args:
+        name: Of the corpus.
+        derive: Returns what becomes of a shard of another corpus; in a process of its own.
+        first_shards: Number of the shard that the first of each of the others gives, if it exists.
+        workers: Processes.
+        shards: Of each of the others at most; None: all.
+    """
+    folder = cache_folder() / name
+    folder.mkdir(exist_ok=True)
+    tasks = [
+        (folder, source, number, first + number, derive)
+        for source, first in first_shards.items()
+        if any((folder.parent / source).glob("*.jsonl"))
+        for number in Corpus(folder.parent, source).shards[:shards]
+        if not shard_paths(folder, first + number)[1].exists()
+    ]
+    speak_shards(folder, _derive_shard, tasks, workers=workers)
+
+
+def _derive_shard(
+    task: tuple[Path, str, int, int, Callable[[Corpus, int], Iterable[Spoken]]],
+) -> float:
+    """Write what becomes of one shard of another corpus; return its seconds."""
+    folder, source, number, to_number, derive = task
+    return write_shard(folder, to_number, derive(Corpus(folder.parent, source), number))
+
+
 def speak_shards(
     folder: Path,
     speak_shard: Callable[[T], float],
     tasks: Sequence[T],
     *,
-    hours: float,
+    hours: float = math.inf,
     workers: int,
 ) -> None:
     """Speak one shard after the other until a corpus holds the hours asked for.
@@ -233,7 +271,7 @@ def speak_shards(
         folder: Of the corpus.
         speak_shard: Writes a shard and returns its seconds; in a process of its own.
         tasks: What it is given, for each shard that is missing.
-        hours: Of speech, with what the corpus holds already.
+        hours: Of speech, with what the corpus holds already; without end: all tasks.
         workers: Processes.
     """
     wanted_s, have_s = hours * 3600, 0.0

@@ -12,16 +12,13 @@ there is kept out here.
 
 import argparse
 import zlib
-from multiprocessing import Pool
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from training.cache import cache_folder
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, shard_paths, write_shard
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_shards
 
 LEAST_CHANGE = 1.06  # a rate nearer to 1 gives nobody new
 MOST_CHANGE = {"kokoro": 1.22, "crowd": 1.4}
@@ -43,23 +40,19 @@ def played(samples: NDArray[np.float32], rate: float) -> NDArray[np.float32]:
     return np.asarray(soxr.resample(samples, SAMPLE_RATE_HZ * rate, SAMPLE_RATE_HZ), np.float32)
 
 
-def _play_shard(task: tuple[Path, str, int]) -> float:
-    """Play one shard of a corpus; return the seconds of speech written."""
-    cache, source, number = task
-    corpus = Corpus(cache, source)
-    speech = []
+def play(corpus: Corpus, number: int) -> Iterator[Spoken]:
+    """Yield the utterances of a shard, each speaker at another rate."""
     for entry in corpus.utterances:
         if entry.shard != number:
             continue
-        rate = rate_of(source, entry.speaker, number)
+        rate = rate_of(corpus.folder.name, entry.speaker, number)
         fields = {
             "text": entry.text,
             "speaker": f"{entry.speaker}-{round(100 * rate)}",
             "part": entry.part,
             "restored": entry.restored,
         }
-        speech.append((played(corpus.samples(entry), rate), fields))
-    return write_shard(cache / "perturbed", FIRST_SHARD[source] + number, speech)
+        yield played(corpus.samples(entry), rate), fields
 
 
 def main() -> None:
@@ -67,19 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    cache = cache_folder()
-    folder = cache / "perturbed"
-    folder.mkdir(exist_ok=True)
-    tasks = [
-        (cache, source, number)
-        for source, first in FIRST_SHARD.items()
-        if (cache / source).is_dir()
-        for number in Corpus(cache, source).shards
-        if not shard_paths(folder, first + number)[1].exists()
-    ]
-    with Pool(args.workers) as pool:
-        spoken = list(tqdm(pool.imap(_play_shard, tasks), total=len(tasks), unit="shard"))
-    print(f"{sum(spoken) / 3600:.2f} h more")
+    derive_shards("perturbed", play, FIRST_SHARD, workers=args.workers)
 
 
 if __name__ == "__main__":

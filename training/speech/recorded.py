@@ -7,17 +7,14 @@ They lie in the corpus `recorded` and are prompts alone: what the model is to sa
 """
 
 import argparse
-from multiprocessing import Pool
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
-from tqdm import tqdm
 
 from models.voices.loudness import loudness_lufs
 from models.voices.recording import LEVEL_LUFS
-from training.cache import cache_folder
 from training.speech.channels import Samples, draw_channel, passed
-from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, shard_paths, write_shard
+from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_shards
 
 FIRST_SHARD = {"kokoro": 0, "crowd": 1000, "perturbed": 2000, "bent": 5000, "speech": 8000}
 """Number of the shard of `recorded` that the first of a corpus gives."""
@@ -32,21 +29,17 @@ def uploaded(samples: Samples) -> Samples:
     return full * np.float32(min(gain, PEAK))
 
 
-def _record_shard(task: tuple[Path, str, int]) -> float:
-    """Record some utterances of one shard; return the seconds of speech written."""
-    cache, source, number = task
-    corpus = Corpus(cache, source)
-    random = np.random.default_rng([FIRST_SHARD[source], number])
-    speech = []
+def record(corpus: Corpus, number: int) -> Iterator[Spoken]:
+    """Yield some utterances of a shard, each recorded in a way of its own."""
+    random = np.random.default_rng([FIRST_SHARD[corpus.folder.name], number])
     for entry in corpus.utterances:
         if entry.shard != number or random.random() >= SHARE:
             continue
         sound = passed(corpus.samples(entry), draw_channel(random), random)
-        speech.append((
+        yield (
             uploaded(sound),
             {"text": entry.text, "speaker": entry.speaker, "part": entry.part},
-        ))
-    return write_shard(cache / "recorded", FIRST_SHARD[source] + number, speech)
+        )
 
 
 def main() -> None:
@@ -56,19 +49,8 @@ def main() -> None:
     parser.add_argument("--sources", nargs="+", choices=FIRST_SHARD, default=list(FIRST_SHARD))
     parser.add_argument("--shards", type=int, help="of each corpus at most; None: all")
     args = parser.parse_args()
-    cache = cache_folder()
-    folder = cache / "recorded"
-    folder.mkdir(exist_ok=True)
-    tasks = [
-        (cache, source, number)
-        for source in args.sources
-        if any((cache / source).glob("*.jsonl"))
-        for number in Corpus(cache, source).shards[: args.shards]
-        if not shard_paths(folder, FIRST_SHARD[source] + number)[1].exists()
-    ]
-    with Pool(args.workers) as pool:
-        spoken = list(tqdm(pool.imap(_record_shard, tasks), total=len(tasks), unit="shard"))
-    print(f"{sum(spoken) / 3600:.2f} h more")
+    first = {source: FIRST_SHARD[source] for source in args.sources}
+    derive_shards("recorded", record, first, workers=args.workers, shards=args.shards)
 
 
 if __name__ == "__main__":
