@@ -9,8 +9,9 @@ import sys
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from app.version import VERSION
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -136,7 +137,7 @@ def _overview() -> ArgumentParser:
         epilog="`valle-serve COMMAND --help` lists the flags of a command.",
         allow_abbrev=False,
     )
-    number = version("valle-serve")
+    number = VERSION
     parser.add_argument("--version", action="version", version=f"%(prog)s {number}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():

@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -52,6 +51,7 @@ from app.storage.preset_files import read_presets
 from app.storage.remote_voices import open_voice_store
 from app.storage.voice_store import VoiceStore
 from app.studio.route import studio_router
+from app.version import VERSION
 from models.config import AlignmentHead
 from samplers.knobs.presets import Presets
 
@@ -168,7 +168,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
     app = Service(
         title="valle-serve",
-        version=version("valle-serve"),
+        version=VERSION,
         description="Text to speech, with every sampling knob in the request.",
         lifespan=lifespan,
         generate_unique_id_function=operation_id,

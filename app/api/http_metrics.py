@@ -1,10 +1,11 @@
 """Prometheus metrics of the HTTP layer; those of the engine are in `app.engine.serving.metrics`."""
 
 import platform
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
+
+from app.version import VERSION
 
 _LATENCIES_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "WS"})
@@ -47,7 +48,7 @@ class HttpMetrics:
             "tts_uploaded_voices", "Uploaded voices, of all owners.", registry=registry
         )
         build = Info("tts_build", "Versions of the service and of Python.", registry=registry)
-        build.info({"version": version("valle-serve"), "python": platform.python_version()})
+        build.info({"version": VERSION, "python": platform.python_version()})
         ProcessCollector(registry=registry)
 
     def count(self, method: str, route: str | None, status: int, seconds: float) -> None:

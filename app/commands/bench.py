@@ -8,7 +8,6 @@ import platform
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from pydantic import AliasChoices, BaseModel, Field, PositiveInt, SecretStr
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.output import check_folder, write_file
 from app.settings import Settings
+from app.version import VERSION
 
 if TYPE_CHECKING:
     from app.commands.listeners import Listen, LoadResult
@@ -158,7 +158,7 @@ def _machine() -> dict[str, Any]:
     import torch
 
     return {
-        "valle-serve": version("valle-serve"),
+        "valle-serve": VERSION,
         "torch": torch.__version__,
         "machine": platform.processor() or platform.machine(),
         "cpus": os.cpu_count(),

@@ -9,8 +9,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
 from fastapi import FastAPI
@@ -28,6 +26,7 @@ from app.audio.formats import SampleRate
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import SpeechResult, WordTiming
+from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +177,7 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
     async def send(self, kind: str, data: Mapping[str, Any], payload: bytes = b"") -> None:
         """Send an event."""
         content = json.dumps(data).encode()
-        head = {"type": kind, "version": _version(), "data_length": len(content)}
+        head = {"type": kind, "version": VERSION, "data_length": len(content)}
         line = json.dumps(head | {"payload_length": len(payload)}).encode()
         await self._socket.send(b"".join([line, b"\n", content, payload]))
 
@@ -237,17 +236,11 @@ class WyomingSession(LiveSession[Event | InvalidRequest]):
         program = common | {
             "name": "valle-serve",
             "description": engine.info.name,
-            "version": _version(),
+            "version": VERSION,
             "voices": voices,
             "supports_synthesize_streaming": True,
         }
         return {"tts": [program]}
-
-
-@cache
-def _version() -> str:
-    """Return ours: not at import, as the image compiles its kernels before we are installed."""
-    return version("valle-serve")
 
 
 class _Sound(SpeechMessages):

@@ -5,7 +5,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
-from importlib.metadata import version
 from time import monotonic
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +26,7 @@ from app.engine.job import Samples
 from app.imports import uncollected
 from app.settings import Settings
 from app.storage.preset_files import read_presets
+from app.version import VERSION
 from samplers.knobs.needs import doubts, idle_knobs
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class LocalSpeech:
             return None
         job = options.job_of("", "speak")
         preset = read_presets(settings.presets or None).get(job.params.preset)
-        made_by = [version("valle-serve"), engine.info, dict(preset or {})]
+        made_by = [VERSION, engine.info, dict(preset or {})]
         return Journal(options.parts, job, self._pieces, repr(made_by))
 
     async def _write_audio(self, speech: "LongSpeech") -> None:
