@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.api.gate import limits
+from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings
 from tests.app.api.test_errors import shape
@@ -165,3 +166,31 @@ def test_every_route_that_takes_a_recording_has_the_limit_of_uploads(client) -> 
         if {"multipart/form-data", "audio/*"} & set(one.get("requestBody", {}).get("content", {}))
     }
     assert taking == limits.UPLOADS
+
+
+def listed(one: str, count: int) -> str:
+    """Return JSON with one value more than so many."""
+    return '{"a": [' + ", ".join([one] * count) + "]}"
+
+
+@pytest.mark.parametrize("one", ["1", "[]", "{}", '""', '"a,[{"', r'"\\"', r'"\"[,"'])
+def test_values_are_counted_whatever_they_are(one: str) -> None:
+    limits.check_json_size(listed(one, limits.MAX_VALUES - 1))
+    for count in (limits.MAX_VALUES, 4 * limits.MAX_VALUES):
+        for raw in (listed(one, count), listed(one, count).encode()):
+            with pytest.raises(InvalidRequest, match="values"):
+                limits.check_json_size(raw)
+
+
+@pytest.mark.parametrize("inside", [",", "[", "{", r"\"", r"\"[,", r"\\"])
+@pytest.mark.parametrize("end", ['"}', '"', "", "\\"])
+def test_what_is_within_a_text_is_no_value(inside: str, end: str) -> None:
+    raw = '{"input": "' + inside * 4 * limits.MAX_VALUES + end
+    limits.check_json_size(raw)
+    limits.check_json_size(raw.encode())
+
+
+def test_no_json_is_too_large_before_it_is_none() -> None:
+    limits.check_json_size("a" * 10_000)
+    with pytest.raises(InvalidRequest, match="values"):
+        limits.check_json_size("[" * 10_000)
