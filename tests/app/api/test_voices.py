@@ -226,6 +226,7 @@ def test_a_model_that_hears_no_prompts_says_so(client, folder, tmp_path) -> None
         ({"type": "prompt"}, 422, "type"),
         ({"name": ["anna", "ben"]}, 422, "name"),
         ({"speed": "2"}, 422, "speed"),
+        ({"url": "http://127.0.0.1:9/a.wav"}, 422, "url"),
         ({"transcript": "x" * 40_000}, 422, None),
     ],
 )
@@ -318,6 +319,21 @@ def test_no_path_leads_out_of_the_folder(client, folder, name) -> None:
     for method in ("GET", "DELETE"):
         assert refusal(client.request(method, f"{VOICES}/{name}"))[0] == 404
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_voice_is_a_name_or_a_file_and_nothing_is_fetched(client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.setblocking(False)
+        url = f"http://127.0.0.1:{door.getsockname()[1]}/a.wav"
+        for voice in (url, "file:///etc/passwd", "/etc/passwd", "../toy"):
+            wanted = {"input": "Hi.", "voice": voice}
+            assert refusal(client.post("/tts", json=wanted))[1] == "voice"
+        form = {"name": "anna", "consent": "true"}
+        assert client.post(VOICES, data=form | {"file": url}).status_code in {415, 422}
+        sent = {"file": (url, url.encode(), "audio/x-mpegurl")}
+        assert refusal(client.post(VOICES, data=form, files=sent)) == (422, "file")
+        with pytest.raises(BlockingIOError):
+            door.accept()
 
 
 def test_the_recording_of_a_voice_can_be_heard(client, toy) -> None:
