@@ -8,7 +8,8 @@ Each speaker gives a recording, which is uploaded as a client's would be, in one
 is, at 16 or 8 kHz, from a room with noise. The model says sentences in their voices; each is right
 if the embedding of what it said is nearest to that of its own speaker among all of them. Beside it
 stand the same figures for true speech of these speakers and for its codec round trip, in the same
-ways: nobody can do better than those.
+ways: nobody can do better than those. Between them and the model stands speech of which level 0 is
+true and the finer levels are the model's: what is lost behind it, level 0 has lost.
 
 *people* are real ones (`training.judging.people`): their references are other recordings than the
 one that is uploaded. *voices* are those that ship: what the model says as each is uploaded, and its
@@ -30,12 +31,14 @@ from typing import Final
 
 import numpy as np
 import soundfile
+import torch
 from numpy.typing import NDArray
 
 from app.settings import BUILTIN_MODEL
-from models.checkpoints import load_codec
+from models.checkpoints import load_codec, load_lm
+from models.text import encode_phonemes, phonemize
 from models.voices.recording import Recording, read_recording
-from models.voices.voice import BuiltinVoices
+from models.voices.voice import BuiltinVoices, PromptCodes
 from training.cache import cache_folder
 from training.judging.bootstrap import Estimate, Sums, estimate_ratio, estimate_share
 from training.judging.evaluate import parse_knobs
@@ -247,16 +250,48 @@ class Judges:
         mean = np.mean([self.embed(samples) for samples in recordings_of_one], axis=0)
         return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
+    def hear(self, samples: Samples) -> str:
+        """Return the words of speech ``[N]``, English ones whatever the language."""
+        return self._whisper.hear(resample(samples, SAMPLE_RATE_HZ, HEARING_RATE_HZ))
+
     def words(self, samples: Samples, text: str) -> tuple[int, int]:
         """Return how many words were heard otherwise, of how many."""
-        errors = count_errors(
-            text, self._whisper.hear(resample(samples, SAMPLE_RATE_HZ, HEARING_RATE_HZ))
-        )
+        errors = count_errors(text, self.hear(samples))
         return errors.word_edits, errors.words
 
     def rate(self, samples: Samples) -> float:
         """Return DNSMOS of speech ``[N]``; 1, the worst, for none at all."""
         return self._dnsmos.rate(resample(samples, SAMPLE_RATE_HZ, HEARING_RATE_HZ)) or 1.0
+
+
+class TrueLevel0:
+    """True codes of level 0 under the model's finer levels, in the voices of a model's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._model, self._codec = load_lm(folder), load_codec(folder)
+        self._voices = BuiltinVoices(folder / "voices")
+        self._prompts = PromptCodes(
+            self._codec,
+            torch.device("cpu"),
+            max_frames=self._model.config.max_prompt_frames,
+        )
+
+    @torch.inference_mode()
+    def speak_as(self, voice: str, samples: Samples, text: str) -> Samples:
+        """Return speech ``[N]`` with the likeliest finer levels after a voice's recording.
+
+        Args:
+            voice: Its name.
+            samples: ``[N]``, what is said.
+            text: Its words.
+        """
+        model, prompt = self._model, self._prompts.of(self._voices[voice])
+        codes = self._codec.encode(torch.from_numpy(samples))
+        phoneme_ids = encode_phonemes(phonemize(text), model.config.phoneme_ids)
+        for level in range(1, codes.shape[1]):
+            prefix = model.prefix(phoneme_ids, level, prompt=prompt)
+            codes[:, level] = model.nar_logits(prefix, codes, level).argmax(-1)
+        return self._codec.decode(codes).numpy()[: len(samples)]
 
 
 def figures_of(
@@ -292,7 +327,7 @@ def figures_of(
 
 
 def _systems(
-    args: argparse.Namespace, folder: Path, subjects: Mapping[str, Subject]
+    args: argparse.Namespace, folder: Path, subjects: Mapping[str, Subject], judges: Judges
 ) -> Iterator[tuple[str, Callable[[str, str], Spoken]]]:
     """Yield who speaks, and what they said as a speaker who is recorded in some way."""
 
@@ -310,6 +345,14 @@ def _systems(
             "its codec round trip",
             lambda name, way: [
                 (codec.pass_through(one).samples, None) for one, _ in true_speech(name, way)
+            ],
+        )
+        finer = TrueLevel0(folder)
+        yield (
+            "true level 0, finer levels of the model",
+            lambda name, way: [
+                (finer.speak_as(f"{name}-{way}", one, judges.hear(one)), None)
+                for one in subjects[name].others
             ],
         )
     model = BuiltIn(folder)
@@ -375,7 +418,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as place:
         folder = _with_voices(args.weights, Path(place) / "model", prompts)
-        for system, speak in _systems(args, folder, subjects):
+        for system, speak in _systems(args, folder, subjects, judges):
             for way in args.ways:
                 said = {name: speak(name, way) for name in references}
                 found = figures_of(said, references, judges)

@@ -1,10 +1,15 @@
 import numpy as np
 import pytest
+import torch
 
+from app.settings import BUILTIN_MODEL
+from models.checkpoints import load_codec
+from models.voices.voice import read_mono
 from training.judging.imitation import (
     WAYS,
     Judges,
     Spoken,
+    TrueLevel0,
     figures_of,
     furthest_apart,
     nearest_to_themselves,
@@ -12,7 +17,7 @@ from training.judging.imitation import (
     sent,
     unseen_speakers,
 )
-from training.speech.corpus import CorpusEntry
+from training.speech.corpus import SAMPLE_RATE_HZ, CorpusEntry
 
 A, B = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 
@@ -105,3 +110,18 @@ def test_those_furthest_apart_are_taken_and_twins_last():
     assert "b" in three
     assert len({name.removeprefix("twin of ") for name in three}) == 3
     assert furthest_apart(references, 9) == sorted(angles)
+
+
+@pytest.mark.weights
+@pytest.mark.slow
+def test_level_0_stays_that_of_the_speech_and_finer_levels_are_those_of_the_voice() -> None:
+    speech = read_mono(BUILTIN_MODEL / "voices" / "heart.flac", SAMPLE_RATE_HZ)[:SAMPLE_RATE_HZ]
+    model, codec = TrueLevel0(BUILTIN_MODEL), load_codec(BUILTIN_MODEL)
+    heart, george = (model.speak_as(name, speech, "Nobody had.") for name in ("heart", "george"))
+    assert len(heart) == len(george) == len(speech)
+    assert not np.array_equal(heart, george)
+    backwards = speech[::-1].copy()
+    true, again, other = (
+        codec.encode(torch.from_numpy(sound))[:, 0] for sound in (speech, george, backwards)
+    )
+    assert (true == again).float().mean() > 2 * (true == other).float().mean()
