@@ -1,18 +1,12 @@
 """The tape is a CUDA graph: the same memory, the same numbers, and never the function."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe
 
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("without_gradients")
 
 
 def test_a_replay_reads_what_is_in_memory_then_and_calls_nothing() -> None:

@@ -1,14 +1,12 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import httpx
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,7 +14,6 @@ from app.cli import COMMANDS, main
 from app.commands.speak import Speak
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
-from tests.app.tools.serving import until
 
 
 @pytest.fixture(autouse=True)
@@ -235,36 +232,6 @@ def test_a_reader_who_has_left_hears_no_complaint():
     told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (told.returncode, told.stderr) == (141, b"")
-
-
-def test_serve_answers_and_ends_when_it_is_told_to(toy):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "app", "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-
-            def ready() -> bool:
-                assert process.poll() is None
-                try:
-                    return httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200
-                except httpx.ConnectError:
-                    return False
-
-            until(ready)
-            answer = httpx.post(
-                f"http://127.0.0.1:{port}/tts",
-                json={"input": "Hello.", "max_duration_s": 0.5},
-                timeout=60,
-            )
-            assert answer.content.startswith(b"RIFF")
-        finally:
-            process.terminate()
-            _, log = process.communicate(timeout=60)
-    assert process.returncode in {0, -15}
-    assert re.search(rf"ready in [\d.]+ s: open http://127.0.0.1:{port} \(studio\), /docs ", log)
-    assert "Uvicorn running on" not in log
-    assert "Hello" not in log  # what people say is not written down
 
 
 @pytest.mark.parametrize("setting", ["keys", "file"])

@@ -1,6 +1,7 @@
 """`valle-serve serve` as a process: how it ends, and with which status."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -36,9 +37,13 @@ def free_port() -> int:
 def serving(toy: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Serve until it is ready, or has ended."""
     port = free_port()
-    environment = {**os.environ, "TTS_MODEL": str(toy), "TTS_PORT": str(port), **variables}
+    environment = {**os.environ, "TTS_MODEL": str(toy), **variables}
     with subprocess.Popen(
-        COMMAND, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=_in_the_foreground
+        [*COMMAND, "--port", str(port)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_in_the_foreground,
     ) as running:
         try:
             yield running, f"http://127.0.0.1:{port}"
@@ -109,6 +114,9 @@ def test_the_process_that_makes_the_sound_starts_first_and_ends_with_the_service
         running.send_signal(signal.SIGTERM)
         _, log = running.communicate(timeout=60)
     assert running.returncode == 0, log
+    assert re.search(rf"ready in [\d.]+ s: open {url} \(studio\), /docs ", log)
+    assert "Uvicorn running on" not in log
+    assert "Hello" not in log  # what people say is not written down
     until(lambda: not any(map(psutil.pid_exists, children)))
 
 

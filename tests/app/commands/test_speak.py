@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 import av
 import httpx
@@ -20,7 +19,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.audio.formats import AudioFormat
 from app.cli import main
 from app.commands.speech.long_speech import split_pieces
 from tests.app.tools.serving import until
@@ -85,16 +83,6 @@ def test_a_model_that_stops_at_once_is_told_of(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", get_args(AudioFormat))
-def test_a_speech_without_sound_is_written_in_every_format(tmp_path: Path, form: str) -> None:
-    out = tmp_path / f"a.{form}"
-    words = ["speak", "Hello.", "-o", str(out), "--logit-bias", '{"512": 100}']
-    assert main(words) == 0
-    assert main([*words, "--loudness-lufs", "-20", "--speed", "1.5"]) == 0
-    assert out.is_file()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("loudness_lufs", [None, -20.0])
 def test_a_text_of_many_sentences_is_what_the_server_makes_of_it(
     tmp_path: Path, book: Path, toy_server: httpx.Client, loudness_lufs: float | None
@@ -114,17 +102,16 @@ def test_a_text_of_many_sentences_is_what_the_server_makes_of_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["mp3", "opus", "aac", "flac", "wav"])
-def test_the_name_of_the_file_chooses_the_format(tmp_path: Path, form: str) -> None:
-    spoken(tmp_path / "a.pcm", "Hello. You.", *SHORT)
-    out = tmp_path / f"a.{form}"
-    spoken(out, "Hello. You.", *SHORT)
-    samples = len((tmp_path / "a.pcm").read_bytes()) // 2
-    with av.open(str(out)) as file:
-        frames = list(file.decode(audio=0))
-    assert file.format.name in {form, "ogg"}
-    seconds = sum(frame.samples / frame.sample_rate for frame in frames)
-    assert -1e-4 < seconds - samples / 24_000 < (0.1 if form in {"mp3", "aac"} else 1e-4)
+def test_the_name_of_the_file_chooses_the_format(tmp_path: Path) -> None:
+    samples = len(spoken(tmp_path / "a.pcm", "Hello. You.", *SHORT)) // 2
+    for form in ("mp3", "opus", "flac"):
+        out = tmp_path / f"a.{form}"
+        spoken(out, "Hello. You.", *SHORT)
+        with av.open(str(out)) as file:
+            frames = list(file.decode(audio=0))
+        assert file.format.name in {form, "ogg"}
+        seconds = sum(frame.samples / frame.sample_rate for frame in frames)
+        assert -1e-4 < seconds - samples / 24_000 < (0.1 if form == "mp3" else 1e-4)
 
 
 @pytest.mark.slow

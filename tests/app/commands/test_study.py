@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
 
 
 def study(folder: Path, *arguments: str) -> list[dict[str, str]]:
-    assert main(["study", "--out", str(folder), *SHORT, *arguments]) == 0
+    sentences = folder.parent / "sentences.txt"
+    sentences.write_text("Hello.\nIt is.\nNot this.\n", "utf-8")
+    words = ["study", "--out", str(folder), "--sentences", str(sentences), *SHORT, *arguments]
+    assert main(words) == 0
     with (folder / "takes.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -46,7 +50,8 @@ def test_a_study_has_a_row_for_each_take_with_its_measures(tmp_path: Path) -> No
 def test_an_interrupted_study_that_is_resumed_gives_the_same_table(tmp_path: Path) -> None:
     varied = ("temperature=0.5:1.5:3",)
     study(tmp_path / "whole", *varied)
-    study(tmp_path / "broken", *varied)
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    (tmp_path / "broken" / "takes.csv").unlink()
     takes = tmp_path / "broken" / "takes.jsonl"
     lines = takes.read_text("utf-8").splitlines(keepends=True)
     takes.write_text("".join(lines[3:5]) + lines[0][:40], "utf-8")  # ended while it wrote

@@ -68,10 +68,7 @@ def comparable(answer: Any) -> Any:
     return answer.tolist() if hasattr(answer, "tolist") else answer
 
 
-@pytest.fixture(
-    scope="module",
-    params=["numbers", "text", "sound", pytest.param("decode", marks=pytest.mark.slow)],
-)
+@pytest.fixture(scope="module", params=KINDS)
 def process(request: pytest.FixtureRequest, toy: Path) -> Iterator[Process]:
     name = request.param
     args: tuple[Any, ...]

@@ -1,7 +1,5 @@
 """Streams by rows of a table sound as streams by themselves do."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,15 +9,11 @@ from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import StreamTable
 from models.config import CodecConfig, SpectralCodecConfig
 
+pytestmark = pytest.mark.usefixtures("without_gradients")
+
 STREAMS, FRAMES = 3, (15, 15, 30, 45)
 ENCODEC = {"codes": 64, "filters": 2, "dimension": 8, "lstm_layers": 2}
 CLOSE = 1e-5
-
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
 
 
 def codec(name: str) -> Encodec | SpectralCodec:

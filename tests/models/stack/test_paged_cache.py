@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,14 +13,10 @@ from models.stack.paged_cache import PAGE, OutOfPages, PagedCache, PagePool
 from models.stack.transformer import Transformer
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
 
+pytestmark = pytest.mark.usefixtures("without_gradients")
+
 CPU = torch.device("cpu")
 ROOM = 5 * PAGE
-
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,12 +12,7 @@ from models.stack.transformer import PADDING_RANK, Transformer
 from tests.conftest import ROOT
 from tests.models.stack.stacks import CONFIG, make_stack, vectors
 
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    """As the service runs it: norm and GELU have forms of their own there."""
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("without_gradients")
 
 
 @pytest.fixture(scope="module")

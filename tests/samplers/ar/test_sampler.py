@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from samplers.ar.sampler import ArSampler
 from samplers.ar.trace import Trace
 from samplers.knobs.params import BannedSequence, SamplingParams
 from samplers.ops.entropix import AttentionStatistics
+from tests.capture.watch import Watch
 from tests.samplers.reference.harness import attention, make_sampler
 
 STOP, VOCAB = 16, 17
@@ -261,19 +261,10 @@ def test_a_stop_outside_the_vocabulary_is_refused() -> None:
         make(MIXED, stop_token=VOCAB)
 
 
-class NoWaiting(TorchDispatchMode):
-    """Fails on what would make the host wait for the device, or give shapes that depend on data."""
-
-    FORBIDDEN = ("_local_scalar_dense", "nonzero", "unique", "masked_select", "multinomial")
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert not any(name in str(func) for name in self.FORBIDDEN), f"{func} waits"
-        return func(*args, **(kwargs or {}))
-
-
+@pytest.mark.usefixtures("sorted_as_on_a_gpu")
 def test_a_step_never_makes_the_host_wait_for_the_device() -> None:
     sampler, heads = make(MIXED), plain_attention(len(MIXED))
     sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)  # reads the params of the rows
-    with NoWaiting():
+    with Watch("raise").on():
         for _ in range(3):
             sampler.step(torch.zeros(len(MIXED), VOCAB), attention=heads)

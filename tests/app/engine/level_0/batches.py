@@ -1,6 +1,7 @@
 """Batches of utterances on a toy, and what each of them has alone."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,30 @@ from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.cache import KVCache
 from models.valle import Valle
+from samplers.knobs.params import SamplingParams
 from samplers.ops.guidance import guide
 
 ROOM = 250
+EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
+GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
+ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
+# Every code is in the state HELV, where only branches change anything.
+BRANCH: dict[str, Any] = {
+    "entropix": True,
+    "entropix_action": "branch",
+    "entropix_low_entropy": 0.0,
+    "entropix_helv_entropy": 0.0,
+    "entropix_low_varentropy": 1e3,
+    "entropix_branch_rollouts": 3,
+    "entropix_branch_frames": 4,
+    "entropix_branch_interval": 7,
+}
+
+
+def traced(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
+    params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
+    ids = [1, *range(10, 12 + seed % 5), 2]
+    return UtteranceInput(ids, params, seed, 0, max_frames, trace=True)
 
 
 def batch_of(model: Valle, slots: int = 30) -> ArRunner:
@@ -62,6 +84,16 @@ def assert_as_alone(model: Valle, utterance: HypothesisGroup, *, whole: bool = T
         np.testing.assert_array_equal(column, wanted[name][:tokens], name)
     if whole:
         assert torch.equal(utterance.codes(), expected.codes())
+
+
+def assert_read_its_own(model: Valle, utterance: HypothesisGroup) -> None:
+    """Assert that each kept code was drawn from what the model says of the codes before it."""
+    codes, trace = utterance.codes().tolist(), utterance.trace
+    assert trace is not None
+    assert trace["code"].tolist() == codes
+    own, guided = logits_after(model, utterance.inputs, codes)
+    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
+    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
 
 
 def logits_after(

@@ -9,33 +9,20 @@ import pytest
 import torch
 
 from app.engine.job import STOPPED
-from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.utterance import UtteranceInput
-from models.checkpoints import load_lm, load_speech_model
-from models.int8.quantized import quantize_linears
+from models.checkpoints import load_lm
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams
 from tests.app.engine.level_0.batches import (
+    ENDING,
     alone,
-    assert_as_alone,
+    assert_read_its_own,
     batch_of,
-    finish,
     logits_after,
     logprobs_of,
-    spoil,
+    traced,
 )
 from tests.toy.make_toy import MODEL, make
 
 GUIDED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
-ENDING: dict[str, Any] = {"logit_bias": {512: 4.0}}
-
-
-@pytest.fixture(scope="module", params=["float32", "int8"])
-def model(toy, request: pytest.FixtureRequest) -> Valle:
-    model = load_speech_model(toy, torch.device("cpu")).model
-    if request.param == "int8":
-        quantize_linears(model)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +30,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
     """A model of two codes and the stop, small enough to try everything."""
     folder = tmp_path_factory.mktemp("tiny")
     return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
-
-
-def inputs(seed: int = 1, max_frames: int = 25, **knobs: Any) -> UtteranceInput:
-    params = SamplingParams().model_copy(update=knobs)  # wider than a request may ask for
-    return UtteranceInput(
-        [1, *range(10, 12 + seed % 5), 2], params, seed, 0, max_frames, trace=True
-    )
 
 
 def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:
@@ -67,7 +47,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
     tiny: Valle, power: float, heat: float, guidance: dict[str, float]
 ) -> None:
     for seed in range(5):
-        one = inputs(
+        one = traced(
             seed, max_frames=4, beam_width=31, beam_length_power=power, temperature=heat, **guidance
         )
         ranks = {}
@@ -85,7 +65,7 @@ def test_as_wide_as_everything_it_finds_the_best_of_everything(
 
 def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
     for seed, width in product(range(6), (2, 3)):
-        one = inputs(seed, max_frames=6, beam_width=width, **GUIDED)
+        one = traced(seed, max_frames=6, beam_width=width, **GUIDED)
         beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
         for _ in range(6):
             wider = [beam for beam in beams if beam[2]]
@@ -105,10 +85,10 @@ def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
 def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
-    greedy = alone(model, inputs(temperature=0.0, **knobs))
+    greedy = alone(model, traced(temperature=0.0, **knobs))
     searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
     for search in searches:
-        found = alone(model, inputs(**search, **knobs))
+        found = alone(model, traced(**search, **knobs))
         assert torch.equal(found.codes(), greedy.codes())
         assert found.finish_reason == greedy.finish_reason
 
@@ -117,7 +97,7 @@ def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
 def test_what_is_kept_has_read_its_own_frames_and_no_others(
     model: Valle, knobs: dict[str, Any]
 ) -> None:
-    one = inputs(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
+    one = traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
     batch = batch_of(model)
     utterance = batch.admit(one)
     hypotheses, moves = list(utterance.hypotheses), 0
@@ -128,33 +108,15 @@ def test_what_is_kept_has_read_its_own_frames_and_no_others(
             one.codes[: len(codes)] != codes for one, codes in zip(hypotheses, before, strict=True)
         )
     assert moves > 10
-    codes = utterance.codes().tolist()
-    own, guided = logits_after(model, one, codes)
-    trace = utterance.trace
-    assert trace is not None
-    assert trace["code"].tolist() == codes
-    np.testing.assert_allclose(trace["logprob"], logprobs_of(own, codes), atol=2e-4)
-    np.testing.assert_allclose(trace["guided_logprob"], logprobs_of(guided, codes), atol=2e-4)
+    assert_read_its_own(model, utterance)
     (kept,) = (one for one in utterance.ranked if one.kept)
-    assert kept.score == pytest.approx(trace["score"].mean(), abs=1e-4)
+    assert utterance.trace is not None
+    assert kept.score == pytest.approx(utterance.trace["score"].mean(), abs=1e-4)
     assert kept.score == max(one.score for one in utterance.ranked)
 
 
-def test_among_others_it_is_as_alone_and_the_seed_changes_nothing(model: Valle) -> None:
-    batch, utterances = batch_of(model, slots=60), list[HypothesisGroup]()
-    kinds: list[dict[str, Any]] = [GUIDED, ENDING, {}, ENDING | GUIDED]
-    for seed, knobs in enumerate(kinds):
-        utterances.append(batch.admit(inputs(seed, beam_width=2 + seed, **knobs)))
-        batch.admit(inputs(seed + 10, max_frames=7))
-        batch.step()
-        batch.pause(utterances[0])
-        batch.step()
-        batch.resume(utterances[0])
-    finish(batch)
-    assert batch.free_rows == 60
-    for utterance in utterances:
-        assert_as_alone(model, utterance)
-    several = [alone(model, inputs(1, beam_width=3)), alone(model, inputs(6, beam_width=3))]
+def test_the_seed_changes_nothing(model: Valle) -> None:
+    several = [alone(model, traced(seed, beam_width=3)) for seed in (1, 6)]
     assert torch.equal(several[0].codes(), several[1].codes())
 
 
@@ -162,7 +124,7 @@ def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
     model: Valle,
 ) -> None:
     batch = batch_of(model)
-    sure = batch.admit(inputs(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
+    sure = batch.admit(traced(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
     steps = 0
     while batch.running:
         assert (sure.final, batch.free_rows) == (0, 26)
@@ -172,30 +134,5 @@ def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
 
 
 def test_a_search_that_has_nothing_to_go_on_with_ends(model: Valle) -> None:
-    found = alone(model, inputs(beam_width=3, ban_tokens=tuple(range(513))))
+    found = alone(model, traced(beam_width=3, ban_tokens=tuple(range(513))))
     assert (len(found), found.finish_reason) == (0, "empty")
-
-
-def test_a_beam_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
-    batch = batch_of(model)
-    broken, sound = (
-        batch.admit(inputs(beam_width=3, **GUIDED)),
-        batch.admit(inputs(2, beam_width=2)),
-    )
-    batch.step()
-    spoil(batch, broken.hypotheses[2].conditions[1].slot)
-    batch.step()
-    assert (broken.finish_reason, batch.free_rows) == ("error", 28)
-    finish(batch)
-    assert_as_alone(model, sound)
-
-
-def test_it_may_be_dropped_paused_or_not(model: Valle) -> None:
-    batch = batch_of(model)
-    for pause in (False, True):
-        utterance = batch.admit(inputs(beam_width=4))
-        batch.step()
-        if pause:
-            batch.pause(utterance)
-        batch.cancel(utterance)
-        assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())

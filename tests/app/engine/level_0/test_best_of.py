@@ -4,48 +4,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from app.engine.job import STOPPED
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import load_speech_model
-from models.int8.quantized import quantize_linears
 from models.valle import Valle
-from samplers.knobs.params import SamplingParams
 from tests.app.engine.level_0.batches import (
+    EAGER,
+    ENDING,
+    GUIDED,
     alone,
-    assert_as_alone,
     batch_of,
     finish,
     logits_after,
     logprobs_of,
-    spoil,
+    traced,
 )
 
 STOP = 512
-ENDING: dict[str, Any] = {"logit_bias": {STOP: 4.0}}
-EAGER: dict[str, Any] = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}
-GUIDED: dict[str, Any] = {"cfg_strength": 1.5}
 PLAIN_RANK: dict[str, Any] = {
     "rank_loop_penalty": 0.0,
     "rank_silence_penalty": 0.0,
     "rank_length_penalty": 0.0,
 }
-
-
-@pytest.fixture(scope="module", params=["float32", "int8"])
-def model(toy, request: pytest.FixtureRequest) -> Valle:
-    model = load_speech_model(toy, torch.device("cpu")).model
-    if request.param == "int8":
-        quantize_linears(model)
-    return model
-
-
-def inputs(seed: int = 1, max_frames: int = 30, **knobs: Any) -> UtteranceInput:
-    ids = [1, *range(10, 12 + seed % 5), 2]
-    return UtteranceInput(ids, SamplingParams(**knobs), seed, 0, max_frames, trace=True)
 
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
@@ -59,8 +41,8 @@ def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], 
 
 def test_the_first_hypothesis_is_that_of_an_utterance_with_one(model: Valle) -> None:
     for knobs in ({}, ENDING | GUIDED, EAGER | {"temperature": 0.3}):
-        hypotheses, _ = hypotheses_of(model, inputs(best_of=3, **knobs))
-        single = alone(model, inputs(**knobs))
+        hypotheses, _ = hypotheses_of(model, traced(best_of=3, **knobs))
+        single = alone(model, traced(**knobs))
         assert hypotheses[0].codes == single.codes().tolist()
         assert hypotheses[0].finish_reason == single.finish_reason
 
@@ -68,29 +50,14 @@ def test_the_first_hypothesis_is_that_of_an_utterance_with_one(model: Valle) -> 
 def test_a_hypothesis_does_not_depend_on_how_many_there_are_and_differs_from_the_others(
     model: Valle,
 ) -> None:
-    few, _ = hypotheses_of(model, inputs(best_of=2))
-    many, _ = hypotheses_of(model, inputs(best_of=5))
+    few, _ = hypotheses_of(model, traced(best_of=2))
+    many, _ = hypotheses_of(model, traced(best_of=5))
     assert [one.codes for one in few] == [one.codes for one in many[:2]]
     assert len({tuple(one.codes) for one in many}) == 5
 
 
-def test_among_others_it_is_as_alone(model: Valle) -> None:
-    batch, utterances = batch_of(model), list[HypothesisGroup]()
-    kinds: list[dict[str, Any]] = [ENDING, GUIDED | ENDING, {}, EAGER | {"temperature": 0.3}]
-    for seed, knobs in enumerate(kinds):
-        utterances.append(batch.admit(inputs(seed, best_of=1 + (seed + 2) % 4, **knobs)))
-        batch.step()
-        batch.pause(utterances[0])
-        batch.step()
-        batch.resume(utterances[0])
-    finish(batch)
-    assert batch.free_rows == 30
-    for utterance in utterances:
-        assert_as_alone(model, utterance)
-
-
 def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle) -> None:
-    asked = inputs(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
+    asked = traced(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
     hypotheses, utterance = hypotheses_of(model, asked)
     assert {one.finish_reason for one in hypotheses} == {"stop", "length", "empty"}
     means = []
@@ -113,7 +80,7 @@ def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle
 
 def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Valle) -> None:
     at_once: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
-    _, nothing = hypotheses_of(model, inputs(best_of=3, **at_once))
+    _, nothing = hypotheses_of(model, traced(best_of=3, **at_once))
     assert (nothing.finish_reason, len(nothing)) == ("empty", 0)
     assert [(one.finish_reason, one.frames) for one in nothing.ranked] == [("empty", 0)] * 3
     half: dict[str, Any] = {
@@ -121,7 +88,7 @@ def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Vall
     }  # so likely that some takes stop at once and others do not
     mixed = 0
     for seed in range(20):
-        _, chosen = hypotheses_of(model, inputs(best_of=4, seed=seed, max_frames=8, **half))
+        _, chosen = hypotheses_of(model, traced(best_of=4, seed=seed, max_frames=8, **half))
         reasons = {one.finish_reason for one in chosen.ranked}
         mixed += len(reasons) > 1 and "empty" in reasons
         assert (chosen.finish_reason == "empty") == (reasons == {"empty"})
@@ -130,7 +97,7 @@ def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Vall
 
 def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
     hypotheses, utterance = hypotheses_of(
-        model, inputs(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK)
+        model, traced(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK)
     )
     scores = [one.score for one in utterance.ranked]
     assert utterance.finish_reason == "length"
@@ -138,9 +105,9 @@ def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
 
 
 def test_a_penalty_lowers_the_rank_by_what_it_says(model: Valle) -> None:
-    _, plain = hypotheses_of(model, inputs(best_of=4, **ENDING, **PLAIN_RANK))
+    _, plain = hypotheses_of(model, traced(best_of=4, **ENDING, **PLAIN_RANK))
     _, weighed = hypotheses_of(
-        model, inputs(best_of=4, **ENDING, **PLAIN_RANK | {"rank_length_penalty": 3.0})
+        model, traced(best_of=4, **ENDING, **PLAIN_RANK | {"rank_length_penalty": 3.0})
     )
     frames = [one.frames for one in plain.ranked]
     usual = np.median(frames)
@@ -153,7 +120,7 @@ def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
     model: Valle,
 ) -> None:
     batch = batch_of(model, slots=10)
-    utterance = batch.admit(inputs(best_of=5, **ENDING, **GUIDED))
+    utterance = batch.admit(traced(best_of=5, **ENDING, **GUIDED))
     hypotheses = list(utterance.hypotheses)
     assert batch.free_rows == 0
     while batch.running:
@@ -162,49 +129,3 @@ def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
         assert batch.free_rows == 10 - 2 * going
         assert utterance.final == (0 if going else len(utterance))
     assert batch.free_rows == 10
-
-
-def test_a_hypothesis_that_is_no_number_ends_its_utterance_and_frees_its_rows(model: Valle) -> None:
-    batch = batch_of(model)
-    broken, sound = batch.admit(inputs(best_of=3, **GUIDED)), batch.admit(inputs(2))
-    batch.step()
-    spoil(batch, broken.hypotheses[2].conditions[1].slot)
-    batch.step()
-    assert (broken.finish_reason, broken.final) == ("error", len(broken))
-    assert batch.free_rows == 29
-    finish(batch)
-    assert_as_alone(model, sound)
-
-
-def test_it_may_be_dropped_before_it_ends_paused_or_not(model: Valle) -> None:
-    batch = batch_of(model)
-    utterance = batch.admit(inputs(best_of=4))
-    batch.step()
-    batch.cancel(utterance)
-    assert (batch.free_rows, utterance.finish_reason) == (30, "cancelled")
-    utterance = batch.admit(inputs(best_of=4))
-    batch.pause(utterance)
-    batch.cancel(utterance)
-    assert (batch.free_rows, batch.running, batch.step()) == (30, (), ())
-
-
-def test_an_admission_that_fails_at_a_later_hypothesis_leaves_nothing_behind(
-    model: Valle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch = batch_of(model)
-    begin, begun = batch._batch.add, list[int]()
-
-    def begin_once(hypotheses: list[Hypothesis], one: UtteranceInput, candidate: int = 0) -> None:
-        begun.append(candidate)
-        if candidate:
-            raise MemoryError
-        begin(hypotheses, one, candidate)
-
-    monkeypatch.setattr(batch._batch, "add", begin_once)
-    with pytest.raises(MemoryError):
-        batch.admit(inputs(best_of=3))
-    monkeypatch.undo()
-    assert (begun, batch.free_rows, batch.step()) == ([0, 1], 30, ())
-    utterance = batch.admit(inputs(best_of=2))
-    finish(batch)
-    assert_as_alone(model, utterance)

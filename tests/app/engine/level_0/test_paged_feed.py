@@ -30,20 +30,13 @@ from samplers.ar import plain
 from samplers.ar.state import Host, SlotTable
 from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
+from tests.app.engine.level_0.batches import BRANCH, EAGER
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
 
 SLOTS, ROOM, PAGES = 8, 160, 40
 CPU = torch.device("cpu")
-STUCK = {
-    "backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2, "temperature": 0.25,
-    "backtrack_window": 20, "backtrack_max_silence": 3,
-}  # fmt: skip
-BRANCH = {
-    "entropix": True, "entropix_action": "branch", "entropix_low_entropy": 0.0,
-    "entropix_helv_entropy": 0.0, "entropix_low_varentropy": 1e3, "entropix_branch_rollouts": 3,
-    "entropix_branch_frames": 4, "entropix_branch_interval": 7,
-}  # fmt: skip
+STUCK = EAGER | {"temperature": 0.25, "backtrack_window": 20, "backtrack_max_silence": 3}
 KNOBS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.0},
@@ -154,18 +147,31 @@ def drawn(one: ArRunner, inputs: list[UtteranceInput], seed: int) -> list[tuple[
     return [outcome(group) for group in groups]
 
 
+@pytest.fixture(scope="module")
+def over_slots(model: Valle) -> list[tuple[Any, ...]]:
+    """What the requests draw over slots, at once."""
+    return drawn(runner(model, None), [utterance(model, number) for number in range(200)], 2)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kernels", [FUSED, TORCH], ids=["fused", "operators"])
-@pytest.mark.parametrize("played", [False, True], ids=["called", "played"])
+@pytest.mark.parametrize(
+    ("record", "kernels", "count"),
+    [(as_it_is, FUSED, 54), (as_it_is, TORCH, 54), (None, TORCH, 54), (None, FUSED, 200)],
+    ids=["called, fused", "called, operators", "played, operators", "played, fused"],
+)
 def test_requests_that_join_pause_leave_and_go_back_are_drawn_as_over_slots(
-    model: Valle, *, played: bool, kernels: Any, monkeypatch: pytest.MonkeyPatch
+    model: Valle,
+    over_slots: list[tuple[Any, ...]],
+    record: Record | None,
+    kernels: Any,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(model.transformer, "kernels", kernels)
-    inputs = [utterance(model, number) for number in range(200 if played else 54)]
-    record = Tape().record if played else as_it_is
-    found, expected = drawn(runner(model, record), inputs, 1), drawn(runner(model, None), inputs, 2)
+    inputs = [utterance(model, number) for number in range(count)]
+    found = drawn(runner(model, record or Tape().record), inputs, 1)
 
-    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+    for number, (one, other) in enumerate(zip(found, over_slots[:count], strict=True)):
         assert one == other, KNOBS[number % len(KNOBS)]
     assert sum(len(backtracks) for _, _, backtracks, *_ in found) > 2
     assert {reason for _, reason, *_ in found} >= {"stop", "length"}
@@ -468,17 +474,21 @@ def _result_in_a_temporary(patch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_a_seeded_fault_shows(
-    model: Valle, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    model: Valle,
+    over_slots: list[tuple[Any, ...]],
+    fault: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    inputs = [utterance(model, number) for number in range(54)]
-    expected = drawn(runner(model, None), inputs, 1)
     fault(monkeypatch)
-    try:
-        found = drawn(runner(model, Tape().record), inputs, 1)
-    except (KeyError, IndexError, RuntimeError, ValueError):  # as loud as another result
-        return
-
-    assert found != expected
+    for count in (7, 54):  # most show among few
+        inputs = [utterance(model, number) for number in range(count)]
+        try:
+            found = drawn(runner(model, Tape().record), inputs, 1)
+        except (KeyError, IndexError, RuntimeError, ValueError):  # as loud as another result
+            return
+        if found != over_slots[:count]:
+            return
+    pytest.fail("all is as over slots")
 
 
 def test_a_seeded_wait_shows(model: Valle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,8 +18,10 @@ from app.engine.utterance import KeptFrames, UtteranceInput
 from models.checkpoints import SpeechModel
 from models.cuda.graphs import Play
 from models.prefix_cache import VoiceKey
+from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from tests.capture.tape import Tape
+from tests.toy.make_toy import MODEL
 
 CLOSE = 1e-5
 """Of samples, beside the loudest; the two differ in the order of their float32 sums."""
@@ -90,6 +93,13 @@ def alone(
     own = SoundDecoder(speech).begin(utterance(number, knobs))
     decoded = decoded_at_once(own, codes_of(number, length_of(number)))
     return codes_in(decoded), heard(decoded)
+
+
+def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
+    """The same weights under another mask."""
+    model = Valle(MODEL.model_copy(update={"nar_mask": mask} | changes))
+    model.load_state_dict(speech.model.state_dict())
+    return replace(speech, model=model.eval().requires_grad_(False))
 
 
 class Session:

@@ -4,7 +4,7 @@ What is played here comes from a tape, so that nothing of the host can be baked 
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,22 +18,16 @@ from app.engine.memory import make_pool
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.recording import ChunkSizes, RecordedChunks
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import SpectralCodec
 from models.codecs.streaming import DecoderState, StreamTable
 from models.config import MaskKind, SpectralCodecConfig
 from models.cuda.graphs import Play
+from models.cuda.transfers import Download, Upload
 from models.stack.paged_cache import OutOfPages, PagePool
 from models.stack.paged_passes import PagedPasses
-from models.valle import Valle
-from tests.app.engine.sound.faults import (
-    baked_frame,
-    lost_state,
-    new_table,
-    stale_stream,
-    unfinished_copy,
-)
+from samplers.nar import sample_nar
 from tests.app.engine.sound.sessions import (
     KNOBS,
     Session,
@@ -42,22 +36,18 @@ from tests.app.engine.sound.sessions import (
     codes_of,
     decoded_at_once,
     heard,
+    masked,
     recorded_when_played,
     utterance,
 )
 from tests.capture.tape import Tape
 from tests.capture.watch import NotCaptureSafe, Watch
-from tests.toy.make_toy import CODEC, MODEL
+from tests.toy.make_toy import CODEC
 
 pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 CPU = torch.device("cpu")
 SIZES = ChunkSizes(rows=(5,), columns=256, streams=9)
 POOL_BYTES = 4 << 20
-
-
-@pytest.fixture(scope="module")
-def speech(toy: Any) -> SpeechModel:
-    return load_speech_model(toy, CPU)
 
 
 def decoder_of(
@@ -87,21 +77,17 @@ def test_each_kind_of_utterance_is_drawn_as_operator_by_operator(
     assert_as_alone(speech, session, KNOBS[kind])
 
 
+@pytest.mark.parametrize(
+    "numbers", [range(20), pytest.param(range(100, 180), marks=pytest.mark.slow)]
+)
 def test_utterances_that_come_and_leave_are_drawn_as_each_alone(
-    speech: SpeechModel, decoder: SoundDecoder
+    speech: SpeechModel, decoder: SoundDecoder, numbers: Sequence[int]
 ) -> None:
     session = Session(decoder, 1)
-    session.run(range(20))
+    session.run(numbers)
+    assert len(session.sounds) == len(numbers)
     assert_as_alone(speech, session)
     assert max(session.together) >= 4
-
-
-@pytest.mark.slow
-def test_200_utterances_are_drawn_as_each_alone(speech: SpeechModel, decoder: SoundDecoder) -> None:
-    session = Session(decoder, 2)
-    session.run(range(100, 300))
-    assert len(session.sounds) == 200
-    assert_as_alone(speech, session)
 
 
 def test_a_chunk_waits_for_nothing_and_takes_one_graph_beside_two_copies(
@@ -190,10 +176,6 @@ def test_what_a_recording_cannot_make_is_made_by_itself(
     assert (stream.stream, len(heard(decoded))) == (None, 40 * 320)
 
 
-def vars_of(speech: SpeechModel) -> dict[str, Any]:
-    return {name: getattr(speech, name) for name in speech.__dataclass_fields__}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mask", "codec"), [("causal", "encodec"), ("block_causal", "reflect"), ("causal", "spectral")]
@@ -202,27 +184,69 @@ def test_other_masks_and_codecs_are_drawn_as_operator_by_operator(
     speech: SpeechModel, mask: MaskKind, codec: str
 ) -> None:
     torch.manual_seed(0)
-    model = Valle(MODEL.model_copy(update={"nar_mask": mask, "unified_positions": True}))
-    model.load_state_dict(speech.model.state_dict())
-    own = vars_of(speech) | {"model": model.eval().requires_grad_(False)}
+    other = masked(speech, mask, unified_positions=True)
     if codec == "spectral":
         config = SpectralCodecConfig(
             levels=8, codes=512, width=8, ffn=12, dimension=4, encoder_layers=1, decoder_layers=2
         )
-        own["codec"] = SpectralCodec(config).eval().requires_grad_(False)
-        own["codec"].quantizer.codebooks.normal_()
+        spectral = SpectralCodec(config).eval().requires_grad_(False)
+        spectral.quantizer.codebooks.normal_()
+        other = replace(other, codec=spectral)
     if codec == "reflect":
-        changed = CODEC.model_copy(update={"pad_mode": "reflect"})
-        own["codec"] = Encodec(changed)
-        own["codec"].load_state_dict(speech.codec.state_dict())
-        own["codec"].eval().requires_grad_(False)
-    other = SpeechModel(**own)
+        reflecting = Encodec(CODEC.model_copy(update={"pad_mode": "reflect"}))
+        reflecting.load_state_dict(speech.codec.state_dict())
+        other = replace(other, codec=reflecting.eval().requires_grad_(False))
     session = Session(decoder_of(other, recorded_when_played), 3)
     session.run([0, 4, 7, 3, 9, 12])
     assert_as_alone(other, session)
 
 
 # What the tests above must not let pass: mistakes that a recording forgives.
+
+
+def _baked_frame(patch: pytest.MonkeyPatch) -> None:
+    """The noise does not know which frame it is for."""
+
+    def wrong(logits: Tensor, rows: Tensor, at: Tensor, *rest: Any) -> Tensor:
+        return sample_nar(logits, rows, at * 0, *rest)
+
+    patch.setattr("app.engine.sound.drawing.sample_nar", wrong)
+
+
+def _stale_stream(patch: pytest.MonkeyPatch) -> None:
+    """A stream begins with what the one before left in its row."""
+    right = StreamTable.read
+
+    def wrong(table: StreamTable, rows: Tensor, begins: Tensor) -> DecoderState:
+        return right(table, rows, torch.zeros_like(begins))
+
+    patch.setattr(StreamTable, "read", wrong)
+
+
+def _lost_state(patch: pytest.MonkeyPatch) -> None:
+    """What the codec remembers is not copied out of the recording."""
+    patch.setattr(StreamTable, "write", lambda *_: None)
+
+
+def _new_table(patch: pytest.MonkeyPatch) -> None:
+    """The host writes into another table than the one that was recorded."""
+    right = Upload.__init__
+
+    def wrong(upload: Upload, target: Tensor, *rest: int) -> None:
+        right(upload, target.clone(), *rest)
+
+    patch.setattr(Upload, "__init__", wrong)
+
+
+def _unfinished_copy(patch: pytest.MonkeyPatch) -> None:
+    """The host reads what was made before the one that has just been queued."""
+    right, kept = Download.fetch, dict[int, int]()
+
+    def wrong(download: Download) -> int:
+        ticket = right(download)
+        return kept.setdefault(id(download), ticket)
+
+    patch.setattr(Download, "fetch", wrong)
 
 
 def _baked_length(patch: pytest.MonkeyPatch) -> None:
@@ -263,8 +287,8 @@ def _stale_rows(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        baked_frame, stale_stream, lost_state, new_table, _baked_length, _seen_padding,
-        _stale_rows, unfinished_copy,
+        _baked_frame, _stale_stream, _lost_state, _new_table, _baked_length, _seen_padding,
+        _stale_rows, _unfinished_copy,
     ],
 )  # fmt: skip
 def test_a_seeded_fault_shows(

@@ -14,13 +14,13 @@ from app.engine.job import Samples
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.decoding import ChunkDecoder
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel
 from models.codecs.encodec import Encodec
 from models.prefix_cache import VoiceKey
 from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
-from tests.app.engine.sound.sessions import codes_in, heard
+from tests.app.engine.sound.sessions import codes_in, heard, masked
 from tests.samplers.frames import draw_frames, guide_frames
 from tests.toy.make_toy import MODEL
 
@@ -29,11 +29,6 @@ FRAMES = 100
 GREEDY = {"nar_temperature": 0.0}
 DRAWN = {"nar_temperature": 1.0, "nar_top_k": 100, "nar_top_p": 0.95, "nar_min_p": 0.001}
 GUIDED = {"nar_cfg_strength": 2.5, "nar_cfg_rescale": 0.5}
-
-
-@pytest.fixture(scope="module")
-def speech(toy) -> SpeechModel:
-    return load_speech_model(toy, torch.device("cpu"))
 
 
 def some_codes(*shape: int, seed: int = 0) -> Tensor:
@@ -84,20 +79,9 @@ def offline(model: Valle, codebooks: Tensor, inputs: UtteranceInput, level_0: Te
     return codes
 
 
-def masked(speech: SpeechModel, mask: str, **changes: Any) -> SpeechModel:
-    """The same weights under another mask."""
-    model = Valle(MODEL.model_copy(update={"nar_mask": mask} | changes))
-    model.load_state_dict(speech.model.state_dict())
-    return SpeechModel(**{**vars_of(speech), "model": model.eval().requires_grad_(False)})
-
-
 def windowed(frames: int, left_context: int, lookahead: int) -> dict[str, Any]:
     names = ("nar_window_frames", "nar_left_context_frames", "nar_lookahead_frames")
     return dict(zip(names, (frames, left_context, lookahead), strict=True))
-
-
-def vars_of(speech: SpeechModel) -> dict[str, Any]:
-    return {name: getattr(speech, name) for name in speech.__dataclass_fields__}
 
 
 @given(

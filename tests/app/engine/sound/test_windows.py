@@ -8,15 +8,15 @@ from torch import Tensor
 
 from app.engine.sound.levels import Window, Windows
 from app.engine.utterance import UtteranceInput
-from models.checkpoints import SpeechModel, load_speech_model
+from models.checkpoints import SpeechModel
 from samplers.knobs.features import is_guided
+from tests.app.engine.sound.sessions import masked
 from tests.app.engine.sound.test_utterance import (
     DRAWN,
     FRAMES,
     GREEDY,
     GUIDED,
     inputs,
-    masked,
     offline,
     some_codes,
     voice,
@@ -26,8 +26,8 @@ from tests.samplers.frames import draw_frames, guide_frames
 
 
 @pytest.fixture(scope="module")
-def speech(toy) -> SpeechModel:
-    return masked(load_speech_model(toy, torch.device("cpu")), "full")
+def full(speech: SpeechModel) -> SpeechModel:
+    return masked(speech, "full")
 
 
 def whole(speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor) -> Tensor:
@@ -86,10 +86,10 @@ def test_windows_tile_the_utterance_however_its_frames_come(total, size, left, r
     [(0, 0, 0), (FRAMES, 0, 0), (FRAMES + 1, 9, 9), (10**9, 0, 0), (20, 1000, 1000)],
     ids=str,
 )
-def test_windows_that_see_the_utterance_have_the_codes_of_the_whole(speech, knobs, shape) -> None:
+def test_windows_that_see_the_utterance_have_the_codes_of_the_whole(full, knobs, shape) -> None:
     level_0, wanted = some_codes(FRAMES), inputs(knobs | windowed(*shape))
-    codes, _ = voice(speech, wanted, level_0, [30, 40, 30])
-    assert torch.equal(codes, whole(speech, wanted, level_0))
+    codes, _ = voice(full, wanted, level_0, [30, 40, 30])
+    assert torch.equal(codes, whole(full, wanted, level_0))
 
 
 @pytest.mark.slow
@@ -97,15 +97,15 @@ def test_windows_that_see_the_utterance_have_the_codes_of_the_whole(speech, knob
     "knobs", [GREEDY, DRAWN, DRAWN | GUIDED], ids=["greedy", "drawn", "guided"]
 )
 @pytest.mark.parametrize("shape", [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)], ids=str)
-def test_the_codes_are_those_of_windows_drawn_by_hand(speech, knobs, shape) -> None:
+def test_the_codes_are_those_of_windows_drawn_by_hand(full, knobs, shape) -> None:
     level_0, wanted = some_codes(50), inputs(knobs | windowed(*shape))
-    codes, _ = voice(speech, wanted, level_0)
-    assert torch.equal(codes, by_hand(speech, wanted, level_0, *shape))
-    assert not torch.equal(codes, whole(speech, wanted, level_0))
+    codes, _ = voice(full, wanted, level_0)
+    assert torch.equal(codes, by_hand(full, wanted, level_0, *shape))
+    assert not torch.equal(codes, whole(full, wanted, level_0))
 
 
-def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(speech) -> None:
+def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(full) -> None:
     wanted = inputs(DRAWN | windowed(20, 10, 5))
-    _, sounds = voice(speech, wanted, some_codes(60), [24, 1, 19, 1, 15])
+    _, sounds = voice(full, wanted, some_codes(60), [24, 1, 19, 1, 15])
     # The codec takes its own chunks, of 15, 15 and 30 frames.
     assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]

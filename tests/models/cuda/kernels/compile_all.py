@@ -34,17 +34,6 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     factor = tl.bfloat16 if kind == "bf16" else tl.float32
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
-    counts = ("numbers", "codes", "lengths", "pages", "fed", "positions", "places", "sees")
-    state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
-    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
-    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
-    own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
-    own |= {"knobs": "*fp64", "results": "*fp64"}
-    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32"}
-    for light in (False, True):
-        yield draw_kernel, state | own, {
-            "STOP": 1024, "SIZE": 1025, "BLOCK": 2048, "LIGHT": light,
-        }  # fmt: skip
     places = {"rotations": "*fp32", "places": "*i64"}
     yield store_kernel, places, {
         "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "ALL_HEADS": 64, "BLOCK": 32,
@@ -57,6 +46,21 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
             "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
         } | ({"count": 1} if rows == 16 else {})  # fmt: skip  # Triton makes a constant of every 1
     yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
+
+
+def kernels_of_any_weights() -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
+    """Yield likewise the kernels that read and write numbers of one type alone."""
+    counts = ("numbers", "codes", "lengths", "pages", "fed", "positions", "places", "sees")
+    state = dict.fromkeys(counts, "*i64") | {"stopped": "*i1", "begins": "*i1", "rows": "i32"}
+    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 128}
+    yield begin_kernel, state, {"PAGE": 64, "BLOCK": 1, "rows": 1}
+    own = {"logits": "*fp32", "guidance": "*fp32", "avoid": "*fp32"}
+    own |= {"knobs": "*fp64", "results": "*fp64"}
+    own |= {"light": "*fp64", "nats": "*i64", "bias": "*fp32"}
+    for light in (False, True):
+        yield draw_kernel, state | own, {
+            "STOP": 1024, "SIZE": 1025, "BLOCK": 2048, "LIGHT": light,
+        }  # fmt: skip
 
 
 def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], card: int) -> Any:
@@ -88,7 +92,8 @@ def resources(cubin: bytes) -> dict[str, int]:
 for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32")):
     if (card, kind) == (TURING, "bf16"):
         continue  # it computes in float32
-    for kernel, types, constants in kernels(kind):
+    every = [*kernels(kind), *(kernels_of_any_weights() if kind == "fp32" else ())]
+    for kernel, types, constants in every:
         pointers = {
             name: f"*{kind}"
             for name in kernel.arg_names

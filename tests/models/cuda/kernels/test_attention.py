@@ -1,7 +1,5 @@
 """Attention over pages where they lie is attention over what is gathered of them."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -10,6 +8,8 @@ pytest.importorskip("triton")
 from models.cuda.kernels.attention import attend
 from models.cuda.kernels.sharing import sharing
 from tests.models.cuda.kernels.cases import CLOSE, Attending, attention_differs
+
+pytestmark = pytest.mark.usefixtures("without_gradients")
 
 FLOAT, NARROW = torch.float32, torch.bfloat16
 STEPS = {
@@ -31,12 +31,6 @@ CHUNKS = {
     "chunks by shares": Attending((900,), new=15, block=15, columns=1088),
     "odd sizes": Attending((77, 31, 12), new=7, block=3, heads=5, kv_heads=1, head_dim=12),
 }
-
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
 
 
 @pytest.mark.parametrize(

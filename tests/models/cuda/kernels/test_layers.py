@@ -1,7 +1,5 @@
 """The kernels of a layer compute what operators of torch do."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -14,13 +12,10 @@ from models.cuda.kernels.rotation import store
 from tests.models.cuda.kernels.cases import CLOSE, Storing, difference, normal, storing_differs
 
 DTYPES = [torch.float32, torch.bfloat16]
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # NumPy, of NaN
-
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
+pytestmark = [
+    pytest.mark.usefixtures("without_gradients"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning:triton"),  # NumPy, of NaN
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

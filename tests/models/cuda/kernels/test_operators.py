@@ -1,7 +1,5 @@
 """A kernel is one operator, whose kernel on a CPU is the reference, and which can be recorded."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -10,15 +8,11 @@ from models.cuda.kernels import operators, reference
 from tests.capture.tape import Tape
 from tests.models.cuda.kernels.cases import normal
 
+pytestmark = pytest.mark.usefixtures("without_gradients")
+
 SEEN, PLACES = torch.tensor([[5], [70]]), torch.tensor([4, 8])
 PAGES = torch.tensor([[0, 0], [1, 2]])
 ROTATIONS = torch.polar(torch.ones(2, 1, 8), normal(2, 1, 8))
-
-
-@pytest.fixture(autouse=True)
-def without_gradients() -> Iterator[None]:
-    with torch.inference_mode():
-        yield
 
 
 def cached() -> tuple[Tensor, Tensor]:
