@@ -1,7 +1,6 @@
 """What every test starts from: no setting of the developer's shell, one thread, golden data."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -9,8 +8,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from samplers.ops import filters
+from tests.capture.fixtures import sorted_as_on_a_gpu, without_gradients
 from tests.toy.make_toy import make
+
+__all__ = ["sorted_as_on_a_gpu", "without_gradients"]
 
 # A loaded machine is no failure: no example has a deadline, in any test.
 settings.register_profile("valle-serve", deadline=None)
@@ -53,21 +54,6 @@ def _clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TTS_") and name not in KEPT:
             monkeypatch.delenv(name)
-
-
-@pytest.fixture(scope="module")
-def without_gradients() -> Iterator[None]:
-    """Compute as the service does: norm and GELU have forms of their own there."""
-    with torch.inference_mode():
-        yield
-
-
-@pytest.fixture(scope="module")
-def sorted_as_on_a_gpu(without_gradients: None) -> Iterator[None]:
-    """Sort with torch: on a CPU `filters.descending` uses NumPy, which no graph could hold."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filters, "descending", lambda x: x.sort(-1, descending=True).values)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -52,9 +52,9 @@ def test_a_recorded_step_draws_what_the_loop_does(tmp_path: Path) -> None:
     pool = PagePool(model.config, 16, dtype=torch.float32, device=CPU)
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     recorded = ArRunner(
-        model, prefixes, slots=8, max_length=96, pool=pool, record=Recorder(CPU).record
+        model, prefixes, slots=5, max_length=96, pool=pool, record=Recorder(CPU).record
     )
-    for runner in (recorded, ArRunner(model, PrefixCache(model), slots=8, max_length=96)):
+    for runner in (recorded, ArRunner(model, PrefixCache(model), slots=5, max_length=96)):
         groups = [runner.admit(one) for one in inputs]
         while any(group.finish_reason is None for group in groups):
             runner.step()
