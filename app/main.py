@@ -5,7 +5,7 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,10 @@ from samplers.knobs.presets import Presets
 if TYPE_CHECKING:
     from app.storage.shared_state import SharedState
 
+# Imported here, or the first request that needs it would hold up the event loop for 0.1 s. Only
+# WAV and PCM are made where it is not installed, as on a lent machine (`benchmarks.card.ticket`).
+with suppress(ModuleNotFoundError):
+    import av as _av  # noqa: F401
 
 _HELD_RATE_HZ = 24_000  # of the samples that bound the memory of whole speeches
 
