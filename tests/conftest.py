@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.capture.fixtures import sorted_as_on_a_gpu, without_gradients
+from tests.fixtures import sorted_as_on_a_gpu, without_gradients
 from tests.toy.make_toy import make
 
 __all__ = ["sorted_as_on_a_gpu", "without_gradients"]

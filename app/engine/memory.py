@@ -22,7 +22,7 @@ temporaries, and for utterances that are not drawn by a recording."""
 LEVEL_0_SHARE: Final = 0.25
 """The same of a model whose finer levels keep nothing, but need more for temporaries."""
 
-PREFIX_SHARE: Final = 0.125
+PREFIX_SHARE: Final = 0.05
 """Of the pool, for prefixes of voices that are kept, to each level the same."""
 
 MARGIN: Final = 1.25

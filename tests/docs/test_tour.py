@@ -66,7 +66,7 @@ def checkout(tmp_path: Path) -> Path:
     home = tmp_path / "checkout"
     for folder in ("app", "samplers", "models", "tests/samplers", "tests/golden", "tests/toy"):
         shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("tests/__init__.py", "tests/conftest.py", "pyproject.toml"):
+    for file in ("tests/__init__.py", "tests/conftest.py", "tests/fixtures.py", "pyproject.toml"):
         shutil.copy(ROOT / file, home / file)
     (diff,) = re.findall(r"^```diff\n-(.*)\n\+(.*)\n```$", PAGE, flags=re.MULTILINE)
     changed = home / CHANGED

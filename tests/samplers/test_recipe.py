@@ -20,6 +20,7 @@ COPIED = ("app", "models", "samplers", "scripts", "docs", "tests/samplers", "tes
 FILES = (
     "tests/__init__.py",
     "tests/conftest.py",
+    "tests/fixtures.py",
     "tests/app/api/test_reachable.py",
     ".env.example",
 )

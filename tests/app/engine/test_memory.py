@@ -115,14 +115,14 @@ def test_admission_lets_no_fewer_streams_in_than_32_on_a_card_of_16_gb(
     assert not fits(plan, [plan] * 200, pool, published(), RATE_HZ)
 
 
-def test_a_card_of_16_gb_keeps_the_prefixes_of_many_voices_beside_what_is_let_in(
+def test_a_card_of_16_gb_keeps_the_prefixes_of_five_voices_beside_what_is_let_in(
     model: Valle,
 ) -> None:
     weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers()))
     size = pool_bytes(published(), 16 * GB - weights - CODEC)
     pool = make_pool(model, size)
     for slots, kept_bytes in zip((1, LEVELS), prefix_bytes(published(), size), strict=True):
-        assert kept_bytes // grown(pool, None, slots, PROMPT).bytes >= 8
+        assert kept_bytes // grown(pool, None, slots, PROMPT).bytes >= 5
     assert sum(prefix_bytes(published(), size)) <= PREFIX_SHARE * size
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.capture.fixtures import sorted_as_on_a_gpu, without_gradients
+from tests.fixtures import sorted_as_on_a_gpu, without_gradients
 
 # The ticket of a card reads no conftest above this one.
 __all__ = ["sorted_as_on_a_gpu", "without_gradients"]
