@@ -27,7 +27,23 @@ UPLOADS: Final = frozenset({
 })
 """Method and path of the routes that take recordings; `max_upload_bytes` is for them alone."""
 
+PACED_BYTES: Final = 65_536
+"""More than any text in JSON takes; what is larger than this is paced."""
+
+PACE_BYTES_S: Final = 500_000
+LONGEST_PAUSE_S: Final = 1.0
+
 _CLOSE = {"Connection": "close"}  # the rest of the body is not read
+
+
+async def pace(size_bytes: int) -> None:
+    """Wait a time that is proportional to the size of a large input, at most a second.
+
+    To read and refuse megabytes takes milliseconds, during which no other thread runs Python. Sent
+    again and again without a pause they take the processor from the requests of others.
+    """
+    if size_bytes > PACED_BYTES:
+        await asyncio.sleep(min(size_bytes / PACE_BYTES_S, LONGEST_PAUSE_S))
 
 
 def media_type(headers: Headers) -> str:
@@ -36,7 +52,10 @@ def media_type(headers: Headers) -> str:
 
 
 class BodyLimitMiddleware:
-    """ASGI middleware that fails a body which is too large or too slow, while it is read."""
+    """ASGI middleware that fails a body which is too large or too slow, while it is read.
+
+    Error responses to large bodies are sent after a pause, see `pace`.
+    """
 
     def __init__(
         self, app: ASGIApp, *, max_body_bytes: int, max_upload_bytes: int, timeout_s: float
@@ -51,8 +70,16 @@ class BodyLimitMiddleware:
             headers = Headers(scope=scope)
             upload = (scope["method"], scope["path"]) in UPLOADS
             limit_bytes = self._max_upload_bytes if upload else self._max_body_bytes
-            receive = _LimitedReceive(receive, headers, limit_bytes, self._timeout_s)
-        await self._app(scope, receive, send)
+            body = _LimitedReceive(receive, headers, limit_bytes, self._timeout_s)
+
+            async def send_paced(message: Message) -> None:
+                if message["type"] == "http.response.start" and message["status"] >= 400:
+                    await pace(body.size_bytes)
+                await send(message)
+
+            await self._app(scope, body, send_paced)
+        else:
+            await self._app(scope, receive, send)
 
 
 class _LimitedReceive:
@@ -68,6 +95,11 @@ class _LimitedReceive:
         self._started_s = asyncio.get_running_loop().time()
         self._bytes = 0
         self._complete = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the body as declared or read so far, whichever is larger."""
+        return max(self._declared_bytes, self._bytes)
 
     async def __call__(self) -> Message:
         """Return the next message.

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from app.api.gate.limits import pace
+
 
 class ClientGone(Exception):
     """The client has disconnected or does not read."""
@@ -60,9 +62,11 @@ class LiveSocket:
 
 
 async def received(websocket: WebSocket) -> str | bytes | None:
-    """Return the next message of a WebSocket; None once the client has disconnected."""
+    """Return the next message of a WebSocket, paced; None once the client has disconnected."""
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         return None
     text: str | None = message.get("text")
-    return message.get("bytes") or b"" if text is None else text
+    content: str | bytes = message.get("bytes") or b"" if text is None else text
+    await pace(len(content))
+    return content

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.api.errors import problems_of, validation_error_detail
 from app.api.gate.admission import network_of
 from app.api.gate.connections import OpenConnections
-from app.api.gate.limits import sized_json
+from app.api.gate.limits import pace, sized_json
 from app.api.live.session import LiveSession
 from app.api.live.socket import ClientGone, LiveSocket
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages
@@ -320,7 +320,11 @@ async def read_event(reader: asyncio.StreamReader, max_bytes: int) -> Event:
         raise InvalidRequest("no event with a payload is taken", param="payload_length")
     if not 0 <= length <= max_bytes:
         raise InvalidRequest(f"the data may have {max_bytes} bytes", param="data_length")
-    return Event(kind, data | _object(await reader.readexactly(length)) if length else data)
+    if not length:
+        return Event(kind, data)
+    more = await reader.readexactly(length)
+    await pace(length)
+    return Event(kind, data | _object(more))
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Large inputs that are refused cost their sender time, at every door."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from app.api.gate import limits
+from app.api.live import socket as live_socket
+from app.api.shapes import wyoming
+from tests.app.tools.live_client import serving, url_of
+from tests.fakes import FakeBackend
+
+LARGE = limits.PACED_BYTES + 1
+
+
+def test_what_is_larger_than_a_text_waits_and_a_text_does_not() -> None:
+    async def done(size_bytes: int) -> bool:
+        waiting = asyncio.create_task(limits.pace(size_bytes))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        return waiting.done() and not waiting.cancelled()
+
+    assert asyncio.run(done(limits.PACED_BYTES))
+    assert not asyncio.run(done(LARGE))
+
+
+def over_http(client: httpx.Client, wyoming_port: int) -> None:
+    body = json.dumps({"utterances": [0] * LARGE})
+    headers = {"content-type": "application/json"}
+    assert client.post("/tts", content=body, headers=headers).status_code == 422
+
+
+def over_the_socket(client: httpx.Client, wyoming_port: int) -> None:
+    with connect(url_of(client)) as session:
+        session.recv()
+        session.send("[" * LARGE)
+        assert json.loads(session.recv())["type"] == "error"
+
+
+def over_elevenlabs(client: httpx.Client, wyoming_port: int) -> None:
+    url = str(client.base_url.copy_with(scheme="ws")).rstrip("/")
+    with connect(f"{url}/v1/text-to-speech/af/stream-input") as session:
+        session.send("[" * LARGE)
+        session.recv()
+
+
+def over_wyoming(client: httpx.Client, wyoming_port: int) -> None:
+    head = json.dumps({"type": "describe", "data_length": LARGE}).encode()
+    with socket.create_connection(("127.0.0.1", wyoming_port), 20) as peer:
+        peer.sendall(head + b"\n" + b"[" * LARGE)
+        assert b'"error"' in peer.makefile("rb").readline()
+
+
+@pytest.mark.parametrize("send", [over_http, over_the_socket, over_elevenlabs, over_wyoming])
+def test_every_door_paces_what_it_refuses(
+    monkeypatch, send: Callable[[httpx.Client, int], None]
+) -> None:
+    paced: list[int] = []
+
+    async def pace(size_bytes: int) -> None:
+        paced.append(size_bytes)
+
+    for module in (limits, live_socket, wyoming):
+        monkeypatch.setattr(module, "pace", pace)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    with serving(FakeBackend(0.1), wyoming_port=port) as (client, _):
+        assert client.post("/tts", json={"input": "Hi."}).status_code == 200
+        assert not [size for size in paced if size >= LARGE]
+        send(client, port)
+    assert [size for size in paced if size >= LARGE]
