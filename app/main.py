@@ -85,6 +85,7 @@ def model_options(
         decoder=settings.decoder,
         threads=settings.threads,
         fused_kernels=settings.fused_kernels,
+        kv_cache_dtype=settings.kv_cache_dtype,
         alignment=alignment_head(settings),
         cache=settings.cache,
         offline=settings.offline,

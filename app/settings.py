@@ -109,6 +109,11 @@ class Settings(BaseSettings):
         description="Kernels of the service's own on a GPU: auto uses each that computes there what"
         " torch's operators do, as tried at the start; off uses none.",
     )
+    kv_cache_dtype: Literal["auto", "int8"] = Field(
+        "auto",
+        description="Keys and values on a GPU: auto holds them as the weights, int8 in half the"
+        " memory with a scale for each head of a position. A CPU with int8 weights always does.",
+    )
     max_text_chars: int = Field(4096, ge=10, description="Limit of a request's text in characters.")
     max_audio_s: float = Field(
         1800.0,

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Segment = Literal["lang", "level", "prom", "phn", "resp"]
 MaskKind = Literal["causal", "block_causal", "full"]
+KvCacheDtype = Literal["auto", "int8"]
+"""Number format of keys and values in the pages of a GPU; auto: that of the weights."""
 CodeSums = Literal["inclusive", "exclusive", "none"]
 
 UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2  # of phonemes; symbols follow from 3 on

@@ -10,7 +10,7 @@ import torch
 from app.engine.interface import Plan
 from app.engine.job import USUAL_PHONEME_S
 from app.engine.utterance import MARKS
-from models.config import ModelConfig
+from models.config import KvCacheDtype, ModelConfig
 from models.stack.paged_cache import PAGE, PagePool, page_bytes_of
 from models.valle import Valle
 from samplers.knobs.features import is_guided
@@ -41,18 +41,23 @@ def prefix_bytes(config: ModelConfig, pool_bytes: int) -> tuple[int, int]:
     return level, (config.levels - 1) * level
 
 
-def make_pool(model: Valle, size: int) -> PagePool:
-    """Return a pool of at most ``size`` bytes for a model's keys and values."""
+def make_pool(model: Valle, size: int, dtype: KvCacheDtype = "auto") -> PagePool:
+    """Return a pool of at most ``size`` bytes for a model's keys and values.
+
+    Args:
+        dtype: Of what is held; auto: that of the weights.
+    """
     config, weight = model.config, model.separator
-    page = page_bytes_of(config, weight.itemsize)
-    return PagePool(config, size // page - 1, dtype=weight.dtype, device=weight.device)
+    held = torch.int8 if dtype == "int8" else weight.dtype
+    page = page_bytes_of(config, held)
+    return PagePool(config, size // page - 1, dtype=held, device=weight.device)
 
 
 class Memory:
     """The one pool of a loaded model, of ``size`` bytes, made when first asked for. Any thread."""
 
-    def __init__(self, model: Valle, size: int) -> None:
-        self._model, self.size = model, size
+    def __init__(self, model: Valle, size: int, dtype: KvCacheDtype = "auto") -> None:
+        self._model, self.size, self._dtype = model, size, dtype
         self._making = threading.Lock()
         self.held: PagePool | None = None
 
@@ -60,7 +65,7 @@ class Memory:
         """Return the pool."""
         with self._making:
             if self.held is None:
-                self.held = make_pool(self._model, self.size)
+                self.held = make_pool(self._model, self.size, self._dtype)
             return self.held
 
     def forget(self) -> None:
@@ -69,7 +74,7 @@ class Memory:
             self.held = None
 
 
-def memory_of(model: Valle, device: torch.device) -> Memory | None:
+def memory_of(model: Valle, device: torch.device, dtype: KvCacheDtype) -> Memory | None:
     """Return the memory of a model that has just been loaded; None on a CPU, where there is none.
 
     How large the pool will be depends on what is free on the device now.
@@ -77,7 +82,7 @@ def memory_of(model: Valle, device: torch.device) -> Memory | None:
     if device.type != "cuda":
         return None
     free_bytes, _ = torch.cuda.mem_get_info(device)
-    return Memory(model, pool_bytes(model.config, free_bytes))
+    return Memory(model, pool_bytes(model.config, free_bytes), dtype)
 
 
 def pages_of(plan: Plan, config: ModelConfig, frame_rate_hz: float) -> int:

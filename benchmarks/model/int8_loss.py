@@ -1,14 +1,16 @@
-"""Loss of held-out speech in int8 compared with float32, level by level.
+"""Loss of held-out speech in 8 bits compared with float32, level by level.
 
     python -m benchmarks.model.int8_loss --utterances 40
 
-Both run the same prefixes and codes through KV caches, as the service does; the codes are those of
-held-out utterances in the training cache.
+"int8" has weights, keys and values in 8 bits, as a CPU; "8-bit pages" keys and values alone, as a
+GPU with ``TTS_KV_CACHE_DTYPE=int8``. All run the same prefixes and codes through KV caches, as the
+service does; the codes are those of held-out utterances in the training cache.
 """
 
 import argparse
 import copy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +20,32 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
+from app.engine.memory import make_pool
 from app.settings import BUILTIN_MODEL
 from benchmarks.harness.report import conclude, machine
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
+from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from training.cache import cache_folder
 from training.lm.codes import CodedUtterance, load_codes
 from training.lm.rows import Prompts
 
+POOL_BYTES = 1 << 28
+
 
 @torch.inference_mode()
-def loss(model: Valle, utterance: CodedUtterance, prompt: Tensor | None, level: int) -> float:
+def loss(
+    model: Valle,
+    new_cache: Callable[[int, int], SlotCache],
+    utterance: CodedUtterance,
+    prompt: Tensor | None,
+    level: int,
+) -> float:
     """Return the summed loss of one level of an utterance, in nats."""
     codes = torch.from_numpy(utterance.codes.astype(np.int64))
     prefix = model.prefix(utterance.phoneme_ids, level, prompt=prompt)
-    cache, stack = model.new_cache(1, len(prefix) + len(codes)), model.transformer
+    cache, stack = new_cache(1, len(prefix) + len(codes)), model.transformer
     ranks = model.ranks(level, prefix.blocks)
     first = stack.extend(prefix.embeddings, prefix.positions, cache, 0, ranks)[-1:]
     positions = prefix.response_start + torch.arange(len(codes))
@@ -58,6 +70,10 @@ def main() -> int:
     model = load_lm(BUILTIN_MODEL)
     quantized = copy.deepcopy(model)
     quantize_linears(quantized)
+    pages = make_pool(model, POOL_BYTES, "int8")
+    compared = (
+        (model, model.new_cache), (quantized, quantized.new_cache), (model, pages.new_cache),
+    )  # fmt: skip
     held_out = [one for _, some in load_codes(cache_folder()).values() for one in some]
     chosen = held_out[:: max(1, len(held_out) // args.utterances)][: args.utterances]
     prompts, random = Prompts(held_out), np.random.default_rng(0)
@@ -66,17 +82,16 @@ def main() -> int:
     codes = sum(len(one.codes) for one in chosen)
     rows: list[dict[str, Any]] = []
     for level in tqdm(range(model.config.levels)):
-        pairs = np.array([
-            [loss(one, utterance, prompt, level) for one in (model, quantized)]
+        losses = np.array([
+            [loss(*one, utterance, prompt, level) for one in compared]
             for utterance, prompt in zip(chosen, prompted, strict=True)
         ])
-        more = pairs[:, 1] - pairs[:, 0]
-        rows.append({
-            "level": level,
-            "float32, nats a code": pairs[:, 0].sum() / codes,
-            "int8 more, thousandths": 1000 * more.sum() / codes,
-            "standard error, thousandths": 1000 * more.std() * len(more) ** 0.5 / codes,
-        })
+        rows.append({"level": level, "float32, nats a code": losses[:, 0].sum() / codes})
+        for name, other in zip(("int8", "8-bit pages"), losses.T[1:], strict=True):
+            more = other - losses[:, 0]
+            error = more.std() * len(more) ** 0.5
+            rows[-1][f"{name} more, thousandths"] = 1000 * more.sum() / codes
+            rows[-1][f"{name}, standard error, thousandths"] = 1000 * error / codes
     return conclude(rows, [], args.out, started)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.cuda.kernels.reference import gather
+from models.cuda.kernels.reference import SCALE_BYTES, gather
 from models.cuda.kernels.sharing import PAGE as PAGE
 from models.cuda.streams import Work
 from models.stack.slot_cache import SlotCache
@@ -32,8 +32,12 @@ class OutOfPages(RuntimeError):
 class PagePool:
     """Memory for the keys and values of many sequences. Any thread; each sequence is of one.
 
+    Args:
+        dtype: Of keys and values: that of the weights, or int8.
+
     Attributes:
-        keys: ``[(pages + 1) * PAGE, kv_heads, head_dim]`` a layer; rotated, and finite.
+        keys: ``[(pages + 1) * PAGE, kv_heads, head_dim]`` a layer, rotated and finite; in int8 with
+            scales, as `models.cuda.kernels.reference.store` leaves them.
         values: The same.
         pages: How many pages there are.
         padding: The number of one more, which no sequence has: recordings write there what is not
@@ -43,7 +47,7 @@ class PagePool:
     def __init__(
         self, config: ModelConfig, pages: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
-        shape = ((pages + 1) * PAGE, config.kv_heads, config.head_dim)
+        shape = ((pages + 1) * PAGE, config.kv_heads, _width(config, dtype))
         self.keys, self.values = (
             [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
             for _ in range(2)
@@ -167,10 +171,12 @@ class PagedCache(SlotCache):
         return sum(map(len, self._pages)) * self.pool.page_bytes
 
     def keys_of(self, layer: int, slot: int) -> Tensor:
-        """Return a copy ``[kv_heads, length, head_dim]``."""
+        """Return a copy ``[kv_heads, length, head_dim]``, in float32 of what is held in 8 bits."""
         rows = self.pool.keys[layer]
+        dtype = torch.float32 if rows.dtype == torch.int8 else rows.dtype
         pages = torch.tensor([self._pages[slot]], dtype=torch.int64, pin_memory=rows.is_cuda)
-        return gather(rows, pages.to(rows.device, non_blocking=True))[0, :, : self.lengths[slot]]
+        found = gather(rows, pages.to(rows.device, non_blocking=True), dtype)
+        return found[0, :, : self.lengths[slot]]
 
     def rewind(self, slot: int, length: int) -> None:
         """Truncate a slot, and give back the pages that it does not need."""
@@ -219,9 +225,14 @@ class PagedCache(SlotCache):
         self._pages[slot].append(page)
 
 
-def page_bytes_of(config: ModelConfig, element_bytes: int) -> int:
+def page_bytes_of(config: ModelConfig, dtype: torch.dtype) -> int:
     """Return the bytes of a page in all layers, keys and values."""
-    return 2 * config.layers * PAGE * config.kv_heads * config.head_dim * element_bytes
+    return 2 * config.layers * PAGE * config.kv_heads * _width(config, dtype) * dtype.itemsize
+
+
+def _width(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Return the elements of a head of a position, its scale included."""
+    return config.head_dim + (SCALE_BYTES if dtype == torch.int8 else 0)
 
 
 def _give_all(pool: PagePool, pages: Sequence[Sequence[int]], work: Work) -> None:

@@ -109,7 +109,7 @@ class PagedPasses:
 
     def attention(self, queries: Tensor, seen: Tensor, pages: Tensor) -> AttentionStatistics:
         """Return the last layer's statistics of one position, of `run`, of each sequence."""
-        return masked_statistics(queries, gather(self.pool.keys[-1], pages), seen)
+        return masked_statistics(queries, gather(self.pool.keys[-1], pages, queries.dtype), seen)
 
     def new_cache(self, slots: int, max_length: int) -> PagedCache:
         """Return an empty cache; see `CachedPasses`."""

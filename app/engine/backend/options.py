@@ -10,7 +10,7 @@ from app.storage.dictionary_files import Dictionaries
 from app.storage.voice_store import VoiceStore
 from models.checkpoints import DecoderName
 from models.checkpoints.hub import CACHE
-from models.config import AlignmentHead
+from models.config import AlignmentHead, KvCacheDtype
 from samplers.knobs.presets import PRESETS, Presets
 
 
@@ -25,6 +25,7 @@ class ModelOptions:
         decoder: What decodes codes to samples.
         threads: Threads of one step.
         fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
+        kv_cache_dtype: Number format of keys and values on a GPU.
         alignment: The head that follows the text, in place of the model's own.
         cache: Folder of codecs that were downloaded and converted.
         offline: Whether nothing may be downloaded.
@@ -44,6 +45,7 @@ class ModelOptions:
     decoder: DecoderName = "codec"
     threads: int = 1
     fused_kernels: Literal["auto", "off"] = "auto"
+    kv_cache_dtype: KvCacheDtype = "auto"
     alignment: AlignmentHead | None = None
     cache: str | Path = CACHE
     offline: bool = False

@@ -91,7 +91,7 @@ class Synthesizer:
         self._text_process = text_process
         self.voices = self._planner.voices
         self._recorders: dict[str, Recorder] = {}
-        self._memory = memory = memory_of(speech.model, device)
+        self._memory = memory = memory_of(speech.model, device, options.kv_cache_dtype)
         if memory is None:
             self._prefixes = PrefixCache(speech.model)
             self._sound_decoder: SoundDecoder | SoundProcess = sound_process or SoundDecoder(speech)

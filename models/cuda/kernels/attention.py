@@ -20,7 +20,7 @@ def attend_kernel(
     queries, keys, values, seen, pages, out, parts, scale,
     pages_stride, count, GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
     SHARES: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK: tl.constexpr,
-    FACTOR: tl.constexpr,
+    FACTOR: tl.constexpr, EIGHT: tl.constexpr,
 ):  # fmt: skip
     """Attend from ROWS queries of one KV head of one sequence, over a share of its positions."""
     sequence = (tl.program_id(1) // KV_HEADS).to(tl.int64)
@@ -46,19 +46,30 @@ def attend_kernel(
     for block in range(share * each, tl.minimum((share + 1) * each, blocks)):
         place = block * POSITIONS + tl.arange(0, POSITIONS)
         page = tl.load(pages + sequence * pages_stride + block)
-        cached = ((page * POSITIONS + tl.arange(0, POSITIONS)) * KV_HEADS + head) * HEAD_DIM
-        held = (place < longest)[:, None] & (at < HEAD_DIM)[None]
-        key = tl.load(keys + cached[:, None] + at[None], held, 0.0).to(FACTOR)
+        stored = page * POSITIONS + tl.arange(0, POSITIONS)
+        cached = (stored * KV_HEADS + head) * HEAD_DIM
+        if EIGHT:
+            cached += stored * KV_HEADS * 4  # the scales of each position before
+        known = place < longest
+        held = known[:, None] & (at < HEAD_DIM)[None]
+        key = tl.load(keys + cached[:, None] + at[None], held, 0).to(FACTOR)
         scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+        if EIGHT:
+            scale_at = stored * (KV_HEADS * (HEAD_DIM + 4) // 4) + KV_HEADS * HEAD_DIM // 4 + head
+            key_scales = tl.load(keys.to(tl.pointer_type(tl.float32)) + scale_at, known, 0.0)
+            scores = scores * key_scales[None]
         scores = tl.where(place[None] < sees[:, None], scores, float("-inf"))
         higher = tl.maximum(best, tl.max(scores, 1))
         # A row that has seen nothing yet has no maximum.
         level = tl.where(higher == float("-inf"), 0.0, higher)
         weights = tl.exp(scores - level[:, None])
         kept = tl.exp(best - level)
-        value = tl.load(values + cached[:, None] + at[None], held, 0.0).to(FACTOR)
-        mixed = mixed * kept[:, None] + tl.dot(weights.to(FACTOR), value, input_precision="ieee")
+        value = tl.load(values + cached[:, None] + at[None], held, 0).to(FACTOR)
         total = total * kept + tl.sum(weights, 1)
+        if EIGHT:
+            value_scales = tl.load(values.to(tl.pointer_type(tl.float32)) + scale_at, known, 0.0)
+            weights = weights * value_scales[None]
+        mixed = mixed * kept[:, None] + tl.dot(weights.to(FACTOR), value, input_precision="ieee")
         best = higher
 
     if SHARES == 1:
@@ -104,6 +115,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     attend_kernel[(tiles, sequences * kv_heads, shares)](
         queries, keys, values, seen, pages, out, parts, head_dim**-0.5, pages.stride(0), count,
         group, kv_heads, head_dim, shares, rows, PAGE, block, factor_of(queries.dtype),
+        keys.dtype == torch.int8,
     )  # fmt: skip
     if shares > 1:
         combine_kernel[(len(queries) * heads,)](parts, out, shares, head_dim, block)

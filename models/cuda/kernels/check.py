@@ -10,6 +10,7 @@ from torch import Tensor
 from models.config import ModelConfig
 from models.cuda.kernels import operators
 from models.cuda.kernels.choice import NAMES, Kernels
+from models.cuda.kernels.reference import floats, in_8_bits
 from models.cuda.kernels.sharing import PAGE, PROGRAMS, sharing
 from models.cuda.lost import is_device_lost
 from samplers.ar.plain import light_row
@@ -84,6 +85,7 @@ def _tries(
         found, expected = getattr(operators, name)(*own), operators.reference_of(name)(*other)
         pairs = [*zip(_tensors(found), _tensors(expected), strict=True)]
         pairs += zip(_tensors(own), _tensors(other), strict=True)  # what was changed
+        pairs = [(floats(one), floats(two)) for one, two in pairs]
         exact = (differ(one, two, one.dtype) for one, two in pairs if one.is_floating_point())
         if why := next(filter(None, exact), ""):
             return why
@@ -101,7 +103,9 @@ def _tries(
         qkv, places = normal(_ROWS, heads + 2 * kv_heads, head_dim), whole(PAGE, _ROWS)
         qkv[0, -1, 0] = torch.inf
         rotations = torch.polar(torch.ones_like(angles), angles)
-        return same("store", qkv, rotations, *normal(2, PAGE, kv_heads, head_dim), places)
+        pool = normal(2, PAGE, kv_heads, head_dim)
+        found = (same("store", qkv, rotations, *held, places) for held in (pool, in_8_bits(pool)))
+        return next(filter(None, found), "")
 
     def attend() -> str:
         group = heads // kv_heads
@@ -112,9 +116,10 @@ def _tries(
             seen = 1 + whole(held * PAGE if held > 1 else 1, sequences, count)
             pool = normal(2, sequences * held * PAGE, kv_heads, head_dim)
             queries = normal(sequences * count, heads, head_dim)
-            if why := same("attend", queries, *pool, seen, pages.to(device)):
-                shared = sharing(count * group, sequences, kv_heads, held * PAGE, dtype)
-                return f"{shared.rows} rows, {shared.shares} shares: {why}"
+            for rows in (pool, in_8_bits(pool)):
+                if why := same("attend", queries, *rows, seen, pages.to(device)):
+                    shared = sharing(count * group, sequences, kv_heads, held * PAGE, dtype)
+                    return f"{rows.dtype}, {shared.rows} rows, {shared.shares} shares: {why}"
         return ""
 
     def rows() -> tuple[Tensor, ...]:

@@ -6,6 +6,12 @@ from torch.nn import functional as F
 
 from models.cuda.kernels.sharing import PAGE
 
+SCALE_BYTES = 4
+"""Of the float32 scale of each head of a position, where keys and values are in 8 bits."""
+
+LEVELS = 127
+"""Largest of these integers; the largest entry of a head is this many scales."""
+
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Return the RMS norm of ``[S, D]``: ``x / sqrt(mean(x^2) + eps) * weight``."""
@@ -28,12 +34,14 @@ def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: 
 
     The two components of each rotation, head_dim / 2 apart before, lie next to each other after it.
     What is not finite is stored as 0: positions behind a sequence's end may be read, weighted 0,
-    and a masked NaN is still a NaN.
+    and a masked NaN is still a NaN. Where ``keys`` are int8, each head of a position is stored in
+    integers of 8 bits and a scale, see `integers_and_scales`.
 
     Args:
         qkv: ``[S, heads + 2 * kv_heads, head_dim]``: queries, keys, values; rotated in float32.
         rotations: ``[S, 1, head_dim / 2]`` complex, of the position of each row.
-        keys: ``[positions, kv_heads, head_dim]``, of all pages; changed.
+        keys: ``[positions, kv_heads, head_dim]`` of the dtype of ``qkv``, or
+            ``[positions, kv_heads, head_dim + SCALE_BYTES]`` int8, of all pages; changed.
         values: The same.
         places: ``[S]`` int64: where each row is stored. Rows that share a place leave any of them.
 
@@ -45,20 +53,67 @@ def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: 
     product = torch.complex(*qkv[:, :rotated].float().chunk(2, -1)).mul_(rotations)
     turned = torch.view_as_real(product).flatten(2).to(qkv.dtype)
     for cached, new in ((keys, turned[:, heads:]), (values, qkv[:, rotated:])):
-        cached.index_copy_(0, places, new.nan_to_num(0.0, 0.0, 0.0))
+        put(cached, places, new.nan_to_num(0.0, 0.0, 0.0))
     return turned[:, :heads].contiguous()
 
 
-def gather(rows: Tensor, pages: Tensor) -> Tensor:
+def put(rows: Tensor, places: Tensor, new: Tensor) -> None:
+    """Store ``[S, kv_heads, head_dim]`` finite keys or values, in the number format of ``rows``."""
+    if rows.dtype == torch.int8:
+        integers, scales = integers_and_scales(rows)
+        wide = new.float()
+        scale = wide.abs().amax(-1) / LEVELS
+        steps = wide / scale.clamp(min=torch.finfo(torch.float32).tiny)[..., None]
+        integers.index_copy_(0, places, (steps + 0.5).floor().to(torch.int8))
+        scales.index_copy_(0, places, scale)
+    else:
+        rows.index_copy_(0, places, new)
+
+
+def integers_and_scales(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return integers ``[positions, kv_heads, head_dim]`` and scales ``[positions, kv_heads]``.
+
+    Views of keys or values in 8 bits: a position has the integers of all heads, then their scales,
+    so that each position begins at a multiple of 16 bytes if there are 4 heads or more.
+
+    Args:
+        rows: ``[positions, kv_heads, head_dim + SCALE_BYTES]`` int8.
+    """
+    positions, kv_heads, width = rows.shape
+    held = rows.view(positions, kv_heads * width)
+    size = kv_heads * (width - SCALE_BYTES)
+    return held[:, :size].view(positions, kv_heads, -1), held[:, size:].view(torch.float32)
+
+
+def gather(rows: Tensor, pages: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the keys or values of some pages, ``[B, kv_heads, P * PAGE, head_dim]``.
 
     Args:
-        rows: ``[positions, kv_heads, head_dim]``, of all pages.
+        rows: Of all pages, as `store` leaves them.
         pages: ``[B, P]`` int64.
+        dtype: Of the result.
     """
     places = (pages[..., None] * PAGE + torch.arange(PAGE, device=pages.device)).flatten(1)
-    found = rows.index_select(0, places.flatten())
-    return found.view(*places.shape, *rows.shape[1:]).transpose(1, 2)
+    wanted = places.flatten()
+    found = floats(rows.index_select(0, wanted)).to(dtype)
+    return found.view(*places.shape, *found.shape[1:]).transpose(1, 2)
+
+
+def in_8_bits(rows: Tensor) -> Tensor:
+    """Return finite keys or values ``[..., positions, kv_heads, head_dim]`` in 8 bits."""
+    shape = (*rows.shape[:-1], rows.shape[-1] + SCALE_BYTES)
+    held = torch.zeros(shape, dtype=torch.int8, device=rows.device)
+    new = rows.flatten(0, -3)
+    put(held.flatten(0, -3), torch.arange(len(new), device=rows.device), new)
+    return held
+
+
+def floats(rows: Tensor) -> Tensor:
+    """Return keys or values ``[positions, kv_heads, head_dim]``, in float32 of 8 bits."""
+    if rows.dtype != torch.int8:
+        return rows
+    integers, scales = integers_and_scales(rows)
+    return integers * scales[..., None]
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
@@ -66,7 +121,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
 
     Args:
         queries: ``[B * C, heads, head_dim]``, those of a sequence together.
-        keys: ``[positions, kv_heads, head_dim]``, of all pages.
+        keys: Of all pages, as `store` leaves them.
         values: The same.
         seen: ``[B, C]`` int64, how many positions each new one sees, from the first on; at least 1.
         pages: ``[B, P]`` int64, the pages of each sequence in their order.
@@ -81,6 +136,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: T
     folded = folded.permute(0, 2, 3, 1, 4).reshape(batch, kv_heads, -1, head_dim)
     visible = torch.arange(pages.shape[1] * PAGE, device=seen.device) < seen[..., None]
     mask = visible[:, None].repeat(1, 1, group, 1)
-    y = F.scaled_dot_product_attention(folded, gather(keys, pages), gather(values, pages), mask)
+    key, value = (gather(rows, pages, queries.dtype) for rows in (keys, values))
+    y = F.scaled_dot_product_attention(folded, key, value, mask)
     y = y.view(batch, kv_heads, group, count, head_dim).permute(0, 3, 1, 2, 4)
     return y.reshape(batch * count, -1)

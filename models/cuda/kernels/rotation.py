@@ -13,7 +13,7 @@ from torch import Tensor
 def store_kernel(
     qkv, rotations, queries, keys, values, places,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, ALL_HEADS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, EIGHT: tl.constexpr,
 ):  # fmt: skip
     """Rotate the queries and the key of one row a program, and store key and value."""
     row = tl.program_id(0).to(tl.int64)
@@ -34,15 +34,41 @@ def store_kernel(
     tl.store(target, real, inside & (head < HEADS))
     tl.store(target + 1, imaginary, inside & (head < HEADS))
 
-    cached = tl.load(places + row) * KV_HEADS * 2 * HALF
+    place = tl.load(places + row)
     is_key = inside & (head >= HEADS) & (head < HEADS + KV_HEADS)
-    target = keys + cached + (head - HEADS) * 2 * HALF + 2 * at
-    tl.store(target, _finite(real), is_key)
-    tl.store(target + 1, _finite(imaginary), is_key)
+    _store_heads(
+        keys, place, head - HEADS, real, imaginary, 2 * at, 1, is_key, KV_HEADS, HALF, EIGHT
+    )
     is_value = inside & (head >= HEADS + KV_HEADS)
-    target = values + cached + (head - HEADS - KV_HEADS) * 2 * HALF + at
-    tl.store(target, _finite(first), is_value)
-    tl.store(target + HALF, _finite(second), is_value)
+    own = head - HEADS - KV_HEADS
+    _store_heads(values, place, own, first, second, at, HALF, is_value, KV_HEADS, HALF, EIGHT)
+
+
+@triton.jit
+def _store_heads(
+    rows, place, head, first, second, at, apart, wanted,
+    KV_HEADS: tl.constexpr, HALF: tl.constexpr, EIGHT: tl.constexpr,
+):  # fmt: skip
+    """Store both halves of the keys or values of a position's heads, ``apart`` from each other."""
+    first, second = _finite(first), _finite(second)
+    origin = rows + place * KV_HEADS * 2 * HALF
+    if EIGHT:
+        origin += place * KV_HEADS * 4  # the scales of each position before
+        wide, other = first.to(tl.float32), second.to(tl.float32)
+        largest = tl.max(tl.where(wanted, tl.maximum(tl.abs(wide), tl.abs(other)), 0.0), 1)
+        scale = tl.div_rn(largest, 127.0)[:, None]
+        first, second = _steps(wide, scale), _steps(other, scale)
+        scales = (origin + KV_HEADS * 2 * HALF).to(tl.pointer_type(tl.float32))
+        tl.store(scales + head, scale, (head >= 0) & (head < KV_HEADS))
+    target = origin + head * 2 * HALF + at
+    tl.store(target, first, wanted)
+    tl.store(target + apart, second, wanted)
+
+
+@triton.jit
+def _steps(x, scale):
+    """Return numbers as integers of a scale, rounded."""
+    return tl.floor(tl.div_rn(x, tl.maximum(scale, 1.1754943508222875e-38)) + 0.5).to(tl.int8)
 
 
 @triton.jit
@@ -61,5 +87,6 @@ def store(qkv: Tensor, rotations: Tensor, keys: Tensor, values: Tensor, places: 
     store_kernel[(rows,)](
         qkv, pairs, queries, keys, values, places.contiguous(), heads, kv_heads, head_dim // 2,
         triton.next_power_of_2(all_heads), triton.next_power_of_2(head_dim // 2),
+        keys.dtype == torch.int8,
     )  # fmt: skip
     return queries

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.memory import make_pool
 from benchmarks.model.int8_loss import loss
 from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
@@ -14,7 +15,7 @@ from training.lm.rows import Row, losses_of
 
 
 @pytest.mark.parametrize("level", [0, 1, 7])
-def test_both_models_lose_what_a_pass_over_the_whole_does(toy, level: int) -> None:
+def test_all_lose_what_a_pass_over_the_whole_does(toy, level: int) -> None:
     model = load_lm(toy)
     quantized = copy.deepcopy(model)
     quantize_linears(quantized)
@@ -25,6 +26,9 @@ def test_both_models_lose_what_a_pass_over_the_whole_does(toy, level: int) -> No
     with torch.inference_mode():
         mean, _ = losses_of(model, [row], np.random.default_rng(0))[1][level]
     count = len(codes) + (level == 0)
-    found = loss(model, utterance, prompt, level) / count
+    found = loss(model, model.new_cache, utterance, prompt, level) / count
     assert found == pytest.approx(mean, abs=1e-3)
-    assert loss(quantized, utterance, prompt, level) / count == pytest.approx(found, rel=0.05)
+    pages = make_pool(model, 1 << 24, "int8")
+    for one, new_cache in ((quantized, quantized.new_cache), (model, pages.new_cache)):
+        other = loss(one, new_cache, utterance, prompt, level) / count
+        assert other == pytest.approx(found, rel=0.05)

@@ -129,6 +129,23 @@ def test_called_they_are_the_passes_over_memory_of_ones_own(mask: str) -> None:
     assert both.paged.lengths == both.own.lengths
 
 
+def test_in_8_bits_they_differ_by_what_rounding_costs() -> None:
+    both, frames = Both([PAGE - 3]), torch.arange(FRAMES)
+    pool = PagePool(CONFIG, 9, dtype=torch.int8, device=CPU)
+    assert pool.page_bytes < both.pool.page_bytes / 2
+    eight = pool.new_cache(1, PAGES * PAGE)
+    at = torch.arange(PAGE - 3)
+    both.stack.extend(vectors(len(at), 0), at, eight, 0, at)
+    at = both.own.lengths[0] + frames
+    found, exact = (
+        both.stack.extend(vectors(FRAMES, 9), at, cache, 0, frames) for cache in (eight, both.own)
+    )
+    assert 0 < (found - exact).abs().max() < 0.05
+    keys, kept = (cache.keys_of(0, 0) for cache in (eight, both.own))
+    half_a_step = kept.abs().amax(-1, keepdim=True) / 127 / 2
+    assert ((keys - kept).abs() < half_a_step + CLOSE).all()
+
+
 def test_slots_extended_at_once_hold_what_each_does_that_is_extended_by_itself() -> None:
     both, slots = Both([PAGE - 3, 0, 5]), [2, 0, 1]
     x, at = torch.stack([vectors(FRAMES, slot) for slot in slots]), 7 + torch.arange(FRAMES)

@@ -357,7 +357,7 @@ def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewe
             return function
 
     monkeypatch.setattr(backend, "Recorder", Recorder)
-    monkeypatch.setattr(backend, "memory_of", lambda model, _: Memory(model, 8 << 20))
+    monkeypatch.setattr(backend, "memory_of", lambda model, *_: Memory(model, 8 << 20))
     recorded = Synthesizer.load(ModelOptions(toy, "cpu", threads=1, max_text_chars=200))
     if starts:
         recorded.batch(2).close()

@@ -96,11 +96,17 @@ def utterance(model: Valle, number: int) -> UtteranceInput:
     return one
 
 
-def runner(model: Valle, record: Record | None, slots: int = SLOTS, pages: int = PAGES) -> ArRunner:
+def runner(
+    model: Valle,
+    record: Record | None,
+    slots: int = SLOTS,
+    pages: int = PAGES,
+    dtype: torch.dtype = torch.float32,
+) -> ArRunner:
     """Return a runner over pages; over slots if nothing records."""
     if record is None:
         return ArRunner(model, PrefixCache(model), slots=slots, max_length=ROOM)
-    pool = PagePool(model.config, pages, dtype=torch.float32, device=CPU)
+    pool = PagePool(model.config, pages, dtype=dtype, device=CPU)
     prefixes = PrefixCache(model, new_cache=pool.new_cache)
     return ArRunner(model, prefixes, slots=slots, max_length=ROOM, pool=pool, record=record)
 
@@ -183,6 +189,16 @@ def test_a_request_is_drawn_as_over_slots(model: Valle, number: int) -> None:
     assert drawn(runner(model, Tape().record, 6), inputs, 0) == drawn(
         runner(model, None), inputs, 0
     )
+
+
+def test_over_pages_in_8_bits_a_request_has_the_codes_that_it_has_alone(model: Valle) -> None:
+    def eight(record: Record) -> ArRunner:
+        return runner(model, record, dtype=torch.int8)
+
+    inputs = [utterance(model, number) for number in range(8)]
+    alone = [drawn(eight(as_it_is), [one], 0)[0] for one in inputs]
+    assert drawn(eight(as_it_is), inputs, 1) == alone
+    assert drawn(eight(Tape().record), inputs, 2) == alone
 
 
 @pytest.mark.parametrize("number", [0, 9, 17])

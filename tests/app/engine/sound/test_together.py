@@ -55,7 +55,7 @@ def loaded(toy: Any) -> Synthesizer:
 @pytest.fixture
 def backend(toy: Any, monkeypatch: pytest.MonkeyPatch) -> Synthesizer:
     """A backend that does on the CPU what it does on a GPU."""
-    monkeypatch.setattr(synthesizer, "memory_of", lambda model, _: Memory(model, 8 << 20))
+    monkeypatch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 8 << 20))
     backend = loaded(toy)
     assert backend._memory is not None
     decoder = SoundDecoder(backend._speech, backend._memory.pool, recorded)

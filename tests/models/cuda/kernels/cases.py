@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.cuda.kernels import reference
+from models.cuda.kernels.reference import LEVELS, in_8_bits
 from models.cuda.kernels.sharing import PAGE
 
 Kernel = Callable[..., Any]
@@ -15,6 +16,10 @@ Kernel = Callable[..., Any]
 CLOSE = {torch.float32: 2e-6, torch.bfloat16: 2**-7}
 """Of entries of about 1, a share of the largest: float32's products are summed in another order;
 bfloat16 has 8 bits, and a kernel rounds once where operators round two or three times."""
+
+
+STEP = 1 / LEVELS
+"""Of 8 bits: where kernel and reference round to neighbours in bfloat16, integers may be too."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
@@ -58,8 +63,23 @@ def seen_by(case: Attending) -> Tensor:
     return torch.tensor(case.lengths)[:, None] + reach
 
 
+def spoilt(memory: Tensor, held: Tensor) -> Tensor:
+    """Return keys and values with NaN where nothing is held; in int8 the scales are."""
+    if memory.dtype != torch.int8:
+        return memory.masked_fill(~held[:, None, None], torch.nan)
+    memory = memory.clone()
+    for rows in memory:
+        reference.integers_and_scales(rows)[1][~held] = torch.nan
+    return memory
+
+
 def attention_differs(
-    attend: Kernel, case: Attending, dtype: torch.dtype, device: torch.device
+    attend: Kernel,
+    case: Attending,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    eight: bool = False,
 ) -> float:
     """Return by how much attention differs from the reference.
 
@@ -71,10 +91,11 @@ def attention_differs(
     pages = torch.randperm(count + 3, generator=torch.Generator().manual_seed(1))[:count]
     pages = pages.view(batch, -1)
     memory = normal(2, (count + 3) * PAGE, case.kv_heads, case.head_dim, seed=2).to(dtype)
+    memory = in_8_bits(memory) if eight else memory
     held = torch.zeros(len(memory[0]), dtype=torch.bool)
     for row, own in zip(pages, seen.amax(1).tolist(), strict=True):
         held[(row[:, None] * PAGE + torch.arange(PAGE)).flatten()[:own]] = True
-    given = memory.masked_fill(~held[:, None, None], torch.nan).to(device)
+    given = spoilt(memory, held).to(device)
     expected = reference.attend(queries, memory[0], memory[1], seen, pages)
     found = attend(queries.to(device), *given, seen.to(device), pages.to(device))
     return difference(found, expected)
@@ -91,7 +112,12 @@ class Storing(NamedTuple):
 
 
 def storing_differs(
-    store: Kernel, case: Storing, dtype: torch.dtype, device: torch.device
+    store: Kernel,
+    case: Storing,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    eight: bool = False,
 ) -> float:
     """Return by how much queries, keys and values differ from the reference's."""
     rows, heads, kv_heads, head_dim, broken = case
@@ -102,10 +128,11 @@ def storing_differs(
     rotations = torch.polar(torch.ones_like(angles), angles)
     places = torch.randperm(2 * rows, generator=torch.Generator().manual_seed(2))[:rows]
     memory = normal(2, 2 * rows, kv_heads, head_dim, seed=3).to(dtype)
+    memory = in_8_bits(memory) if eight else memory
     results = []
     for run, place in ((store, device), (reference.store, torch.device("cpu"))):
         own = memory.to(place, copy=True)
         given = qkv.to(place, copy=True), rotations.to(place), own[0], own[1], places.to(place)
         queries = run(*given)
-        results.append([queries, own])
+        results.append([queries, *map(reference.floats, own)])
     return max(starmap(difference, zip(*results, strict=True)))

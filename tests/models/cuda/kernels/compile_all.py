@@ -35,15 +35,21 @@ def kernels(kind: str) -> Iterator[tuple[Any, dict[str, str], dict[str, Any]]]:
     yield norm_kernel, {"eps": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}
     yield gated_kernel, {}, {"WIDTH": 4096, "GELU": True, "BLOCK": 1024}
     places = {"rotations": "*fp32", "places": "*i64"}
-    yield store_kernel, places, {
-        "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "ALL_HEADS": 64, "BLOCK": 32,
-    }  # fmt: skip
+    # In 8 bits with weights in bfloat16 alone: float32's factors made of integers spill.
+    formats = ({}, {"keys": "*i8", "values": "*i8"}) if kind == "bf16" else ({},)
+    for held in formats:
+        yield store_kernel, places | held, {
+            "HEADS": 16, "KV_HEADS": 16, "HALF": 32, "ALL_HEADS": 64, "BLOCK": 32,
+            "EIGHT": bool(held),
+        }  # fmt: skip
     given = {"seen": "*i64", "pages": "*i64", "parts": "*fp32", "scale": "fp32"}
     tile = 64 if kind == "bf16" else 16
-    for rows, shares, group in ((16, 16, 1), (16, 8, 1), (16, 1, 4), (tile, 1, 1)):
-        yield attend_kernel, given, {
+    tiles = ((16, 16, 1), (16, 8, 1), (16, 1, 4), (tile, 1, 1))
+    for (rows, shares, group), held in product(tiles, formats):
+        yield attend_kernel, given | held, {
             "GROUP": group, "KV_HEADS": 16 // group, "HEAD_DIM": 64, "SHARES": shares,
             "ROWS": rows, "POSITIONS": 64, "BLOCK": 64, "FACTOR": factor,
+            "EIGHT": bool(held),
         } | ({"count": 1} if rows == 16 else {})  # fmt: skip  # Triton makes a constant of every 1
     yield combine_kernel, {"parts": "*fp32"}, {"SHARES": 8, "HEAD_DIM": 64, "BLOCK": 64}
 

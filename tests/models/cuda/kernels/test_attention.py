@@ -34,18 +34,25 @@ CHUNKS = {
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"),
+    ("case", "dtype", "eight"),
     [
-        *(pytest.param(STEPS[name], FLOAT, id=name) for name in STEPS),
-        *(pytest.param(CHUNKS[name], FLOAT, id=name, marks=pytest.mark.slow) for name in CHUNKS),
-        pytest.param(STEPS["long and short rows by shares"], NARROW, id="narrow, by shares"),
-        pytest.param(CHUNKS["blocks"], NARROW, id="narrow blocks"),
+        *(pytest.param(STEPS[name], FLOAT, False, id=name) for name in STEPS),
+        *(
+            pytest.param(CHUNKS[name], FLOAT, False, id=name, marks=pytest.mark.slow)
+            for name in CHUNKS
+        ),
+        pytest.param(STEPS["long and short rows by shares"], NARROW, False, id="narrow, by shares"),
+        pytest.param(CHUNKS["blocks"], NARROW, False, id="narrow blocks"),
+        *(pytest.param(STEPS[name], FLOAT, True, id=f"{name}, 8 bits") for name in STEPS),
+        pytest.param(CHUNKS["blocks"], FLOAT, True, id="blocks, 8 bits"),
+        pytest.param(CHUNKS["odd sizes"], FLOAT, True, id="odd sizes, 8 bits"),
+        pytest.param(CHUNKS["blocks"], NARROW, True, id="narrow blocks, 8 bits"),
     ],
 )
 def test_positions_attend_to_what_each_sees_in_pages_and_read_nothing_else(
-    case: Attending, dtype: torch.dtype, device: torch.device
+    case: Attending, dtype: torch.dtype, eight: bool, device: torch.device
 ) -> None:
-    assert attention_differs(attend, case, dtype, device) < CLOSE[dtype]
+    assert attention_differs(attend, case, dtype, device, eight=eight) < CLOSE[dtype]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of NaN

@@ -67,6 +67,15 @@ def _step(module: ModuleType, device: torch.device) -> float:
     return attention_differs(module.attend, case, FLOAT, device)
 
 
+def _step_in_8_bits(module: ModuleType, device: torch.device) -> float:
+    case = Attending((300, 63, 2), kv_heads=2, columns=512)
+    return attention_differs(module.attend, case, FLOAT, device, eight=True)
+
+
+def _stored_in_8_bits(module: ModuleType, device: torch.device) -> float:
+    return storing_differs(module.store, Storing(3, 6, 2, 16), FLOAT, device, eight=True)
+
+
 def _chunk(module: ModuleType, device: torch.device) -> float:
     case = Attending((10, 60), new=20, block=5, kv_heads=2)
     return attention_differs(module.attend, case, FLOAT, device)
@@ -153,14 +162,22 @@ FAULTS = {
     "a maximum that is not carried on": Fault(_step, "        best = higher", "        pass"),
     "no scale": Fault(_step, 'input_precision="ieee") * scale', 'input_precision="ieee")'),
     "another head's keys": Fault(
-        _step, "tl.arange(0, POSITIONS)) * KV_HEADS + head)", "tl.arange(0, POSITIONS)) * KV_HEADS)"
+        _step, "cached = (stored * KV_HEADS + head) * HEAD", "cached = (stored * KV_HEADS) * HEAD"
+    ),
+    "another head's scale": Fault(_step_in_8_bits, "HEAD_DIM // 4 + head", "HEAD_DIM // 4"),
+    "the scales of keys for values": Fault(
+        _step_in_8_bits, "values.to(tl.pointer_type", "keys.to(tl.pointer_type"
+    ),
+    "8 bits that are rounded down": Fault(_stored_in_8_bits, "+ 0.5)", "+ 0.0)"),
+    "scales over the next position": Fault(
+        _stored_in_8_bits, "origin += place * KV_HEADS * 4", "origin += 0"
     ),
     "no epsilon": Fault(_norm, "/ WIDTH + eps", "/ WIDTH"),
     "a mean over the padding": Fault(_norm, "/ WIDTH + eps", "/ BLOCK + eps"),
     "the gate for both": Fault(_gated, "row * 2 * WIDTH + WIDTH", "row * 2 * WIDTH"),
     "a rotation backwards": Fault(_stored, "wide * cos - other * sin", "wide * cos + other * sin"),
     "infinity that is stored": Fault(_stored, '< float("inf")', '<= float("inf")'),
-    "values over keys": Fault(_stored, "target = values + cached", "target = keys + cached"),
+    "values over keys": Fault(_stored, "_store_heads(values,", "_store_heads(keys,"),
     "a row that writes to its first page": Fault(
         _begun, "pages_stride + place // PAGE", "pages_stride"
     ),
@@ -186,7 +203,9 @@ MODULES: dict[Differs, ModuleType] = {
     _norm: models.cuda.kernels.norm,
     _gated: models.cuda.kernels.gated,
     _stored: models.cuda.kernels.rotation,
+    _stored_in_8_bits: models.cuda.kernels.rotation,
     _step: models.cuda.kernels.attention,
+    _step_in_8_bits: models.cuda.kernels.attention,
     _chunk: models.cuda.kernels.attention,
     _begun: models.cuda.kernels.plain,
     _light: models.cuda.kernels.plain,
