@@ -63,6 +63,7 @@ class Ready(BaseModel):
 
     status: Literal["ready"] = "ready"
     model: str
+    model_sha256: str = Field(description="Hash of the model's weights.")
     word_times: bool = Field(description="Whether the model can tell when words are heard.")
 
 
@@ -113,4 +114,5 @@ async def get_ready(request: Request, engine: EngineDep) -> Ready:
     """Return 200 if requests are accepted, else 503 with the reason."""
     request.app.state.admission.check_open()
     engine.check_ready()
-    return Ready(model=engine.info.name, word_times=engine.info.aligns)
+    info = engine.info
+    return Ready(model=info.name, model_sha256=info.sha256, word_times=info.aligns)

@@ -3,17 +3,27 @@
 import asyncio
 import csv
 import io
+import json
 import shlex
 import sys
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from random import Random
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import CliPositionalArg
 
 from app.commands.errors import CommandError
 from app.commands.output import write_file
 from app.commands.sentences import SENTENCES, read_sentences
-from app.commands.studies import grid, page, speaking
+from app.commands.studies import grid, page, race, speaking
+from app.storage.preset_files import OF_REQUESTS
+from samplers.knobs.presets import AUTO
+
+Word = Annotated[str, BeforeValidator(lambda one: one if isinstance(one, str) else json.dumps(one))]
+"""A part of `backtrack=false,true`, of which the command line makes a truth value."""
 
 
 class Study(BaseModel):
@@ -22,7 +32,7 @@ class Study(BaseModel):
     What was spoken is kept in the folder: the same command continues an interrupted study.
     """
 
-    vary: CliPositionalArg[list[str]] = Field(
+    vary: CliPositionalArg[list[Word]] = Field(
         description="Knobs with their values: top_p=0.8,0.9 or length_penalty=-2:2:9, which is nine"
         " values from -2 to 2."
     )
@@ -47,6 +57,22 @@ class Study(BaseModel):
         description='A command that is given a line {"text": ..., "sound": PATH} for each take, and'
         ' writes a line of numbers for each: {"wer": 0.1}.',
     )
+    find: str | None = Field(
+        None,
+        description="Race the combinations of the values for the least of this measure, as wer,"
+        " against what --fixed says, and write preset.json if one is better for sure.",
+    )
+    limit: list[str] = Field(
+        ["faults=0"], description="With --find: the most that the mean of a measure may be."
+    )
+    candidates: int = Field(
+        16, ge=1, le=1024, description="With --find: how many of the combinations are raced."
+    )
+    unseen: Path | None = Field(
+        None,
+        description="With --find: text file of sentences on which the best is compared with what"
+        " there is; default those after --count.",
+    )
     engine: str = Field("", description="Import path of another engine, for tests.")
 
     def cli_cmd(self) -> None:
@@ -56,33 +82,93 @@ class Study(BaseModel):
             CommandError: A flag is invalid, or the server refuses a take.
         """
         varied, fixed = grid.read_varied(self.vary), grid.read_fixed(self.fixed)
-        settings = grid.settings_of(varied, crossed=self.crossed)
         try:
-            texts = read_sentences(self.sentences or SENTENCES)[: self.count]
+            texts = read_sentences(self.sentences or SENTENCES)
+            unseen = read_sentences(self.unseen) if self.unseen else texts[self.count :]
             self.out.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise CommandError(f"sentences: {error}") from error
-        takes = grid.takes_of(settings, fixed, texts, self.voice or [None], self.seeds)
+        if self.find and (not unseen or {*unseen} & {*texts[: self.count]}):
+            raise CommandError("unseen: there are no sentences that the race does not hear")
         server = speaking.StudyServer(
             self.url, self.key.get_secret_value(), self.engine, self.at_once
         )
-        rows = asyncio.run(speaking.speak_takes(takes, server, self.out, self.judge, self._tell))
-        table = speaking.table_of(takes, rows)
+        asyncio.run(self._run(server, varied, fixed, (texts[: self.count], unseen)))
+
+    async def _run(
+        self,
+        server: speaking.StudyServer,
+        varied: Mapping[str, Sequence[Any]],
+        fixed: grid.Setting,
+        texts: tuple[Sequence[str], Sequence[str]],
+    ) -> None:
+        settings = grid.settings_of(varied, crossed=self.crossed or self.find is not None)
+        seen, unseen = (
+            partial(grid.takes_of, fixed=fixed, texts=some, voices=self.voice or [None],
+                    seeds=self.seeds)
+            for some in texts
+        )  # fmt: skip
+        async with server.client() as client:
+            session = speaking.StudySession(client, server, self.out, self.judge, self._tell)
+            try:
+                await session.open()
+                if self.find is None:
+                    takes = seen(settings)
+                    self._write([*varied], await session.speak(takes), session.sounds(takes))
+                    return
+                if len(settings) > self.candidates:
+                    settings = Random(0).sample(settings, self.candidates)
+                spoken = dict[str, grid.StudyTake]()
+
+                def speak(takes: Sequence[grid.StudyTake]) -> Awaitable[page.Table]:
+                    spoken.update((take.key, take) for take in takes)
+                    return session.speak(takes)
+
+                goal = race.Goal.read(self.find, self.limit)
+                found = await race.Race(speak, goal).run(settings, seen, unseen)
+                takes = [*spoken.values()]
+                table = await session.speak(takes)  # all are there by now
+                self._write((), table, session.sounds(takes), found.lines)
+                for line in found.lines:
+                    print(line)
+                self._write_preset(found, session.presets[fixed.get("preset", AUTO)] | {**fixed})
+            finally:
+                await session.close()
+
+    def _write(
+        self,
+        knobs: Sequence[str],
+        table: page.Table,
+        sounds: Sequence[tuple[str, bytes]],
+        lines: Sequence[str] = (),
+    ) -> None:
+        """Write table, curves and page; a race has no curves, as its takes are not balanced."""
         text = io.StringIO()
         writer = csv.DictWriter(text, [*table[0]], lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
         write_file(self.out / "takes.csv", text.getvalue().encode(), "out")
-        found = page.curves(table, [*varied])
-        markdown = "\n\n".join(map(page.as_markdown, found)) + "\n"
-        write_file(self.out / "curves.md", markdown.encode(), "out")
-        about = shlex.join(["valle-serve", *sys.argv[1:]])
-        html = page.as_page(found, about, len(takes))
-        write_file(self.out / "index.html", html.encode(), "out")
+        found = page.curves(table, knobs)
+        if found:
+            markdown = "\n\n".join(map(page.as_markdown, found)) + "\n"
+            write_file(self.out / "curves.md", markdown.encode(), "out")
+        study = page.Heading(shlex.join(["valle-serve", *sys.argv[1:]]), len(table), lines, sounds)
+        write_file(self.out / "index.html", page.as_page(found, study).encode(), "out")
         for curve in found:
             for fault in curve.faults:
                 print(f"{curve.knob}: {fault}")
-        print(f"{len(takes)} takes: {self.out / 'index.html'}")
+        print(f"{len(table)} takes: {self.out / 'index.html'}")
+
+    def _write_preset(self, found: race.Found, knobs: Mapping[str, Any]) -> None:
+        """Write the file of the preset that was found; one of an earlier race is removed."""
+        path = self.out / "preset.json"
+        if found.setting is None:
+            path.unlink(missing_ok=True)
+            return
+        knobs = {name: knob for name, knob in knobs.items() if name not in OF_REQUESTS}
+        file = {"about": {"race": [*found.lines]}, "presets": {"found": {**knobs, **found.setting}}}
+        write_file(path, (json.dumps(file, indent=1) + "\n").encode(), "out")
+        print(f"preset `found`: {path}; the service loads it with TTS_PRESETS")
 
     def _tell(self, done: int, of: int) -> None:
         end = "\r" if sys.stderr.isatty() and done < of else "\n"

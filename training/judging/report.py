@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from training.judging.bootstrap import (
+from app.commands.studies.bootstrap import (
     Estimate,
     Sums,
     estimate_difference,

@@ -23,6 +23,7 @@ class StudyTake:
     Attributes:
         setting: The knobs that vary.
         fixed: The others that are set.
+        first: Whether its text and voice are the first of the study.
     """
 
     setting: Setting
@@ -30,6 +31,7 @@ class StudyTake:
     text: str
     voice: str | None
     seed: int
+    first: bool = False
 
     @property
     def body(self) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def takes_of(
 ) -> list[StudyTake]:
     """Return all takes, so that any beginning of the list is balanced over the settings."""
     return [
-        StudyTake(setting, fixed, text, voice, seed)
+        StudyTake(setting, fixed, text, voice, seed, (text, voice) == (texts[0], voices[0]))
         for seed in range(seeds)
         for text in texts
         for voice in voices

@@ -1,5 +1,6 @@
 """The curves of a study with their intervals, as text and as a page; what is wrong in them."""
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -7,22 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from app.commands.studies.bootstrap import Estimate, estimate_difference, estimate_ratio
 from app.commands.studies.measures import TITLES
 
 Table = Sequence[Mapping[str, Any]]
 
-_DRAWS, _OUTSIDE = 2_000, 0.05
 _CLIFF: Final = 0.25
 _WIDTH, _HEIGHT, _MARGIN = 230, 120, 34
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over sentences with its 95 % interval by drawing the sentences again."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -38,20 +30,31 @@ class Curve:
 
     knob: str
     values: Sequence[Any]
-    points: Mapping[str, Sequence[Interval]]
+    points: Mapping[str, Sequence[Estimate]]
     faults: Sequence[str]
 
 
-def interval(rows: Table, measure: str) -> Interval:
-    """Return the mean of a measure over the sentences of some takes."""
+def means(rows: Table, measure: str) -> dict[str, float]:
+    """Return a measure's mean over the takes of each sentence that has it."""
     by_text: dict[str, list[float]] = {}
     for row in rows:
         if row.get(measure) is not None:
             by_text.setdefault(row["text"], []).append(float(row[measure]))
-    means = np.array([float(np.mean(values)) for values in by_text.values()] or [0.0])
-    drawn = np.random.default_rng(0).integers(0, len(means), (_DRAWS, len(means)))
-    low, high = np.quantile(means[drawn].mean(axis=1), (_OUTSIDE / 2, 1 - _OUTSIDE / 2))
-    return Interval(float(means.mean()), float(low), float(high))
+    return {text: float(np.mean(values)) for text, values in by_text.items()}
+
+
+def interval(rows: Table, measure: str) -> Estimate:
+    """Return the mean of a measure over the sentences of some takes."""
+    found = np.array([*means(rows, measure).values()] or [0.0])
+    return estimate_ratio(found, np.ones_like(found))
+
+
+def difference(ours: Table, theirs: Table, measure: str) -> Estimate:
+    """Return our mean of a measure less theirs, over the same sentences."""
+    both = [means(rows, measure) for rows in (ours, theirs)]
+    shared = [text for text in both[0] if text in both[1]]
+    left, right = (np.array([one[text] for text in shared] or [0.0]) for one in both)
+    return estimate_difference((left, np.ones_like(left)), (right, np.ones_like(right)))
 
 
 def curves(table: Table, knobs: Sequence[str]) -> list[Curve]:
@@ -73,9 +76,9 @@ def _is_measure(name: str, table: Table, knobs: Sequence[str]) -> bool:
 
 
 def _faults(
-    values: Sequence[Any], groups: Sequence[Table], points: Mapping[str, Sequence[Interval]]
+    values: Sequence[Any], groups: Sequence[Table], points: Mapping[str, Sequence[Estimate]]
 ) -> Iterator[str]:
-    seconds = [point.mean for point in points["seconds"]]
+    seconds = [point.value for point in points["seconds"]]
     for place in range(1, len(values)):
         before, after = seconds[place - 1], seconds[place]
         if abs(after - before) > _CLIFF * before:
@@ -90,7 +93,7 @@ def _faults(
         if last > first and len(spoken) == 1:
             yield f"dead from {values[first]} to {values[last]}"
     for place in (0, -1):
-        if points["faults"][place].mean > 0.5:
+        if points["faults"][place].value > 0.5:
             yield f"most takes fail at {values[place]}"
 
 
@@ -105,7 +108,7 @@ def _figures(curve: Curve) -> Iterator[list[str]]:
     yield [curve.knob, *curve.points]
     for place, value in enumerate(curve.values):
         cells = [points[place] for points in curve.points.values()]
-        yield [f"{value}", *(f"{one.mean:.3g} [{one.low:.3g}, {one.high:.3g}]" for one in cells)]
+        yield [f"{value}", *(f"{one.value:.3g} [{one.low:.3g}, {one.high:.3g}]" for one in cells)]
 
 
 def as_svg(curve: Curve, measure: str) -> str:
@@ -121,7 +124,7 @@ def as_svg(curve: Curve, measure: str) -> str:
     def up(value: float) -> float:
         return 18 + (_HEIGHT - 36) * (high - value) / ((high - low) or 1)
 
-    line = " ".join(f"{x:.1f},{up(one.mean):.1f}" for x, one in zip(across, points, strict=True))
+    line = " ".join(f"{x:.1f},{up(one.value):.1f}" for x, one in zip(across, points, strict=True))
     bars = "".join(
         f'<path d="M{x:.1f} {up(one.low):.1f}V{up(one.high):.1f}"/>'
         for x, one in zip(across, points, strict=True)
@@ -140,16 +143,37 @@ def as_svg(curve: Curve, measure: str) -> str:
     )
 
 
-def as_page(found: Sequence[Curve], about: str, takes: int) -> str:
-    """Return one HTML page with all curves, their figures and the faults."""
+@dataclass(frozen=True)
+class Heading:
+    """What a page tells beside its curves.
+
+    Attributes:
+        about: The command.
+        takes: How many there are.
+        race: How the best was found, in lines.
+        sounds: Title and MP3 of the takes that can be heard.
+    """
+
+    about: str
+    takes: int
+    race: Sequence[str] = ()
+    sounds: Sequence[tuple[str, bytes]] = ()
+
+
+def as_page(found: Sequence[Curve], heading: Heading) -> str:
+    """Return one HTML page with all curves, their figures, the faults and the sounds."""
     parts = [
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Study</title>'
         "<style>body{font:15px sans-serif;margin:2rem;max-width:70rem}td,th{padding:2px 8px;"
         "text-align:right;border-bottom:1px solid #ddd}table{border-collapse:collapse}"
         "svg{margin:4px}li.fault{color:#a00}</style>"
-        f"<h1>Study</h1><p><code>{escape(about)}</code></p>"
-        f"<p>{takes} takes; 95 % intervals by drawing the sentences again.</p><dl>"
+        f"<h1>Study</h1><p><code>{escape(heading.about)}</code></p>"
+        f"<p>{heading.takes} takes; 95 % intervals by drawing the sentences again.</p>"
     ]
+    if heading.race:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in heading.race)
+        parts.append(f"<h2>Race</h2><ol>{lines}</ol>")
+    parts.append("<dl>")
     parts += [f"<dt><b>{name}</b></dt><dd>{escape(text)}</dd>" for name, text in TITLES.items()]
     parts.append("</dl>")
     for curve in found:
@@ -163,4 +187,9 @@ def as_page(found: Sequence[Curve], about: str, takes: int) -> str:
             cells = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
             parts.append(f"<tr>{cells}</tr>")
         parts.append("</table></details>")
+    if heading.sounds:
+        parts.append("<h2>Sounds</h2>")
+    for title, mp3 in heading.sounds:
+        source = f"data:audio/mpeg;base64,{b64encode(mp3).decode()}"
+        parts.append(f'<p>{escape(title)}<br><audio controls preload="none" src="{source}"></p>')
     return "".join(parts) + "</html>\n"

@@ -5,51 +5,53 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 import numpy as np
 
-from app.audio.containers import wav_header
+from app.audio.containers import encode_file, wav_header
 from app.cluster.batch import post_when_free, service
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.studies.grid import StudyTake
 from app.commands.studies.measures import measure
+from samplers.knobs.presets import AUTO
 
 _TIMEOUT_S: Final = 600
 
 Row = dict[str, Any]
 """Of a take: `key`, `model`, `codes`, `finish`, and `measures` by their names."""
 
+Table = list[dict[str, Any]]
+
 
 class TakesFile:
     """The JSON Lines file of the takes that are done, in the order in which they were.
 
     Args:
-        path: Takes of other settings, or of a model of another name, may stand in it too.
-        model: Name of the model.
+        path: Takes of other settings, or of other models, may stand in it too.
     """
 
-    def __init__(self, path: Path, model: str) -> None:
-        self._path, self._rows = path, dict[str, Row]()
+    def __init__(self, path: Path) -> None:
+        self._path, self._rows = path, dict[tuple[str, str], Row]()
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith("\n"):  # the run was ended while it was written
             path.write_text("".join(lines[:-1]), "utf-8")
             lines.pop()
         for row in map(json.loads, lines):
-            if row["model"] == model:
-                self._rows[row["key"]] = row
+            self._rows[row["key"], row["model"]] = row
 
     def add(self, row: Row) -> None:
         """Append a take."""
-        self._rows[row["key"]] = row
+        self._rows[row["key"], row["model"]] = row
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def find(self, take: StudyTake) -> Row | None:
-        """Return the row of a take, or None."""
-        return self._rows.get(take.key)
+    def find(self, take: StudyTake, model: str) -> Row | None:
+        """Return the row of a take of a model, or None."""
+        return self._rows.get((take.key, model))
 
 
 class JudgeCommand:
@@ -130,36 +132,67 @@ class StudyServer:
             raise CommandError(f"url: {self.url}: {error or type(error).__name__}") from error
 
 
-async def speak_takes(
-    takes: Sequence[StudyTake],
-    server: StudyServer,
-    folder: Path,
-    judges: Sequence[str],
-    on_progress: Callable[[int, int], object],
-) -> list[Row]:
-    """Return the rows of all takes, in order; those that are not in the folder yet are spoken.
+class StudySession:
+    """Speaks and judges takes; those that are in the folder are not spoken again.
 
     Args:
-        folder: Has `takes.jsonl` and, while judges are asked, the sounds.
+        client: Of the service.
+        server: It.
+        folder: Has `takes.jsonl`, `sounds` and, while judges are asked, what they hear.
         judges: Commands, see `JudgeCommand`.
         on_progress: Called with how many are done, and of how many, after each.
+
+    Attributes:
+        presets: Name -> the knobs that it sets.
     """
-    commands = [JudgeCommand(one) for one in judges]
-    async with server.client() as client:
-        ready = (await client.get("/ready")).json()
-        file = TakesFile(folder / "takes.jsonl", ready["model"])
-        missing = [take for take in takes if file.find(take) is None]
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        server: StudyServer,
+        folder: Path,
+        judges: Sequence[str],
+        on_progress: Callable[[int, int], object],
+    ) -> None:
+        self._client, self._turns = client, asyncio.Semaphore(server.at_once)
+        self._folder, self._on_progress = folder, on_progress
+        self._judges = [JudgeCommand(one) for one in judges]
+        self._file = TakesFile(folder / "takes.jsonl")
+        self._sha256, self._times = "", False
+        self.presets: dict[str, dict[str, Any]] = {}
+
+    async def open(self) -> None:
+        """Ask which model speaks.
+
+        Raises:
+            CommandFailed: The server does not say.
+        """
+        answers = [await self._client.get(path) for path in ("/ready", "/v1/presets")]
+        for answer in answers:
+            if answer.is_error:
+                raise CommandFailed(f"url: {_problem(answer)}")
+        ready, presets = (answer.json() for answer in answers)
+        self._sha256, self._times = ready["model_sha256"], ready["word_times"]
+        self.presets = {one["id"]: one["sets"] for one in presets["presets"]}
+
+    async def close(self) -> None:
+        """End the judges."""
+        for judge in self._judges:
+            await judge.close()
+
+    async def speak(self, takes: Sequence[StudyTake]) -> Table:
+        """Return a flat row for each take, in order."""
+        missing = [take for take in takes if self._file.find(take, self._model(take)) is None]
         done = len(takes) - len(missing)
-        on_progress(done, len(takes))
-        turns, times = asyncio.Semaphore(server.at_once), ready["word_times"]
+        self._on_progress(done, len(takes))
 
         async def speak(take: StudyTake) -> None:
             nonlocal done
-            async with turns:
-                row = await _spoken(client, take, folder, commands, times=times)
-            file.add({"key": take.key, "model": ready["model"], **row})
+            async with self._turns:
+                row = await self._spoken(take)
+            self._file.add({"key": take.key, "model": self._model(take), **row})
             done += 1
-            on_progress(done, len(takes))
+            self._on_progress(done, len(takes))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -167,45 +200,71 @@ async def speak_takes(
                     group.create_task(speak(take))
         except* CommandError as errors:
             raise errors.exceptions[0] from None
-        finally:
-            for command in commands:
-                await command.close()
-    return [row for take in takes if (row := file.find(take)) is not None]
+        rows = [self._file.find(take, self._model(take)) for take in takes]
+        return table_of(takes, [row for row in rows if row is not None])
+
+    def sounds(self, takes: Sequence[StudyTake]) -> list[tuple[str, bytes]]:
+        """Return title and MP3 of the takes that were kept to be heard."""
+        kept = [(take, self._sound(take)) for take in takes if self._is_heard(take)]
+        found = {path: take for take, path in kept if path.exists()}
+        return [
+            (f"{json.dumps(dict(take.setting))} {take.text}", path.read_bytes())
+            for path, take in found.items()
+        ]
+
+    def _model(self, take: StudyTake) -> str:
+        """Return a name of all that a take depends on but its request: weights and its preset."""
+        preset = self.presets.get(take.body.get("preset", AUTO), {})
+        told = json.dumps([self._sha256, preset], sort_keys=True)
+        return sha256(told.encode()).hexdigest()
+
+    def _is_heard(self, take: StudyTake) -> bool:
+        """Return whether a take's sound is kept: one of each setting."""
+        return take.seed == 0 and take.first
+
+    def _sound(self, take: StudyTake) -> Path:
+        name = sha256(f"{self._model(take)} {take.key}".encode()).hexdigest()[:16]
+        return self._folder / "sounds" / f"{name}.mp3"
+
+    async def _spoken(self, take: StudyTake) -> Row:
+        """Speak and judge a take."""
+        form = {"response_format": "pcm", "stream": False, "trace": True, "priority": "background"}
+        body = take.body | form | ({"timestamps": "word"} if self._times else {})
+        try:
+            answer = await post_when_free(self._client, "/v1/audio/speech", body)
+            if answer.is_error:
+                raise CommandError(f"{take.key}: {_problem(answer)}")
+            name = answer.headers["x-request-id"]
+            report = (await self._client.get(f"/v1/audio/speech/{name}")).json()
+        except httpx2.TransportError as error:
+            raise CommandFailed(f"url: {error or type(error).__name__}") from error
+        rate_hz = int(answer.headers["x-sample-rate"])
+        samples = (np.frombuffer(answer.content, "<i2") / 32768.0).astype(np.float32)
+        measures = measure(report, samples, rate_hz)
+        if self._is_heard(take):
+            path = self._sound(take)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(encode_file(samples, "mp3", rate_hz))
+        if self._judges:
+            sound = self._folder / f"{name}.wav"
+            sound.write_bytes(wav_header(rate_hz, len(answer.content)) + answer.content)
+            for judge in self._judges:
+                measures |= await judge.judge(take.text, sound)
+            sound.unlink()
+        return {
+            "codes": answer.headers["x-codes-sha256"],
+            "finish": report["finish_reason"],
+            "idle": answer.headers.get("x-ignored", ""),
+            "measures": measures,
+        }
 
 
-async def _spoken(
-    client: httpx2.AsyncClient,
-    take: StudyTake,
-    folder: Path,
-    judges: Sequence[JudgeCommand],
-    *,
-    times: bool,
-) -> Row:
-    """Speak and judge a take."""
-    form = {"response_format": "pcm", "stream": False, "trace": True, "priority": "background"}
-    body = take.body | form | ({"timestamps": "word"} if times else {})
-    answer = await post_when_free(client, "/v1/audio/speech", body)
-    if answer.is_error:
-        raise CommandError(f"{take.key}: {answer.json()['error']['message']}")
-    rate_hz = int(answer.headers["x-sample-rate"])
-    report = (await client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")).json()
-    pcm = np.frombuffer(answer.content, "<i2")
-    measures = measure(report, (pcm / 32768.0).astype(np.float32), rate_hz)
-    if judges:
-        sound = folder / f"{answer.headers['x-request-id']}.wav"
-        sound.write_bytes(wav_header(rate_hz, len(answer.content)) + answer.content)
-        for judge in judges:
-            measures |= await judge.judge(take.text, sound)
-        sound.unlink()
-    return {
-        "codes": answer.headers["x-codes-sha256"],
-        "finish": report["finish_reason"],
-        "idle": answer.headers.get("x-ignored", ""),
-        "measures": measures,
-    }
+def _problem(answer: httpx2.Response) -> str:
+    """Return what an answer says is wrong."""
+    return str(answer.json()["error"]["message"])
 
 
-def table_of(takes: Sequence[StudyTake], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def table_of(takes: Sequence[StudyTake], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a flat row for each take: what varies, text, voice, seed, codes and measures."""
     knobs = dict.fromkeys(name for take in takes for name in take.setting)
     measures = dict.fromkeys(name for row in rows for name in row["measures"])

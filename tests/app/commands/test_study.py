@@ -1,17 +1,22 @@
 """`valle-serve study`: its table, its curves, and that it goes on where it was interrupted."""
 
 import csv
+import json
 import shlex
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.cli import main
 from app.commands.studies.grid import read_varied, settings_of
-from app.commands.studies.page import as_markdown, as_page, as_svg, curves
+from app.commands.studies.page import Heading, as_markdown, as_page, as_svg, curves
+from app.commands.studies.race import Goal
+from app.storage.preset_files import read_presets
 
 SHORT = ("--fixed", "nar_levels=0", "--count", "2", "--at-once", "2")
 
@@ -24,7 +29,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
 
 def study(folder: Path, *arguments: str) -> list[dict[str, str]]:
     sentences = folder.parent / "sentences.txt"
-    sentences.write_text("Hello.\nIt is.\nNot this.\n", "utf-8")
+    sentences.write_text("Hello.\nIt is.\n", "utf-8")
     words = ["study", "--out", str(folder), "--sentences", str(sentences), *SHORT, *arguments]
     assert main(words) == 0
     with (folder / "takes.csv").open(newline="") as file:
@@ -59,6 +64,79 @@ def test_an_interrupted_study_that_is_resumed_gives_the_same_table(tmp_path: Pat
     tables = [(tmp_path / one / "takes.csv").read_bytes() for one in ("whole", "broken")]
     assert tables[0] == tables[1]
     assert len(takes.read_text("utf-8").splitlines()) == len(lines)
+
+
+def test_a_study_does_not_resume_from_takes_of_other_weights_under_the_same_name(
+    tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(tmp_path / "out", "top_k=4")
+    other = tmp_path / "toy"
+    shutil.copytree(toy, other)
+    config = json.loads((other / "lm.json").read_text("utf-8"))
+    (other / "lm.json").write_text(json.dumps(config | {"preset": "greedy"}), "utf-8")
+    monkeypatch.setenv("TTS_MODEL", str(other))
+    fresh = study(tmp_path / "fresh", "top_k=4")
+    assert study(tmp_path / "out", "top_k=4") == fresh
+    assert len((tmp_path / "out" / "takes.jsonl").read_text("utf-8").splitlines()) == 4
+
+
+def test_a_race_writes_a_preset_that_the_service_loads(tmp_path: Path) -> None:
+    rows = study(
+        tmp_path / "out", "temperature=0,2", "top_k=1,0", "--find", "nats", "--limit",
+        "silence=1", "--fixed", "preset=greedy", "--unseen", str(unseen(tmp_path)),
+    )  # fmt: skip
+    presets = read_presets(tmp_path / "out" / "preset.json")
+    assert set(presets["found"]) == {"temperature", "top_k", "nar_levels"}
+    assert presets["found"]["temperature"] == 2
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "beats what there is" in page
+    assert page.count("<audio") == 5 + 2  # of the race, and of the comparison at its end
+    assert study(
+        tmp_path / "out", "temperature=0,2", "top_k=1,0", "--find", "nats", "--limit",
+        "silence=1", "--fixed", "preset=greedy", "--unseen", str(unseen(tmp_path)),
+    ) == rows  # fmt: skip
+
+
+def test_a_race_says_when_nothing_beats_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "preset.json").write_text("of an earlier race")
+    study(
+        tmp_path / "out", "temperature=0,0.01", "--find", "nats", "--limit", "silence=1",
+        "--fixed", "temperature=2", "--unseen", str(unseen(tmp_path)),
+    )  # fmt: skip
+    assert "nothing beats what there is" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "preset.json").exists()
+
+
+def test_who_misses_a_limit_is_worse_than_who_does_not() -> None:
+    rows = [_row(0, seconds, "a") | {"faults": faults} for seconds, faults in ((1.0, 1), (9.0, 0))]
+    goal = Goal.read("seconds", ["faults=0"])
+    assert goal.rank(rows[1:]) < goal.rank(rows[:1])
+
+
+def unseen(folder: Path) -> Path:
+    path = folder / "unseen.txt"
+    path.write_text("Other.\nNo more.\nAll of it.\n", "utf-8")
+    return path
+
+
+def test_a_server_that_goes_away_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/ready":
+            return httpx2.Response(200, json={"model_sha256": "0", "word_times": False})
+        if request.url.path == "/v1/presets":
+            return httpx2.Response(200, json={"presets": []})
+        raise httpx2.ReadError("the line went dead")
+
+    made = partial(httpx2.AsyncClient, transport=httpx2.MockTransport(answer))
+    monkeypatch.setattr(httpx2, "AsyncClient", made)
+    words = ["study", "top_k=2,4", "--out", str(tmp_path), "--url", "http://nowhere"]
+    assert main(words) == 1
+    assert "url: the line went dead" in capsys.readouterr().err
 
 
 def test_a_server_at_a_url_gives_the_table_of_a_model_here(tmp_path: Path, toy_server: Any) -> None:
@@ -97,6 +175,9 @@ def test_a_knob_that_lacks_another_is_named_in_its_row(tmp_path: Path) -> None:
         (["0.5"], "vary"),
         (["top_p=0.5", "--fixed", "preset"], "fixed"),
         (["top_p=0.5", "--sentences", "/no/such/file"], "sentences"),
+        (["top_p=0.5", "--find", "wer", "--count", "40"], "unseen"),
+        (["top_p=0.5", "--find", "wer", "--limit", "faults"], "limit"),
+        (["top_p=0.5", "--find", "wer", "--fixed", "nar_levels=0"], "no take has a measure 'wer'"),
     ],
 )
 def test_what_is_no_study_is_refused(
@@ -131,7 +212,7 @@ def test_a_cliff_and_a_dead_half_are_told() -> None:
              _row(2, 1.6, "c")]  # fmt: skip
     (curve,) = curves(table, ["length_penalty"])
     assert list(curve.faults) == ["cliff from -1 to 0: 1.20 s, 1.60 s", "dead from 0 to 2"]
-    assert "dead from 0 to 2" in as_page([curve], "valle-serve study", 5)
+    assert "dead from 0 to 2" in as_page([curve], Heading("valle-serve study", 5))
 
 
 def test_an_interval_is_over_sentences() -> None:
@@ -139,7 +220,7 @@ def test_an_interval_is_over_sentences() -> None:
     apart = [_row(1, seconds, "b", text) for seconds, text in ((1.0, "One."), (3.0, "Two."))]
     (curve,) = curves(alike + apart, ["length_penalty"])
     narrow, wide = curve.points["seconds"]
-    assert (narrow.low, narrow.mean, narrow.high) == (1.0, 1.0, 1.0)
-    assert (wide.low, wide.mean, wide.high) == (1.0, 2.0, 3.0)
+    assert (narrow.low, narrow.value, narrow.high) == (1.0, 1.0, 1.0)
+    assert (wide.low, wide.value, wide.high) == (1.0, 2.0, 3.0)
     assert "| 1 | 2 [1, 3] |" in as_markdown(curve)
     assert as_svg(curve, "seconds").count("<path") == 2

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 import torch
 
-from training.judging.bootstrap import estimate_difference, estimate_ratio, estimate_share
+from app.commands.studies.bootstrap import estimate_difference, estimate_ratio, estimate_share
 from training.judging.endings import Ending, find_speech, has_loop, judge_ending
 from training.judging.evaluate import evaluate, main, read_sentences
 from training.judging.judges import (

@@ -1,8 +1,8 @@
 """How sure a figure is: 95 % intervals by drawing the sentences again, with replacement.
 
-Every figure of the evaluation is a ratio of two sums over sentences (errors to words, events to
-recordings, seconds to seconds). Recordings of one sentence resemble each other, so whole sentences
-are drawn, with all of their seeds: drawing single recordings would call the figures too sure.
+Every figure of an evaluation or a study is a ratio of two sums over sentences (errors to words,
+events to recordings, seconds to seconds). Recordings of one sentence resemble each other, so whole
+sentences are drawn, with all of their seeds: single recordings would call the figures too sure.
 """
 
 from dataclasses import dataclass
