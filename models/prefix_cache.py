@@ -41,7 +41,6 @@ class PrefixCache:
 
     Attributes:
         bytes: Memory of all cached keys and values.
-        misses: How many parts the model has computed so far.
         new_cache: Makes a cache of so many slots of so many positions, of the kind of its own.
     """
 
@@ -56,7 +55,7 @@ class PrefixCache:
         self.new_cache = new_cache or model.new_cache
         self._entries: OrderedDict[tuple[Hashable, int, int], SlotCache] = OrderedDict()
         self._pins: Counter[Hashable] = Counter()
-        self.bytes = self.misses = 0
+        self.bytes = 0
 
     @property
     def parts(self) -> int:
@@ -119,7 +118,6 @@ class PrefixCache:
         cache = self.new_cache(1, len(part))
         ranks = self._model.ranks(level, part.blocks)
         self._model.transformer.extend(part.embeddings, part.positions, cache, 0, ranks)
-        self.misses += 1
         return cache
 
     def _evict(self) -> None:

@@ -9,7 +9,7 @@ from app.settings import BUILTIN_MODEL
 from models.checkpoints import open_speech_model
 from models.checkpoints.checksums import write_sums
 from models.codecs.shipped_codes import SUFFIX, codec_digest, write_codes
-from models.codecs.silence import store_silence
+from models.codecs.silence import SHIPPED, silent_codes
 from models.voices.voice import BuiltinVoices, PromptCodes
 
 FRAMES = 112
@@ -26,7 +26,9 @@ def main() -> None:
         codes = prompts.encode(voice)[:FRAMES]
         write_codes(voice.audio.with_suffix(SUFFIX), codes, digest)
         print(f"{voice.name}: {len(codes)} frames")
-    print(f"silence: {store_silence(speech.codec, BUILTIN_MODEL)} codes")
+    silent = torch.nonzero(silent_codes(speech.codec))
+    write_codes(BUILTIN_MODEL / SHIPPED, silent, digest)
+    print(f"silence: {len(silent)} codes")
     write_sums(sorted(BUILTIN_MODEL.glob("*.safetensors")))
 
 

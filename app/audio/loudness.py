@@ -9,9 +9,6 @@ from app.engine.job import Samples
 from app.engine.sound.joining.filter_graph import FilterGraph
 from models.voices.loudness import loudness_lufs
 
-QUIETEST_LUFS: Final = -40.0
-LOUDEST_LUFS: Final = -10.0
-
 _CEILING_DB: Final = -1.0
 _MOST_GAIN_DB: Final = 24.0  # more would amplify noise
 _BLOCK_S: Final = 0.4  # gating block of BS.1770

@@ -28,9 +28,6 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from app.engine.engine import SpeechEngine
 
-PROXY_MIDDLEWARES: Final = "app.cluster.proxy:middlewares"
-"""What `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH` must be where Ray is started."""
-
 _HEALTH_PERIOD_S: Final = 1.0
 _HEALTH_TIMEOUT_S: Final = 30.0
 _STARTUP_S: Final = 600.0

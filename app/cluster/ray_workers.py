@@ -21,11 +21,7 @@ _DEATHS: Final = 3
 
 
 class RayWorkers:
-    """Workers on a cluster.
-
-    Attributes:
-        given_again: How many lines were given out again.
-    """
+    """Workers on a cluster."""
 
     def __init__(
         self,
@@ -46,7 +42,6 @@ class RayWorkers:
         )(Speaker)
         self._workers = [kind.remote(engine) for _ in range(number)]
         self._at_once = at_once
-        self.given_again = 0
 
     def run(self, lines: Sequence[Line]) -> Iterator[tuple[Line, Spoken]]:
         """Yield each line with its answer.
@@ -74,7 +69,6 @@ class RayWorkers:
                     raise
                 except (RayActorError, ActorUnavailableError) as error:
                     log.warning("worker %d died (%s)", place, type(error).__name__)
-                    self.given_again += 1
                     deaths[line.number] += 1
                     if deaths[line.number] > _DEATHS * self._at_once:
                         raise RuntimeError(f"line {line.number} ends its workers") from error

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.codecs.encodec import Encodec
-from models.codecs.shipped_codes import codec_digest, read_codes, write_codes
+from models.codecs.shipped_codes import codec_digest, read_codes
 from models.codecs.spectral import SpectralCodec
 
 SHIPPED: Final = "silence.codes.safetensors"
@@ -61,10 +61,3 @@ def known_silence(
     silent = torch.zeros(codec.config.codes, dtype=torch.bool)
     silent[found[:, 0]] = True
     return silent.to(codec.quantizer.codebooks.device)
-
-
-def store_silence(codec: Encodec | SpectralCodec, folder: Path) -> int:
-    """Store `silent_codes` beside a codec; return the number of codes."""
-    codes = torch.nonzero(silent_codes(codec))
-    write_codes(folder / SHIPPED, codes, codec_digest(codec))
-    return len(codes)

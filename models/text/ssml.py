@@ -127,14 +127,8 @@ class SsmlRewriter:
         return f" [rate:{self._rates[-1]:g}]"
 
 
-def rewrite(text: str) -> str:
-    """Return a text with its SSML in our own markup, as far as that has any."""
-    rewriter = SsmlRewriter()
-    return rewriter.push(text) + rewriter.end()
-
-
 def refuse(text: str) -> None:
-    """Raise for SSML that is not supported; call with the result of `rewrite`.
+    """Raise for SSML that is not supported; call with what `SsmlRewriter` made of it.
 
     Raises:
         TextError: There is some; the message names it and says what to write.

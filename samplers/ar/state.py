@@ -21,6 +21,7 @@ from torch import Tensor
 from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.ops.bounds import within
+from samplers.ops.repeats import runs_of
 from samplers.processors.registry import reads_runs
 
 NEVER = -(2**31)
@@ -72,7 +73,7 @@ class RowParams:
 
     @cached_property
     def tracks_runs(self) -> bool:
-        """Whether a processor reads runs, see `samplers.ops.repeats.count_runs`."""
+        """Whether a processor reads runs, see `samplers.ops.repeats.runs_of`."""
         return reads_runs(self.params)
 
 
@@ -182,7 +183,7 @@ class SlotTable:
 
     @property
     def runs(self) -> Tensor:
-        """``[S, P + N]`` int64 of `samplers.ops.repeats.count_runs`; made when it is asked for."""
+        """``[S, P + N]`` int64 of `samplers.ops.repeats.runs_of`; made when it is asked for."""
         if self._runs is None:
             self._runs = torch.zeros_like(self.codes[:, :-1])
         return self._runs
@@ -288,20 +289,3 @@ class SlotTable:
         counted = runs_of(self.codes[slot, :length].tolist())
         self.runs[slot] = 0
         self.runs[slot, :length] = torch.tensor(counted, device=self.codes.device)
-
-
-def runs_of(codes: Sequence[int]) -> list[int]:
-    """Return `samplers.ops.repeats.count_runs` of codes, oldest first, in linear time.
-
-    Source: the Z-algorithm, Gusfield 1997, over the codes newest first.
-    """
-    newest, length = codes[::-1], len(codes)
-    found, left, right = [0] * length, 0, 0
-    for lag in range(1, length):
-        run = min(right - lag, found[lag - left]) if lag < right else 0
-        while lag + run < length and newest[run] == newest[lag + run]:
-            run += 1
-        found[lag] = run
-        if lag + run > right:
-            left, right = lag, lag + run
-    return [*found[1:], 0][:length]

@@ -7,8 +7,8 @@ All take `(B, V)` float32 logits, `(B, 1)` parameters, and the history newest fi
 import torch
 from torch import Tensor
 
-SIGNED, ADDITIVE, RAW = 0, 1, 2
 MODES = ("signed", "additive", "raw")
+ADDITIVE, RAW = MODES.index("additive"), MODES.index("raw")
 
 # e^20 decides any draw, and 75 repeats with decay would overflow float32.
 STRONGEST_NATS = 20.0
@@ -23,8 +23,9 @@ def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
     Args:
         logits: ``(B, V)`` or ``(B, 1)`` float32.
         nats: As ``logits``; 0 changes nothing, below 0 rewards.
-        mode: ``(B, 1)`` int64: `SIGNED` divides what is positive and multiplies the rest, so that a
-            penalty always lowers; `ADDITIVE` subtracts ``nats``; `RAW` always divides.
+        mode: ``(B, 1)`` int64, an index of `MODES`: ``signed`` divides what is positive and
+            multiplies the rest, so that a penalty always lowers; ``additive`` subtracts ``nats``;
+            ``raw`` always divides.
 
     Returns:
         As ``logits``.

@@ -1,9 +1,11 @@
 """Repeated sequences: how many of the newest codes match an earlier place, and penalties on it.
 
 All functions read one table, *runs*: for each lag, how many of the newest codes equal the codes
-that far back. `History` updates it at each step, so that a step costs O(B * T). Histories
-are `(B, L)` int64, newest first, -1 before their beginning.
+that far back. `samplers.ar.state` keeps it from step to step, so that a step costs O(B * T).
+Histories are `(B, L)` int64, newest first, -1 before their beginning.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,28 +14,31 @@ from torch import Tensor
 _LARGEST_LN = 88.7228391
 
 
-def count_runs(recent: Tensor) -> Tensor:
+def runs_of(codes: Sequence[int]) -> list[int]:
     """Count, for every lag, the newest codes that equal the codes that far back.
 
     Args:
-        recent: ``(B, L)`` int64, newest first, -1 before the beginning.
+        codes: Oldest first.
 
     Returns:
-        ``(B, L)`` int64; column j is for lag j + 1, the last column always 0. Memory is
-        B * L * L bytes: `next_runs` does the same from step to step.
+        As many as codes: number j is for lag j + 1, the last always 0. Time is linear.
+
+    Source: the Z-algorithm, Gusfield 1997, over the codes newest first.
     """
-    rows, length = recent.shape
-    if not length:
-        return recent.clone()
-    beyond = torch.full((rows, length), -1, dtype=torch.int64, device=recent.device)
-    shifted = torch.cat((recent, beyond), 1).unfold(1, length, 1)[:, 1 : length + 1]
-    differs = (shifted != recent[:, None]) | (shifted < 0)
-    # The first difference; every row of the table has one, before its beginning at the latest.
-    return differs.to(torch.uint8).argmax(-1)
+    newest, length = codes[::-1], len(codes)
+    found, left, right = [0] * length, 0, 0
+    for lag in range(1, length):
+        run = min(right - lag, found[lag - left]) if lag < right else 0
+        while lag + run < length and newest[run] == newest[lag + run]:
+            run += 1
+        found[lag] = run
+        if lag + run > right:
+            left, right = lag, lag + run
+    return [*found[1:], 0][:length]
 
 
 def next_runs(runs: Tensor, recent: Tensor) -> Tensor:
-    """Return the table of `count_runs` after one new code.
+    """Return the table of `runs_of` after one new code.
 
     Args:
         runs: ``(B, L)`` int64, the table before the code, or with more columns than codes.
@@ -64,7 +69,7 @@ def dry(
     Args:
         logits: ``(B, V)`` float32.
         recent: ``(B, L)`` int64, newest first.
-        runs: ``(B, L)`` int64, of `count_runs`.
+        runs: ``(B, L)`` int64, of `runs_of`.
         multiplier: ``(B, 1)`` float32 nats; 0 is off.
         base: ``(B, 1)`` float64, at least 1: a high power magnifies its rounding.
         allowed_length: ``(B, 1)`` int64; shorter sequences may repeat.
@@ -99,7 +104,7 @@ def no_repeat_ngram(logits: Tensor, recent: Tensor, runs: Tensor, size: Tensor) 
     Args:
         logits: ``(B, V)`` float32.
         recent: ``(B, L)`` int64, newest first.
-        runs: ``(B, L)`` int64, of `count_runs`.
+        runs: ``(B, L)`` int64, of `runs_of`.
         size: ``(B, 1)`` int64; 0 is off, 1 forbids every code drawn before.
 
     Returns:

@@ -56,7 +56,7 @@ def find_loop(
     """Find the smallest period in which the newest frames repeat often enough.
 
     Args:
-        runs: ``(B, L)`` int64, of `samplers.ops.repeats.count_runs`.
+        runs: ``(B, L)`` int64, of `samplers.ops.repeats.runs_of`.
         lengths: ``(B,)`` int64, frames drawn.
         max_period: The largest period to look for.
         min_repeats: Copies needed.

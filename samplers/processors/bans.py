@@ -66,7 +66,7 @@ class SequenceBan(LogitsProcessor):
     @classmethod
     def build(cls, batch: BatchParams) -> Self | None:
         """Return the processor; None if no row bans a sequence of the vocabulary's codes."""
-        wanted = batch.any(*cls.features) and batch.some([bool(row) for row in _legal(batch)])
+        wanted = batch.any(*cls.features) and any(_legal(batch))
         return cls(batch) if wanted else None
 
 

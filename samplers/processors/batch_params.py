@@ -43,14 +43,6 @@ class BatchParams:
         """Return whether any row has any of these features on."""
         return any(is_on(feature, params) for feature in features for params in self.params)
 
-    def some(self, values: Sequence[bool]) -> bool:
-        """Return whether a form is needed that some rows need."""
-        return any(values)
-
-    def every(self, values: Sequence[bool]) -> bool:
-        """Return whether a form suffices that all rows must allow."""
-        return all(values)
-
     def is_on(self, feature: str) -> list[bool]:
         """Return for each row whether it has a feature on."""
         return [is_on(feature, params) for params in self.params]
@@ -77,12 +69,12 @@ class BatchParams:
 
     def flags(self, values: Sequence[bool]) -> Tensor | None:
         """Return one truth value a row as ``(B, 1)`` bool; None if all are false."""
-        return self.column(values) if self.some(values) else None
+        return self.column(values) if any(values) else None
 
     @property
     def protected(self) -> Tensor | None:
         """The codes that filters must keep, ``(B, V)`` bool: the stop, under `protect_stop`."""
-        if not self.some([params.protect_stop for params in self.params]):
+        if not any(params.protect_stop for params in self.params):
             return None
         table = torch.zeros(len(self.params), self.vocab_size, dtype=torch.bool)
         table[:, self.stop_token] = torch.tensor([params.protect_stop for params in self.params])

@@ -84,7 +84,7 @@ class Drawer:
     def __init__(self, batch: BatchParams) -> None:
         params = batch.params
         self._greedy = batch.flags([p.temperature <= 0 for p in params])
-        self._all_greedy = batch.every([p.temperature <= 0 for p in params])
+        self._all_greedy = all(p.temperature <= 0 for p in params)
         self._mirostat = Mirostat(batch) if batch.any("mirostat_mode") else None
         self._ras = RepetitionAware(batch) if batch.any("ras") else None
         self._redraw = Redraw(batch) if batch.any("entropix") else None

@@ -58,7 +58,7 @@ class Entropix(LogitsProcessor):
             temperature=self._own.temperature.clamp(max=HOTTEST),
             top_p=self._own.top_p.clamp(max=1),
         )
-        self._pause = Pause(batch, self._settings) if batch.some(Pause.rows(batch)) else None
+        self._pause = Pause(batch, self._settings) if any(Pause.rows(batch)) else None
 
     def __call__(self, scores: Scores) -> None:
         """Decide for each row.

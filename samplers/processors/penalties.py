@@ -87,7 +87,7 @@ class Dry(LogitsProcessor):
             codes = one.dry_sequence_breakers
             table[row, [code for code in codes if 0 <= code < batch.vocab_size]] = True
         breaks = [bool(one.dry_sequence_breakers) for one in params]
-        self._breakers = table.to(batch.device) if batch.some(breaks) else None
+        self._breakers = table.to(batch.device) if any(breaks) else None
 
     def __call__(self, scores: Scores) -> None:
         """Apply the penalty."""

@@ -20,7 +20,7 @@ class Scores:
         recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
         counted: As ``recent``, but what penalties count: with `penalty_includes_prompt` the codes
             of the voice's prompt come before the history.
-        runs: ``(B, W)`` int64 of `samplers.ops.repeats.count_runs` over ``counted``; read only by
+        runs: ``(B, W)`` int64 of `samplers.ops.repeats.runs_of` over ``counted``; read only by
             processors with ``reads_runs``.
         keys: ``(B, 1)`` int64, key of each row's random stream.
         attempts: ``(B, 1)`` int64, how often each row was rewound.

@@ -17,7 +17,7 @@ class Temperature(LogitsProcessor):
     def __init__(self, batch: BatchParams) -> None:
         params = batch.params
         greedy = [p.temperature <= 0 for p in params]
-        self._all_greedy = batch.every(greedy) and not batch.any("entropix")
+        self._all_greedy = all(greedy) and not batch.any("entropix")
         self._zero = batch.column([0.0] * len(params))
         self._greedy = batch.flags(greedy)
         self._fixed = batch.column([p.temperature if p.temperature > 0 else 1.0 for p in params])

@@ -58,7 +58,7 @@ class MinP(LogitsProcessor):
     def __init__(self, batch: BatchParams) -> None:
         self._p = batch.knob("min_p", 0.0)
         self._keep = batch.column([p.min_tokens_to_keep for p in batch.params])
-        self._keeps_several = batch.some([p.min_tokens_to_keep > 1 for p in batch.params])
+        self._keeps_several = any(p.min_tokens_to_keep > 1 for p in batch.params)
 
     def __call__(self, scores: Scores) -> None:
         """Filter the scores."""

@@ -1,5 +1,7 @@
 """Shared parts of prefixes: copied they are what reading the whole gives, and they are bounded."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from models.config import ModelConfig
 from models.prefix import Prefix
 from models.prefix_cache import NullKey, PrefixCache, VoiceKey
 from models.stack.cache import KVCache
+from models.stack.slot_cache import SlotCache
 from models.valle import Valle
 from tests.models.test_valle import CONFIG, IDS, random_model, some_codes
 
@@ -18,6 +21,19 @@ PUBLIC = ("phn", "lang", "level", "prom", "resp")
 @pytest.fixture(scope="module")
 def model() -> Valle:
     return random_model()
+
+
+class Counted(PrefixCache):
+    """Counts the parts that the model was asked for."""
+
+    def __init__(self, model: Valle, **options: Any) -> None:
+        self.computed = 0
+
+        def new_cache(slots: int, positions: int) -> SlotCache:
+            self.computed += 1
+            return model.new_cache(slots, positions)
+
+        super().__init__(model, new_cache=new_cache, **options)
 
 
 def slot_of(model: Valle, prefix: Prefix) -> KVCache:
@@ -59,14 +75,14 @@ def test_a_prefix_from_the_cache_equals_one_read_whole(model, level, frames) -> 
 @pytest.mark.parametrize("level", [0, 3])
 @torch.inference_mode()
 def test_a_slot_has_the_same_bits_whether_its_beginning_was_kept_or_not(model, level) -> None:
-    prefixes = PrefixCache(model)
+    prefixes = Counted(model)
     prompt = some_codes(20)
     prefix = model.prefix(IDS, level, prompt=prompt)
     unkept, hidden = read(model, prefixes, prefix, level, None)
     first, hidden_of_first = read(model, prefixes, prefix, level, EVE)
     read(model, prefixes, model.prefix([1, 7, 7, 2], level, prompt=prompt), level, EVE)
     later, hidden_of_later = read(model, prefixes, prefix, level, EVE)
-    assert prefixes.misses == 2
+    assert prefixes.computed == 2
     assert torch.equal(hidden, hidden_of_first)
     assert torch.equal(hidden, hidden_of_later)
     for one, other, third in zip(rows(unkept, 1), rows(first, 1), rows(later, 1), strict=True):
@@ -102,33 +118,33 @@ def part_bytes(config: ModelConfig, positions: int) -> int:
     return 2 * 4 * config.layers * config.kv_heads * config.head_dim * positions
 
 
-def use(prefixes: PrefixCache, model: Valle, voice: str, level: int = 1) -> int:
+def use(prefixes: Counted, model: Valle, voice: str, level: int = 1) -> int:
     """Begin a sequence of a voice; return how many parts were read for it."""
-    misses = prefixes.misses
+    before = prefixes.computed
     prefix = model.prefix(IDS, level, prompt=some_codes(20, seed=len(voice)))
     prefixes.begin(prefix, level, slot_of(model, prefix), 0, VoiceKey(None, voice, 0))
-    return prefixes.misses - misses
+    return prefixes.computed - before
 
 
 def test_the_longest_unused_goes_when_the_memory_is_full(model) -> None:
-    prefixes = PrefixCache(model, max_bytes=2 * part_bytes(model.config, 25))
+    prefixes = Counted(model, max_bytes=2 * part_bytes(model.config, 25))
     assert [use(prefixes, model, voice) for voice in ("a", "b", "a", "c")] == [1, 1, 0, 1]
     assert (prefixes.parts, prefixes.bytes) == (2, 2 * part_bytes(model.config, 25))
     assert [use(prefixes, model, voice) for voice in ("a", "c", "b")] == [0, 0, 1]
 
 
 def test_owners_voices_languages_and_levels_are_apart(model) -> None:
-    prefixes = PrefixCache(model)
+    prefixes = Counted(model)
     prefix = model.prefix(IDS, 1, prompt=some_codes(20))
     keys = [VoiceKey("me", "eve", 0), VoiceKey(None, "eve", 0), VoiceKey(None, "eve", 1)]
     for key in keys:
         prefixes.begin(prefix, 1, slot_of(model, prefix), 0, key)
     assert use(prefixes, model, "eve", level=2) == 1
-    assert prefixes.misses == prefixes.parts == 4
+    assert prefixes.computed == prefixes.parts == 4
 
 
 def test_a_prefix_without_the_prompt_is_not_taken_for_the_one_with_it(model) -> None:
-    prefixes = PrefixCache(model)
+    prefixes = Counted(model)
     for prompt in (some_codes(20), None):
         prefix = model.prefix(IDS, 0, prompt=prompt)
         cache = slot_of(model, prefix)
@@ -138,7 +154,7 @@ def test_a_prefix_without_the_prompt_is_not_taken_for_the_one_with_it(model) -> 
 
 
 def test_what_is_pinned_stays_as_long_as_anybody_pins_it(model) -> None:
-    prefixes = PrefixCache(model, max_bytes=part_bytes(model.config, 25))
+    prefixes = Counted(model, max_bytes=part_bytes(model.config, 25))
     pinned = VoiceKey(None, "a", 0)
     with prefixes.pinned(pinned):
         with prefixes.pinned(pinned):

@@ -6,8 +6,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Measures = Mapping[str, float]
-
 TITLES: Final[Mapping[str, str]] = {
     "seconds": "seconds of sound",
     "faults": "share of takes that ended as stuck, length or empty",

@@ -170,7 +170,7 @@ def runs_at_end(codes: Sequence[int], periods: int) -> Tensor:
     """Return, for every period, how many of the newest codes equal those one period before.
 
     ``[1, n]`` int64 of codes oldest first, at least one: the first columns of
-    `samplers.ops.repeats.count_runs`, at most ``periods``.
+    `samplers.ops.repeats.runs_of`, at most ``periods``.
     """
     last, newest = len(codes) - 1, codes[-1]
     runs = [0] * min(periods, last)

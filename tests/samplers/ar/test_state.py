@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput, runs_of
+from samplers.ar.state import RowInput
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
-from samplers.ops.repeats import count_runs
 from tests.samplers.ar.test_sampler import MIXED, SILENT, STOP, VOCAB, attention_of, logits_of
 from tests.samplers.reference.harness import attention, codes_of
 
@@ -192,12 +191,6 @@ def test_what_is_remembered_of_a_row_is_not_changed_by_the_next_in_its_slot() ->
     for _ in range(3):
         sampler.step(torch.randn(1, VOCAB))
     assert [one.tolist() for one in memory] == before
-
-
-@given(st.lists(st.integers(0, 2), max_size=30))
-def test_runs_are_counted_on_the_host_as_by_their_definition(codes: list[int]) -> None:
-    newest = torch.tensor([codes[::-1]], dtype=torch.int64)
-    assert runs_of(codes) == count_runs(newest)[0].tolist()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.ops import filters
-from samplers.ops.repeats import count_runs
 from samplers.ops.stuck import (
     Hit,
     discourage,
@@ -17,7 +16,7 @@ from samplers.ops.stuck import (
     looped_frames,
     overlong_frames,
 )
-from tests.samplers.reference.harness import Case, load, newest_first, stack
+from tests.samplers.reference.harness import Case, count_runs, load, newest_first, stack
 
 CODES = st.lists(st.integers(0, 2), max_size=30)
 HUGE = 10**30

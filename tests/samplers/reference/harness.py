@@ -15,7 +15,7 @@ from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, stream_key
 from samplers.ops.entropix import AttentionStatistics
-from samplers.ops.repeats import count_runs
+from samplers.ops.repeats import runs_of
 from samplers.processors.batch_params import BatchParams
 from samplers.processors.registry import BY_STEP
 from samplers.processors.scores import Scores
@@ -31,6 +31,15 @@ def load(golden: Path, family: str) -> list[Case]:
     cases: list[Case] = json.loads(path.read_text())["cases"]
     assert cases
     return cases
+
+
+def count_runs(recent: Tensor) -> Tensor:
+    """The runs ``(B, L)`` of histories ``(B, L)``, newest first, -1 before their beginning."""
+    table = torch.zeros_like(recent)
+    for row, codes in enumerate(recent.tolist()):
+        drawn = [code for code in reversed(codes) if code >= 0]
+        table[row, : len(drawn)] = torch.tensor(runs_of(drawn), dtype=torch.int64)
+    return table
 
 
 def stack(rows: Sequence[Sequence[float | str]], pad: float = -torch.inf) -> Tensor:

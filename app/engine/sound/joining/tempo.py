@@ -7,9 +7,6 @@ import numpy as np
 from app.engine.job import Samples
 from app.engine.sound.joining.filter_graph import FilterGraph
 
-MIN_SPEED: Final = 0.25
-MAX_SPEED: Final = 4.0
-
 _LEAST, _MOST = 0.5, 2.0  # of one atempo filter; above 2 it skips samples
 _BLOCKS_A_S: Final = 50
 _TAIL_S: Final = 0.3  # exceeds the filters' delay at any speed

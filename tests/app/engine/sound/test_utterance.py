@@ -169,7 +169,7 @@ def test_kept_prefixes_change_no_bit_of_codes_and_samples(speech) -> None:
         codes, sounds = voice(speech, kept, level_0, decoder=decoder)
         assert torch.equal(codes, expected)
         np.testing.assert_array_equal(np.concatenate(sounds), np.concatenate(whole))
-    assert decoder._prefixes.misses == 14  # a level of either condition
+    assert decoder._prefixes.parts == 14  # a level of either condition
 
 
 def test_an_utterance_without_frames_has_no_sound_and_its_levels(speech) -> None:
