@@ -159,6 +159,13 @@ class SpeechOptions(SamplingParams):
         description="Record the sampler's decision at every token of level 0, for "
         "GET /v1/audio/speech/{id}; changes no code.",
     )
+    top_logprobs: int = Field(
+        0,
+        ge=0,
+        le=20,
+        description="How many of the likeliest codes to record for each token, before and after "
+        "the processors; asks for a trace, too.",
+    )
 
     def job_of(
         self, text: str, job_id: str, owner: str = "", asker: str = "", *, played: bool = True
@@ -178,7 +185,8 @@ class SpeechOptions(SamplingParams):
             voice=self.voice,
             language=self.language,
             max_duration_s=self.max_duration_s,
-            trace=self.trace,
+            trace=self.trace or self.top_logprobs > 0,
+            top_logprobs=self.top_logprobs,
             owner=owner,
             priority=_PRIORITIES[self.priority],
             asker=asker,

@@ -42,7 +42,7 @@ USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
 TraceColumns = Mapping[str, NDArray[Any]]
-"""Field of `samplers.ar.trace.Record` -> ``[N]``, one entry a token drawn."""
+"""Field of `samplers.ar.trace.Record` -> ``[N, ...]``, one entry a token drawn."""
 
 
 Timestamps = Literal["none", "word", "phoneme"]
@@ -117,6 +117,7 @@ class SpeechJob:
             for; None: by the length of the text.
         trace: Whether to record the logits' statistics and the sampler's decisions at every token
             of the AR.
+        top_logprobs: How many of the likeliest codes the trace tells for each token.
         before: The result of earlier jobs of the same speech, which this job continues: its
             utterances are numbered after theirs, and they count for the limit, the context and the
             pauses. None: the job begins a speech.
@@ -144,6 +145,7 @@ class SpeechJob:
     language: str | None = None
     max_duration_s: float | None = None
     trace: bool = False
+    top_logprobs: int = 0
     before: "SpeechResult | None" = None
     more: bool = False
     owner: str = ""

@@ -70,6 +70,7 @@ class UtteranceInput:
         prompt: ``[Tp, K]`` codes of the voice, or None.
         language: Its index in the model's languages.
         trace: Whether to record a trace of every token of the AR.
+        top_logprobs: How many of the likeliest codes it tells for each.
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
         context: Earlier utterances, in order.
         voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
@@ -85,6 +86,7 @@ class UtteranceInput:
     prompt: Tensor | None = None
     language: int = 0
     trace: bool = False
+    top_logprobs: int = 0
     silent: Tensor | None = None
     context: Sequence[ContextUtterance] = ()
     voice: VoiceKey | None = None

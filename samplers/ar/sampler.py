@@ -227,7 +227,8 @@ class ArSampler:
             alternatives = alternatives.masked_fill(ends | (alternatives == self._stop_token), -1)
         records: Sequence[Record] = ()
         if trace is not None:
-            entry = step.record(codes, self._stop_token, alive=~rows.stopped, empty=empty)
+            alive = ~rows.stopped
+            entry = step.record(codes, self._stop_token, alive=alive, empty=empty, top=trace.top)
             trace.records.append(entry)
             if alternatives is not None:
                 records = [step.rescored(entry, one) for one in alternatives[:, 1:].unbind(1)]

@@ -4,9 +4,9 @@ A record holds device tensors, so that tracing never waits for the device; `colu
 utterance to the host when it is over.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ class Record:
     """One step of a batch; every field is ``(B,)``, and told of in docs/trace.md.
 
     `alive` says whether the row had not ended before; the other fields of one that had mean
-    nothing.
+    nothing. `top_logprobs` and `top_scores` are None if not asked for, else ``(B, n, 4)`` float32
+    of the likeliest codes before and after the processors: code, and nats at the three `STAGES`.
     """
 
     alive: Tensor
@@ -54,41 +55,65 @@ class Record:
     saw_nan: Tensor
     saw_inf: Tensor
     all_masked: Tensor
+    top_logprobs: Tensor | None = None
+    top_scores: Tensor | None = None
+
+
+TOPS: Final = ("top_logprobs", "top_scores")
+STAGES: Final = ("logprob", "penalised", "score")
+"""Before all processors, guided or not; after bans and penalties; and as it was drawn from."""
 
 
 @dataclass
 class Trace:
-    """The records of the steps that it was passed to."""
+    """The records of the steps that it was passed to, with so many of the likeliest codes."""
 
     records: list[Record] = field(default_factory=list)
+    top: int = 0
 
     def columns(self, row: int) -> dict[str, NDArray[Any]]:
         """Return the columns of an utterance that had this row at every step."""
-        return columns((record, row) for record in self.records)
+        return columns(((record, row) for record in self.records), top=self.top)
 
     def row(self, row: int) -> list[dict[str, Any]]:
         """Return the same as one dictionary a token, in plain numbers."""
         return entries(self.columns(row))
 
 
-def columns(tokens: Iterable[tuple[Record, int]]) -> dict[str, NDArray[Any]]:
+def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, NDArray[Any]]:
     """Copy an utterance's records, and its row in each, to the host: an array ``[N]`` a field.
 
     Waits for the device. Tokens of a row that had ended are left out.
+
+    Args:
+        top: How many of the likeliest codes to tell, ``[N, top, 4]``; 0 leaves their fields out.
     """
     tokens = list(tokens)
     table = {
-        column.name: _values([getattr(record, column.name)[row] for record, row in tokens])
+        name: _values([getattr(record, name)[row] for record, row in tokens])
         for column in fields(Record)
+        if (name := column.name) not in TOPS
     }
+    for name in TOPS if top else ():
+        table[name] = _values([getattr(record, name)[row, :top] for record, row in tokens])
     alive = table.pop("alive").astype(bool)
     return {name: values[alive] for name, values in table.items()}
 
 
 def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     """Return columns ``[N]`` as N dictionaries of plain numbers."""
-    values = [column.tolist() for column in columns.values()]
+    values = [
+        [[_likely(code) for code in token] for token in column.tolist()]
+        if name in TOPS
+        else column.tolist()
+        for name, column in columns.items()
+    ]
     return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
+
+
+def _likely(told: Sequence[float]) -> dict[str, float]:
+    nats = [round(one, 4) for one in told[1:]]
+    return {"code": int(told[0]), **dict(zip(STAGES, nats, strict=True))}
 
 
 def _values(column: list[Tensor]) -> NDArray[Any]:
@@ -122,12 +147,15 @@ class StepTensors:
         scores, drawn = self.scores.take(rows), self.drawn.take(rows)
         return StepTensors(logits, clean, own, penalised, scores, drawn)
 
-    def record(self, codes: Tensor, stop_token: int, *, alive: Tensor, empty: Tensor) -> Record:
+    def record(
+        self, codes: Tensor, stop_token: int, *, alive: Tensor, empty: Tensor, top: int = 0
+    ) -> Record:
         """Return the record of the step that returns ``(B,)`` codes.
 
         Args:
             alive: ``(B,)`` bool, rows that had not ended before.
             empty: ``(B,)`` bool, rows from which nothing could be drawn.
+            top: How many of the likeliest codes to tell.
         """
         scores, drawn = self.scores, self.drawn
         temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]
@@ -153,7 +181,21 @@ class StepTensors:
             saw_nan=self.logits.isnan().any(-1),
             saw_inf=(self.logits == torch.inf).any(-1),
             all_masked=empty,
+            **self._top_fields(top),
         )
+
+    def _top_fields(self, top: int) -> dict[str, Tensor]:
+        """Return the likeliest codes before and after the processors, with their nats."""
+        if not top:
+            return {}
+        assert self.penalised is not None
+        given = (self.clean, self.penalised, self.drawn.logits)
+        nats = [sanitise(one.log_softmax(-1)) for one in given]
+        found = {}
+        for name, order in zip(TOPS, (nats[0], nats[-1]), strict=True):
+            codes = order.topk(min(top, order.shape[-1])).indices
+            found[name] = torch.stack([codes, *(one.gather(-1, codes) for one in nats)], -1)
+        return found
 
     def rescored(self, entry: Record, codes: Tensor) -> Record:
         """Return a record of the step as it would be with other codes ``(B,)``; -1: anything."""

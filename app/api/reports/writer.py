@@ -19,13 +19,16 @@ from pydantic_core import to_json
 from app.api.errors import speech_error_detail
 from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
 from app.api.schemas import UtteranceText
-from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance
+from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance, TraceColumns
 from models.text.warnings import warnings_of
-from samplers.ar.trace import entries
+from samplers.ar.trace import TOPS, entries
 from samplers.knobs.needs import doubts
 
 _ROWS = 64
 """Rows of a list in one piece."""
+
+_LONGER = 16
+"""How many times longer a token with its likeliest codes is."""
 
 _REST = 4.0
 """Sleep after a piece, as a multiple of the time it took."""
@@ -85,8 +88,7 @@ def token_pieces(outcome: SpeechResult | Failure, form: Literal["csv", "jsonl"])
     if form == "csv" and traces:
         yield ",".join(["utterance", *traces[0][1]]) + "\n"
     for number, trace in traces:
-        for begin in range(0, len(trace["frame"]), _ROWS):
-            rows = entries({name: column[begin : begin + _ROWS] for name, column in trace.items()})
+        for rows in _token_rows(trace):
             if form == "jsonl":
                 yield "".join(
                     to_json({"utterance": number, **row}, inf_nan_mode="null").decode() + "\n"
@@ -97,8 +99,18 @@ def token_pieces(outcome: SpeechResult | Failure, form: Literal["csv", "jsonl"])
                 yield "".join(",".join(map(str, line)) + "\n" for line in cells)
 
 
+def _token_rows(trace: TraceColumns) -> Iterator[list[dict[str, Any]]]:
+    """Yield the tokens of a trace, as many at a time as make a piece."""
+    size = _ROWS // _LONGER if TOPS[0] in trace else _ROWS
+    for begin in range(0, len(trace["frame"]) if trace else 0, size):
+        yield entries({name: column[begin : begin + size] for name, column in trace.items()})
+
+
 def _cell(value: Any) -> Any:
-    """Return a number as CSV has it: nothing where there is none."""
+    """Return a value as CSV has it: nothing for no number, and a list as JSON in quotes."""
+    if isinstance(value, list):
+        told = to_json(value, inf_nan_mode="null").decode().replace('"', '""')
+        return f'"{told}"'
     return "" if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -117,9 +129,8 @@ def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterato
         return
     yield ',"tokens":['
     drawn = len(trace["frame"]) if trace else 0
-    for begin in range(0, drawn, _ROWS):
-        rows = entries({name: column[begin : begin + _ROWS] for name, column in trace.items()})
-        yield ("," if begin else "") + _items(rows)
+    for number, rows in enumerate(_token_rows(trace)):
+        yield ("," if number else "") + _items(rows)
     yield "]"
     rows_kept = _kept_rows(trace["frame"], spoken) if drawn else []
     for name, column in (("scores", "score"), ("logprobs", "logprob")):

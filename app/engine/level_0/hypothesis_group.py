@@ -63,7 +63,9 @@ class HypothesisGroup:
     @property
     def trace(self) -> TraceColumns | None:
         """The trace of every token, if the utterance asks for one."""
-        return columns(self.hypotheses[0].records) if self.inputs.trace else None
+        if not self.inputs.trace:
+            return None
+        return columns(self.hypotheses[0].records, top=self.inputs.top_logprobs)
 
     def codes(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``[n]`` int64: the frames so far, or a slice of them, on the host."""

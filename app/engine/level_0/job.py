@@ -247,6 +247,7 @@ class Level0Job:
             prompt=prompt,
             language=self._voice.language,
             trace=plan.job.trace,
+            top_logprobs=plan.job.top_logprobs,
             silent=self._silent,
             context=tuple(self._context),
             voice=VoiceKey(voice.owner, voice.key, self._voice.language),

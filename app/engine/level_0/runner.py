@@ -231,7 +231,8 @@ class ArRunner:
         hypotheses = batch.drawing
         group_of = {one: group for group in groups for one in group.hypotheses}
         rows = [(one, group_of[one], batch.generation(one)) for one in hypotheses]
-        trace = Trace() if any(group.inputs.trace for group in groups) else None
+        traced = [group.inputs.top_logprobs for group in groups if group.inputs.trace]
+        trace = Trace(top=max(traced)) if traced else None
         if trace is None and (arrived := self._feed.draw(hypotheses)) is not None:
             batch.sampler.note_drawn()
             self._flying.append(_Queued(rows, arrived))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from samplers.ar.trace import Record, Trace, log_prob_of
+from samplers.ar.trace import Record, Trace, columns, log_prob_of
 from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
 from tests.samplers.ar.test_sampler import MIXED, VOCAB, make, plain_attention
@@ -73,6 +73,35 @@ def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter
     (record,) = trace.row(0)
     assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
     assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())
+
+
+def test_the_likeliest_codes_have_their_nats_before_and_after_penalties_and_filters() -> None:
+    logits = torch.tensor([[4.0, 3.0, 2.0, 1.0, 0.0]])
+    params = SamplingParams(logit_bias={0: -3.0}, top_k=2, temperature=0.5)
+    sampler = make_sampler([params], [1], stop_token=4, vocab_size=5, max_frames=9)
+    trace = Trace(top=3)
+    sampler.step(logits, trace)
+    penalised = logits - torch.tensor([[3.0, 0, 0, 0, 0]])
+    kept = torch.where(penalised >= 2, penalised / 0.5, -torch.inf)
+    nats = [one.log_softmax(-1)[0].tolist() for one in (logits, penalised, kept)]
+    (record,) = trace.row(0)
+    for name, codes in (("top_logprobs", [0, 1, 2]), ("top_scores", [1, 2])):
+        told = record[name][: len(codes)]
+        assert [one["code"] for one in told] == codes
+        for one in told:
+            expected = [stage[one["code"]] for stage in nats]
+            assert [one["logprob"], one["penalised"], one["score"]] == pytest.approx(
+                expected, abs=1e-4
+            )
+
+
+def test_rows_of_a_batch_tell_as_many_codes_as_each_asks_for() -> None:
+    sampler = make_sampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
+    trace = Trace(top=3)
+    sampler.step(torch.randn(2, 4), trace)
+    tokens = [(record, 1) for record in trace.records]
+    assert columns(tokens, top=2)["top_logprobs"].shape == (1, 2, 4)
+    assert "top_logprobs" not in columns(tokens)
 
 
 def test_every_field_of_a_record_is_on_the_page() -> None:

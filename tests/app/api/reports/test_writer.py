@@ -12,7 +12,7 @@ import pytest
 from app.api.reports.recent import SpeechReport
 from app.api.reports.writer import ReportWriter, report_json, report_pieces
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
-from samplers.ar.trace import Record, entries
+from samplers.ar.trace import TOPS, Record, entries
 from samplers.knobs.params import SamplingParams
 
 FLAGS = {"repeated", "paused", "branched", "saw_nan", "saw_inf", "all_masked"}
@@ -28,7 +28,7 @@ def trace(draws: int) -> dict[str, np.ndarray[Any, Any]]:
             columns[field.name] = rng.random(draws) < 0.5
         elif field.name in COUNTS:
             columns[field.name] = rng.integers(0, 1000, draws)
-        elif field.name not in {"frame", "alive"}:
+        elif field.name not in {"frame", "alive", *TOPS}:
             columns[field.name] = rng.normal(size=draws).astype(np.float32)
     columns["mirostat_mu"][:] = np.nan
     return columns

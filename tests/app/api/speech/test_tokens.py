@@ -42,6 +42,20 @@ def test_the_rows_of_a_table_are_the_tokens_of_the_report(toy_server, report) ->
         assert row == {name: "" if value is None else str(value) for name, value in told.items()}
 
 
+def test_the_likeliest_codes_are_told_where_asked_for(toy_server, report) -> None:
+    body = {"input": "Hi. You.", "seed": 1, "top_logprobs": 3, "max_duration_s": 0.6}
+    answer = toy_server.post("/tts", json=body)
+    path = f"/v1/audio/speech/{answer.headers['x-request-id']}"
+    told = toy_server.get(path).json()
+    for before, token in zip(rows_of(report), rows_of(told), strict=True):
+        assert [len(token.pop(name)) for name in ("top_logprobs", "top_scores")] == [3, 3]
+        assert token == before
+    table = csv.DictReader(io.StringIO(toy_server.get(f"{path}?format=csv").text))
+    lines = toy_server.get(f"{path}?format=jsonl").text.splitlines()
+    expected = [json.loads(line)["top_scores"] for line in lines]
+    assert [json.loads(row["top_scores"]) for row in table] == expected
+
+
 def test_a_speech_without_a_trace_has_no_rows_and_says_how_to_get_them(toy_server) -> None:
     answer = toy_server.post("/tts", json={"input": "Hi.", "max_duration_s": 0.2})
     told = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}?format=csv")
