@@ -56,6 +56,9 @@ PRODUCT_BANDWIDTH, PRODUCT_S, FLOAT_RATE = 2.4e12, 1.7e-6, 50e12
 """Of a product of few rows, estimated: bytes a second once it runs, and what it takes to get there;
 operations a second in float32, without TensorFloat-32."""
 
+DRAW_S = 8e-6
+"""What the draw of one row takes by its waits, estimated: 137 barriers where two filters are."""
+
 LAUNCH_S = 5e-6
 """What a host takes to launch a kernel."""
 
@@ -126,7 +129,8 @@ class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.bound_s += bound_s
         self.seconds += max(KERNEL_S, bound_s)
         slow_s = moved / PRODUCT_BANDWIDTH + PRODUCT_S if name in _PRODUCTS else bound_s
-        self.estimate_s += max(KERNEL_S, slow_s, operations / rate)
+        least_s = DRAW_S if name == "draw" else KERNEL_S
+        self.estimate_s += max(least_s, slow_s, operations / rate)
 
     def __torch_dispatch__(
         self,

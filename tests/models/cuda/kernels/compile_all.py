@@ -1,8 +1,9 @@
 """Compiles the kernels for cards that are not here; run by `test_compiles` as a process.
 
 Prints a line of JSON a kernel: its name, the card, bytes of shared memory, registers of a thread,
-bytes of the stack that it spills them to, and barriers. As at a launch with torch's tensors, every
-address is a multiple of 16 bytes; without that other code is made, with loads of 2 bytes.
+bytes of the stack that it spills them to, and barriers, those of a loop in each round of a filter.
+As at a launch with torch's tensors, every address is a multiple of 16 bytes; without that other
+code is made, with loads of 2 bytes.
 """
 
 import json
@@ -22,7 +23,7 @@ from triton.compiler import ASTSource
 from models.cuda.kernels.attention import attend_kernel, combine_kernel
 from models.cuda.kernels.gated import gated_kernel
 from models.cuda.kernels.norm import norm_kernel
-from models.cuda.kernels.plain import begin_kernel, draw_kernel
+from models.cuda.kernels.plain import ROUNDS, begin_kernel, draw_kernel
 from models.cuda.kernels.rotation import store_kernel
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -84,6 +85,24 @@ def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any]
     return triton.compile(source, target=target, options={"num_warps": warps})
 
 
+def barriers(ptx: str) -> int:
+    """Return at how many barriers all threads of a program wait, every branch taken."""
+    lines = [line.strip() for line in ptx.splitlines()]
+    labels = {
+        found[1]: number
+        for number, line in enumerate(lines)
+        if (found := re.match(r"(\$\w+):", line))
+    }
+    loops = [
+        lines[labels[found[1]] : number]
+        for number, line in enumerate(lines)
+        if (found := re.search(r"bra\S*\s+(\S+);", line)) and labels.get(found[1], number) < number
+    ]
+    within = sum("bar.sync" in line for loop in loops for line in loop)
+    rounds: int = ROUNDS.value
+    return sum("bar.sync" in line for line in lines) + (rounds - 1) * within
+
+
 def resources(cubin: bytes) -> dict[str, int]:
     """Return what a kernel takes of a thread: registers, and bytes of the stack."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -109,5 +128,5 @@ for card, kind in product((TURING, AMPERE, HOPPER, BLACKWELL), ("bf16", "fp32"))
         made = compiled(kernel, {**pointers, **types}, constants, card)
         print(json.dumps({
             "kernel": kernel.fn.__name__, "card": card, "kind": kind,
-            "shared": made.metadata.shared, "barriers": made.asm["ptx"].count("bar.sync"),
+            "shared": made.metadata.shared, "barriers": barriers(made.asm["ptx"]),
         } | resources(made.asm["cubin"])))  # fmt: skip
