@@ -42,8 +42,8 @@ from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.engine import SpeechEngine
+from app.engine.serving.fairness import Places
 from app.engine.serving.options import EngineOptions
-from app.engine.serving.shares import Places
 from app.engine.worker import NOT_STARTED, ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries

@@ -19,6 +19,7 @@ from app.engine.errors import EngineBusy, EngineNotReady
 from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
 from app.engine.quota import longest_throttle_s
+from app.engine.serving.fairness import Places
 from app.engine.serving.forecast import pauses_s
 from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
@@ -26,7 +27,6 @@ from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
 from app.engine.serving.scheduler import Scheduler
-from app.engine.serving.shares import Places
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.text_worker import TextWorker

@@ -14,25 +14,6 @@ AUTO = "auto"
 """Means the preset of the loaded model's card; no preset has this name."""
 
 
-class UnknownPreset(ValueError):
-    """There is no preset of this name; the message lists the known ones."""
-
-
-def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
-    """Return the knobs that a preset sets.
-
-    Args:
-        name: Name of the preset.
-        presets: The known ones.
-
-    Raises:
-        UnknownPreset: There is none of this name.
-    """
-    if name not in presets:
-        raise UnknownPreset(f"unknown preset {name!r}; known: {AUTO}, {', '.join(presets)}")
-    return presets[name]
-
-
 PRESETS: Presets = {
     # The declared defaults, untouched.
     "default": {},

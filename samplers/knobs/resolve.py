@@ -6,7 +6,26 @@ from typing import Any
 
 from samplers.knobs.conflicts import settle
 from samplers.knobs.params import SamplingParams, off_value
-from samplers.knobs.presets import AUTO, PRESETS, Presets, look_up
+from samplers.knobs.presets import AUTO, PRESETS, Presets
+
+
+class UnknownPreset(ValueError):
+    """There is no preset of this name; the message lists the known ones."""
+
+
+def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
+    """Return the knobs that a preset sets.
+
+    Args:
+        name: Name of the preset.
+        presets: The known ones.
+
+    Raises:
+        UnknownPreset: There is none of this name.
+    """
+    if name not in presets:
+        raise UnknownPreset(f"unknown preset {name!r}; known: {AUTO}, {', '.join(presets)}")
+    return presets[name]
 
 
 def resolve(

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.api.gate.admission import network_of
 from app.engine.errors import Unavailable
-from app.engine.serving.shares import share
+from app.engine.serving.fairness import share
 
 RETRY_S = 5
 

@@ -22,7 +22,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.interface import Plan
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTiming
-from app.engine.serving.shares import Places
+from app.engine.serving.fairness import Places
 from app.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, render_in_steps
 from app.engine.errors import EngineBusy
 from app.engine.job import AudioChunk, SpeechResult
+from app.engine.serving.fairness import Places
 from app.engine.serving.forecast import stretched
-from app.engine.serving.shares import Places
 from app.engine.serving.ticket import SpeechStream
 
 T = TypeVar("T")

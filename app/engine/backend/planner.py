@@ -38,8 +38,8 @@ from models.voices.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
 from samplers.knobs.features import hypotheses_of, rows_needed
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import AUTO, UnknownPreset, look_up
-from samplers.knobs.resolve import resolve
+from samplers.knobs.presets import AUTO
+from samplers.knobs.resolve import UnknownPreset, look_up, resolve
 
 MOST_SPEAKERS = 8
 """Voices that one text may name: each may have to be encoded."""

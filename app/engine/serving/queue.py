@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from app.engine.interface import Plan, Replay
-from app.engine.serving.shares import share
+from app.engine.serving.fairness import share
 from app.engine.serving.ticket import Ticket
 
 

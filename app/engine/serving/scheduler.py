@@ -9,9 +9,9 @@ from typing import Any
 from app.engine.capacity import Capacity
 from app.engine.errors import SpeechError
 from app.engine.interface import Batch, Level0Stream, Plan, Replay
+from app.engine.serving.fairness import RowShares, rows_of
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.queue import TicketQueue
-from app.engine.serving.shares import RowShares, rows_of
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.ticket import Ticket
 

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
+from app.engine.serving.fairness import Turn, Turns, share
 from app.engine.serving.outcomes import Outcomes
 from app.engine.serving.queue import TicketQueue
-from app.engine.serving.shares import share
 from app.engine.serving.ticket import Ticket
-from app.engine.serving.turns import Turn, Turns
 from samplers.knobs.features import knob_at_fault
 
 Forecast = Callable[[Ticket, Plan], None]
@@ -36,7 +35,7 @@ class TextWorker:
     """Plans jobs: askers take turns, and each has its shortest text read first.
 
     Between two pieces of a text whatever comes before its rest is read: the shorter texts of the
-    same asker, and those of others for whom less was read (`app.engine.serving.turns`). So a
+    same asker, and those of others for whom less was read (`app.engine.serving.fairness`). So a
     sentence waits for one piece of a long text, some milliseconds, however many long texts there
     are, and for one text of each other asker, however short those are.
     """

@@ -3,8 +3,8 @@
 import pytest
 
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import PRESETS, UnknownPreset
-from samplers.knobs.resolve import resolve
+from samplers.knobs.presets import PRESETS
+from samplers.knobs.resolve import UnknownPreset, resolve
 
 KNOBS = SamplingParams.model_fields
 
