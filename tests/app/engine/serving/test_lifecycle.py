@@ -1,0 +1,132 @@
+"""The life of an engine on a GPU: while one thread records, no other computes."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine.backend import planner, synthesizer
+from app.engine.backend.options import ModelOptions
+from app.engine.backend.synthesizer import Synthesizer
+from app.engine.engine import SpeechEngine
+from app.engine.errors import GenerationFailed
+from app.engine.job import SpeechJob, SpeechResult
+from app.engine.level_0.job_batch import JobBatch
+from app.engine.memory import Memory
+from app.engine.serving.options import EngineOptions
+from app.engine.sound import decoder
+from app.engine.sound.job import SoundJob
+from models.stack.paged_passes import PagedPasses
+from samplers.knobs.params import SamplingParams
+
+pytestmark = pytest.mark.anyio
+
+
+class Crash(BaseException):
+    """Ends a worker: what is an `Exception` fails a job alone."""
+
+
+class Device:
+    """Stands for a GPU on which functions are recorded, and that notes who disturbs a recording."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.recorded, self.disturbed = 0, list[str]()
+        self._recording: threading.Thread | None = None
+
+    def record(self, function: Callable[[], None], **_: Any) -> Callable[[], None]:
+        """Take the device as `Recorder.record` does, and let other threads run meanwhile."""
+        with self.lock:
+            self._note("recorded")
+            self._recording = threading.current_thread()
+            function()
+            threading.Event().wait(0.001)
+            self._recording = None
+            self.recorded += 1
+        return function
+
+    def watch(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that notes whether it is called while another thread records."""
+
+        def watched(*given: Any) -> Any:
+            self._note("computed")
+            return function(*given)
+
+        return watched
+
+    def _note(self, what: str) -> None:
+        thread = threading.current_thread()
+        if self._recording not in {None, thread}:
+            self.disturbed.append(f"{thread.name} {what}")
+
+
+class Recorder:
+    def __init__(self, device: Device) -> None:
+        self.record, self.failed = device.record, list[str]()
+
+
+async def spoken(engine: SpeechEngine, name: str) -> SpeechResult:
+    job = SpeechJob(name, "Hi.", SamplingParams(seed=1))
+    async with aclosing(engine.submit(job)) as chunks:
+        result = [chunk async for chunk in chunks][-1].result
+    assert result is not None
+    return result
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_no_thread_computes_while_another_records_at_the_start_after_crashes_and_at_a_wake(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, armed, asleep = Device(), set[str](), list[int]()
+
+    def crashing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any) -> Any:
+            if name in armed:
+                armed.remove(name)
+                raise Crash(name)
+            return function(*given)
+
+        return called
+
+    for module in (planner, synthesizer, decoder):
+        monkeypatch.setattr(module, "alone", lambda _: device.lock)
+    monkeypatch.setattr(synthesizer, "Recorder", lambda *_, **__: Recorder(device))
+    monkeypatch.setattr(synthesizer, "memory_of", lambda model, *_: Memory(model, 16 << 20))
+    monkeypatch.setattr(decoder.SoundDecoder, "ready", decoder.SoundDecoder.warm_up)
+    monkeypatch.setattr(PagedPasses, "run", device.watch(PagedPasses.run))
+    monkeypatch.setattr(JobBatch, "step", crashing("level 0", JobBatch.step))
+    monkeypatch.setattr(SoundJob, "push", crashing("sound", SoundJob.push))
+    unload = Synthesizer.unload
+
+    def unloaded(own: Synthesizer, is_idle: Callable[[], bool]) -> None:
+        unload(own, is_idle)
+        asleep.append(1)
+
+    monkeypatch.setattr(Synthesizer, "unload", unloaded)
+    options = EngineOptions(max_queue=4, request_timeout_s=60.0, slots=2, unload_after_s=0.5)
+    model = ModelOptions(toy, "cpu", threads=1, max_text_chars=200)
+    async with SpeechEngine(lambda: Synthesizer.load(model), options) as engine:
+        await engine.wait_ready()
+        first = await spoken(engine, "first")
+        counts = [device.recorded]
+        for worker in ("level 0", "sound"):
+            armed.add(worker)
+            with pytest.raises(GenerationFailed):
+                await spoken(engine, f"{worker} crashes")
+            assert (await spoken(engine, f"after {worker}")).codes_sha256 == first.codes_sha256
+        counts.append(device.recorded)
+        asleep.clear()
+        await until(lambda: bool(asleep))
+        assert (await spoken(engine, "awake")).codes_sha256 == first.codes_sha256
+        counts.append(device.recorded)
+    assert 0 < counts[0] < counts[1] < counts[2]
+    assert not device.disturbed
