@@ -76,6 +76,11 @@ class ModelConfig(_Config):
         description="Which levels of the prompt level q is predicted from: all below q, all but "
         "the last of those, or that one alone.",
     )
+    prompt_all_levels: bool = Field(
+        False,
+        description="A level is also predicted from the prompt's other levels that have a table, "
+        "through a projection.",
+    )
     response_sums: CodeSums = Field("inclusive", description="The same, of the response.")
     masked_level_0: bool = Field(
         False, description="Can also predict level 0 in masked passes, and its length."

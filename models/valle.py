@@ -43,6 +43,8 @@ class Valle(nn.Module):
         own_tables = config.max_prompt_frames and not config.shared_tables
         prompt = nn.ModuleList(nn.Embedding(codes, width) for _ in range(levels * bool(own_tables)))
         self.prompt = cast("Sequence[nn.Embedding]", prompt)
+        if config.prompt_all_levels:
+            self.prompt_rest = nn.Linear(width, width, bias=False)
         self.transformer = Transformer(config)
         self.heads = nn.ModuleList(
             nn.Linear(width, codes + (level == 0)) for level in range(levels)
@@ -170,7 +172,11 @@ class Valle(nn.Module):
         if not self.config.max_prompt_frames:
             raise ValueError("this model takes no voice prompt")
         tables = self.response[1:] if self.config.shared_tables else self.prompt
-        return self._embed(tables, codes, level, self.config.prompt_sums)
+        embedded = self._embed(tables, codes, level, self.config.prompt_sums)
+        rest = [tables[k](codes[:, k]) for k in range(max(1, level), len(tables))]
+        if self.config.prompt_all_levels and rest:
+            embedded = embedded + self.prompt_rest(torch.stack(rest).sum(0))
+        return embedded
 
     def response_blocks(self, start: int, count: int) -> Tensor:
         """Return the block-causal ranks ``[count]`` of response frames from ``start`` on."""

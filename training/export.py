@@ -51,7 +51,10 @@ def export_lm(*, coarse: bool = False, half_way_from: Path | None = None) -> Non
     tensors = saved["average"]
     if half_way_from:
         began = load_lm(half_way_from).state_dict()
-        tensors = {name: torch.lerp(began[name], tensor, 0.5) for name, tensor in tensors.items()}
+        tensors = {
+            name: torch.lerp(began.get(name, torch.zeros_like(tensor)), tensor, 0.5)
+            for name, tensor in tensors.items()
+        }
     if coarse:
         tensors = {name: tensor.bfloat16().float() for name, tensor in tensors.items()}
     save_lm(NEXT_MODEL, CONFIG, tensors)

@@ -76,6 +76,24 @@ def test_a_level_hears_the_levels_below_it_in_prompt_and_response(model: Valle) 
     assert torch.equal(model.embed_response(codes, 0), model.response[0](codes[:, 0]))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_a_level_may_hear_the_other_levels_of_the_prompt_too(level: int, shared: bool) -> None:
+    config = CONFIG.model_copy(update={"prompt_all_levels": True, "shared_tables": shared})
+    model, codes = random_model(config), some_codes(9)
+    heard = model.embed_prompt(codes, level)
+    last = config.levels - shared  # with shared tables the last level has none
+    for k in range(config.levels):
+        changed = codes.clone()
+        changed[:, k] = (codes[:, k] + 1) % 64
+        assert torch.equal(model.embed_prompt(changed, level), heard) == (k >= last)
+    model.prompt_rest.weight.zero_()
+    plain = config.model_copy(update={"prompt_all_levels": False})
+    other = Valle(plain)
+    other.load_state_dict(model.state_dict(), strict=False)
+    assert torch.equal(model.embed_prompt(codes, level), other.embed_prompt(codes, level))
+
+
 def test_a_model_without_prompts_refuses_one() -> None:
     model = random_model(CONFIG.model_copy(update={"max_prompt_frames": 0}))
     with pytest.raises(ValueError, match="no voice prompt"):

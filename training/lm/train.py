@@ -50,6 +50,7 @@ CONFIG = ModelConfig(
     levels=4,
     max_prompt_frames=225,
     shared_tables=True,
+    prompt_all_levels=True,  # level 0 alone has not enough of who speaks
     has_null_condition=True,
     nar_has_null_condition=True,
     preset="builtin",
@@ -289,7 +290,7 @@ class Trainer:
         other = load_lm(folder)
         own_codec = (folder / "codec.safetensors").exists()
         if not own_codec or codes_folder(cache_folder(), folder) == codes_folder(cache_folder()):
-            self.model.load_state_dict(other.state_dict())
+            self.model.load_state_dict(self.model.state_dict() | other.state_dict())
         else:
             speech = some_speech(self.sources, TRANSLATED_UTTERANCES)
             codecs = load_codec(folder), load_codec(present_model())

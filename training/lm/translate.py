@@ -110,7 +110,11 @@ def initialise(model: Valle) -> None:
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             continue
-        if name.endswith(("attention.out.weight", "feed_forward.down.weight")):
+        if name.endswith((
+            "attention.out.weight",
+            "feed_forward.down.weight",
+            "prompt_rest.weight",
+        )):
             nn.init.zeros_(parameter)
         else:
             linear = "transformer" in name or "heads" in name
