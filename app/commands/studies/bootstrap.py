@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Sums: TypeAlias = NDArray[np.float64]  # [sentences]
 
 DRAWS = 5_000
+SEED = 0  # the same sentences are drawn for every figure
 OUTSIDE = 0.05  # of the draws, half on each side of the interval
 
 
@@ -30,14 +31,14 @@ class Estimate:
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
 
-def estimate_ratio(numerators: Sums, denominators: Sums, seed: int = 0) -> Estimate:
+def estimate_ratio(numerators: Sums, denominators: Sums) -> Estimate:
     """Return sum of ``numerators`` over sum of ``denominators``, each ``[sentences]``."""
-    drawn = _draw(len(numerators), seed)
+    drawn = _draw(len(numerators))
     ratios = numerators[drawn].sum(axis=1) / denominators[drawn].sum(axis=1)
     return _percentiles(float(numerators.sum() / denominators.sum()), ratios)
 
 
-def estimate_share(events: Sums, trials: Sums, seed: int = 0) -> Estimate:
+def estimate_share(events: Sums, trials: Sums) -> Estimate:
     """Return the share of trials with an event, each ``[sentences]``.
 
     The bootstrap can't see what never happened: it would call 0 of 300 certain. There the exact
@@ -49,25 +50,23 @@ def estimate_share(events: Sums, trials: Sums, seed: int = 0) -> Estimate:
         return Estimate(0.0, 0.0, unseen)
     if events.sum() == trials.sum():
         return Estimate(1.0, 1 - unseen, 1.0)
-    return estimate_ratio(events, trials, seed)
+    return estimate_ratio(events, trials)
 
 
-def estimate_difference(
-    ours: tuple[Sums, Sums], theirs: tuple[Sums, Sums], seed: int = 0
-) -> Estimate:
+def estimate_difference(ours: tuple[Sums, Sums], theirs: tuple[Sums, Sums]) -> Estimate:
     """Return our ratio less theirs; both are (numerators, denominators) of the same sentences.
 
     Each draw takes the same sentences for both sides, so that what makes a sentence hard for both
     cancels out and the interval is narrower than that of either side.
     """
-    drawn = _draw(len(ours[0]), seed)
+    drawn = _draw(len(ours[0]))
     ratios = [n[drawn].sum(axis=1) / d[drawn].sum(axis=1) for n, d in (ours, theirs)]
     value = float(ours[0].sum() / ours[1].sum() - theirs[0].sum() / theirs[1].sum())
     return _percentiles(value, ratios[0] - ratios[1])
 
 
-def _draw(sentences: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, sentences, (DRAWS, sentences))
+def _draw(sentences: int) -> NDArray[np.int64]:
+    return np.random.default_rng(SEED).integers(0, sentences, (DRAWS, sentences))
 
 
 def _percentiles(value: float, drawn: Sums) -> Estimate:
