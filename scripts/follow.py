@@ -35,7 +35,7 @@ STOPS = (
     ("samplers/ops/filters.py", "top_p_floor"),
     ("app/engine/level_0/job.py", "Level0Job.emit_finished_blocks"),
     ("app/engine/sound/decoding.py", "ChunkDecoder.push"),
-    ("app/engine/serving/ticket.py", "Ticket.send"),
+    ("app/engine/serving/running.py", "RunningJob.send"),
     ("app/engine/sound/joining/joiner.py", "Joiner.finish"),
     ("app/api/speech/collected.py", "rendered_response"),
 )

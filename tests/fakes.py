@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (
+    EarlyChunk,
     GoldenResult,
     ModelInfo,
     Plan,
     Reading,
-    Replay,
     SoundStream,
 )
 from app.engine.job import (
@@ -138,10 +138,10 @@ class FakeBackend:
     def check_deterministic(self) -> bool:
         return True
 
-    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
-        samples = np.ones(SAMPLES_A_FRAME * replay.result.frames, dtype=np.float32)
+    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
+        samples = np.ones(SAMPLES_A_FRAME * result.frames, dtype=np.float32)
         playback.add(len(samples) / SAMPLE_RATE_HZ)
-        yield AudioChunk(samples, SAMPLE_RATE_HZ, replay.result)
+        yield AudioChunk(samples, SAMPLE_RATE_HZ, result)
 
 
 class FakeLevel0Stream:
@@ -204,6 +204,8 @@ class FakeBatch:
 
 class FakeSoundStream:
     """A ramp."""
+
+    early: tuple[EarlyChunk, ...] = ()
 
     def __init__(self, plan: Plan, playback: Playback, chunk: Samples) -> None:
         self._plan, self._playback, self._chunk = plan, playback, chunk

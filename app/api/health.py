@@ -32,8 +32,8 @@ class Health(BaseModel):
         " measured at the start and since; further requests wait. Null before."
     )
     first_audio_s: float | None = Field(
-        description="Forecast of the seconds to the first audio of a request sent now; null while"
-        " none is accepted."
+        description="About how many seconds the first audio of a request sent now takes, by the"
+        " number of requests before it; null while none is accepted."
     )
     golden: str | None = Field(
         description="Golden requests with the same codes as stored with the model, as in 20/20;"

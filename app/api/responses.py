@@ -119,7 +119,6 @@ def result_headers(
         "X-Audio-Ms": f"{1000 * audio_s:.0f}",
         "X-Queue-Ms": f"{1000 * times.queue_s:.1f}",
         "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
-        "X-TTFA-Expected-Ms": f"{1000 * times.expected_first_audio_s:.1f}",
         "X-RTF": f"{result.real_time_factor:.3f}",
         "X-Prompt-Tokens": str(usage.input_tokens),
         "X-Completion-Tokens": str(usage.output_tokens),

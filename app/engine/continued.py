@@ -13,7 +13,7 @@ from app.engine.engine import SpeechEngine
 from app.engine.errors import EngineBusy, InvalidRequest
 from app.engine.interface import Plan
 from app.engine.job import GRAVITY, AudioChunk, SpeechJob, SpeechResult
-from app.engine.serving.ticket import SpeechStream
+from app.engine.serving.running import SpeechStream
 from models.text.incremental.text import GrowingText
 
 _RETRY_S = 0.1

@@ -12,30 +12,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity, longest_throttle_s
 from app.engine.errors import EngineBusy, EngineNotReady
-from app.engine.interface import Backend, ModelInfo, Plan, Reading, Replay
+from app.engine.interface import Backend, ModelInfo, Reading
 from app.engine.job import Codes, FinishReason, SpeechJob, SpeechResult
-from app.engine.quota import longest_throttle_s
 from app.engine.serving.fairness import Places
-from app.engine.serving.forecast import pauses_s
 from app.engine.serving.lifecycle import Lifecycle
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.options import EngineOptions
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.queue import TicketQueue
+from app.engine.serving.queue import JobQueue
+from app.engine.serving.running import RunningJob, SpeechStream
 from app.engine.serving.scheduler import Scheduler
 from app.engine.serving.sound_worker import SoundWorker
 from app.engine.serving.status import WAITS_FOR, EngineStatus
 from app.engine.serving.text_worker import TextWorker
-from app.engine.serving.ticket import SpeechStream, Ticket
 from app.engine.voices import Voices
 from samplers.knobs.params import SamplingParams
-
-USUAL_S = 5.0
-"""Seconds of speech assumed of a job whose text is not known."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that reads a text or renders audio may keep the interpreter's lock while
@@ -60,7 +55,7 @@ class SpeechEngine:
         self.metrics, self._options = EngineMetrics(), options
         slots = options.slots
         self._outcomes = Outcomes(self.metrics)
-        self._queue = TicketQueue(options.max_queue)
+        self._queue = JobQueue(options.max_queue)
         self._capacity = Capacity(throttle_s=longest_throttle_s())
         self._sound_worker = SoundWorker(
             self._outcomes,
@@ -71,7 +66,7 @@ class SpeechEngine:
         self._scheduler = Scheduler(
             self._queue, self._sound_worker, self._capacity, self.metrics, slots=slots
         )
-        self._text_worker = TextWorker(self._queue, self._outcomes, self._forecast, slots=slots)
+        self._text_worker = TextWorker(self._queue, self._outcomes, self._capacity, slots=slots)
         self._lifecycle = Lifecycle(
             load, self._scheduler, self._sound_worker, self.metrics, options
         )
@@ -137,9 +132,9 @@ class SpeechEngine:
             SpeechError from the first step of the iterator, once its text was read, even while
             other jobs wait.
         """
-        ticket = self._admit(job.id, job.asker, played=job.played)
-        self._text_worker.read(self._lifecycle.backend, ticket, job)
-        return SpeechStream(ticket, self._abandon)
+        running = self._admit(job.id, asker=job.asker, played=job.played)
+        self._text_worker.read(self._lifecycle.backend, running, job)
+        return SpeechStream(running, self._abandon)
 
     async def read(self, job: SpeechJob) -> Reading:
         """Convert the text of a job to phonemes, without speaking it.
@@ -182,14 +177,14 @@ class SpeechEngine:
         Returns:
             As `submit`; the same samples.
         """
-        ticket = self._admit(job_id, asker, played=False)
-        self._queue.enqueue(ticket, Replay(result))
-        return SpeechStream(ticket, self._abandon)
+        running = self._admit(job_id, asker=asker, played=False, replayed=result)
+        self._queue.enqueue(running)
+        return SpeechStream(running, self._abandon)
 
-    def first_audio_s(self, speech_s: float = USUAL_S) -> float:
-        """Return the seconds to the first audio of a job of that length that is queued now."""
-        wait_s, beside = self._wait(speech_s)
-        return wait_s + self._capacity.start_s(beside=beside)
+    def first_audio_s(self) -> float:
+        """Return about how many seconds the first audio of a job that is queued now takes."""
+        jobs = len(self._queue) + len(self._queue.running) + 1
+        return self._capacity.first_audio_s(jobs)
 
     async def wait_ready(self) -> None:
         """Wait until jobs are accepted."""
@@ -229,45 +224,22 @@ class SpeechEngine:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _admit(self, job_id: str, asker: str, *, played: bool) -> Ticket:
-        """Give a job a place in the queue."""
+    def _admit(self, job_id: str, **given: Any) -> RunningJob:
+        """Give a job a place in the queue; see `RunningJob` for what is given."""
         self.check_ready()
-        timeout_s = self._options.request_timeout_s
-        ticket = Ticket(job_id, timeout_s, self._wake, asker=asker, played=played)
-        if not self._queue.admit(ticket):
-            waiting = len(self._queue)
-            wait_s = self.first_audio_s()
+        job = RunningJob(job_id, self._options.request_timeout_s, self._wake, **given)
+        if not self._queue.admit(job):
             raise EngineBusy(
-                f"{waiting} requests are waiting, and no more may, or no more of yours",
-                retry_after_s=max(1, min(60, math.ceil(wait_s))),
+                f"{len(self._queue)} requests are waiting, and no more may, or no more of yours",
+                retry_after_s=max(1, min(60, math.ceil(self.first_audio_s()))),
             )
-        return ticket
+        return job
 
-    def _forecast(self, ticket: Ticket, plan: Plan) -> None:
-        """Note on a ticket how long its audio will be, and when the first comes."""
-        phonemes = sum(len(one.phonemes) / one.rate for one in plan.utterances)
-        pauses = pauses_s(plan.utterances, plan.params.pause_s, more=plan.job.more)
-        playback = ticket.playback
-        playback.expected_s = self._capacity.speech_s(phonemes) + pauses
-        if playback.played:
-            wait_s, playback.beside = self._wait(playback.expected_s)
-        else:
-            wait_s = 0.0
-        playback.expected_admission_s = monotonic() + wait_s
-        start_s = self._capacity.start_s(beside=playback.beside)
-        playback.expected_first_s = playback.expected_admission_s - playback.submitted_s + start_s
-
-    def _wait(self, speech_s: float) -> tuple[float, bool]:
-        """Return in how many seconds a job would be admitted, and whether beside others."""
-        waiting = [one.playback for one in self._queue.waiting]
-        ahead_s = [one.expected_s for one in waiting if one.played]
-        return self._sound_worker.wait_s(speech_s, ahead_s)
-
-    def _abandon(self, ticket: Ticket, reason: FinishReason) -> None:
+    def _abandon(self, job: RunningJob, reason: FinishReason) -> None:
         """End a job that nobody reads: at once if it waits, at its next frame if it runs."""
-        ticket.abandon(reason)
-        if self._queue.remove(ticket):
-            self._outcomes.ended(ticket, reason)
+        job.abandon(reason)
+        if self._queue.remove(job):
+            self._outcomes.ended(job, reason)
 
     def _wake(self) -> None:
         self._queue.wake()
@@ -275,8 +247,8 @@ class SpeechEngine:
 
     def _close(self) -> None:
         """Accept no more jobs, and cancel all there are."""
-        for ticket in self._queue.close():
-            self._outcomes.ended(ticket, "cancelled")
-        for ticket in self._queue.running:
-            ticket.abandon("cancelled")
+        for job in self._queue.close():
+            self._outcomes.ended(job, "cancelled")
+        for job in self._queue.running:
+            job.abandon("cancelled")
         self._sound_worker.close()

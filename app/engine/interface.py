@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity
 from app.engine.errors import SpeechError
 from app.engine.job import AudioChunk, Codes, NarPlan, Progress, SpeechJob, SpeechResult
 from app.engine.playback import Playback
@@ -93,8 +93,6 @@ class Plan:
         words: Of each utterance, its words with their phonemes; empty without timestamps.
         lengths: Of each utterance, how many symbols each phoneme id stands for; likewise.
         speakers: The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
-        early: The first chunks of an utterance, but for the very first, which wait for frames that
-            may still be taken back; empty where all chunks come at its end.
     """
 
     job: SpeechJob
@@ -111,7 +109,6 @@ class Plan:
     words: tuple[tuple[WordSpan, ...], ...] = ()
     lengths: tuple[Sequence[int], ...] = ()
     speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
-    early: tuple[EarlyChunk, ...] = ()
 
     def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
         """Return who speaks an utterance, with the prompt."""
@@ -125,13 +122,6 @@ class Reading:
 
     language: str
     utterances: tuple[Utterance, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A request for the audio of a speech that was spoken before."""
-
-    result: SpeechResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +184,14 @@ class Batch(Protocol[J]):
 
 
 class SoundStream(Protocol):
-    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only."""
+    """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only.
+
+    Attributes:
+        early: The first chunks of an utterance, but for the very first, which wait for frames that
+            may still be taken back; empty where all chunks come at its end.
+    """
+
+    early: tuple[EarlyChunk, ...]
 
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
         """Take the next frames of level 0 and yield audio, the last chunk with the result."""
@@ -260,7 +257,7 @@ class Backend(Protocol):
             Those whose chunks were made; none if that of the first is made by itself only.
         """
 
-    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
+    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the audio of a speech once more, from the codes of its result."""
 
     def prepare_sound(self) -> None:

@@ -173,8 +173,6 @@ class Timings:
         total_s: From its submission to its end.
         first_audio_s: From its submission to its first audio.
         underrun_s: Stalls of a playback that begins with the first audio.
-        expected_first_audio_s: The forecast of `first_audio_s` when its text was read; 0 if there
-            was none.
     """
 
     queue_s: float
@@ -185,18 +183,13 @@ class Timings:
     total_s: float
     first_audio_s: float = 0.0
     underrun_s: float = 0.0
-    expected_first_audio_s: float = 0.0
 
     def __add__(self, other: "Timings") -> "Timings":
-        """Return the sums; the two of the first audio are those of the first that has any."""
+        """Return the sums; that of the first audio is that of the first that has any."""
         both = Timings(
             *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
         )
-        return replace(
-            both,
-            first_audio_s=self.first_audio_s or other.first_audio_s,
-            expected_first_audio_s=self.expected_first_audio_s or other.expected_first_audio_s,
-        )
+        return replace(both, first_audio_s=self.first_audio_s or other.first_audio_s)
 
 
 BacktrackCause = Literal["loop", "silence", "sequence"]

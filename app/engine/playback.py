@@ -27,18 +27,12 @@ class Playback:
         expected_s: Seconds of audio expected in all; 0 for a job that costs nothing.
         prebuffer_s: Seconds of audio to buffer before the playback begins: on a machine slower than
             real time, a playback that began at once would stall.
-        expected_first_s: Seconds from the submission to the first audio, as forecast once the text
-            was read; None before.
-        expected_admission_s: When the job was forecast to be admitted, by `time.monotonic`.
-        beside: Whether other streams ran or waited at the forecast.
     """
 
     def __init__(self, submitted_s: float, *, played: bool = True) -> None:
         self.submitted_s, self.played = submitted_s, played
         self.first_s: float | None = None
         self.audio_s = self.underrun_s = self.expected_s = self.prebuffer_s = 0.0
-        self.expected_first_s: float | None = None
-        self.expected_admission_s, self.beside = submitted_s, False
 
     @property
     def runs_out_s(self) -> float:

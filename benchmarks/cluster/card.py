@@ -16,15 +16,15 @@ from typing import Final
 import numpy as np
 import torch
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (
+    EarlyChunk,
     GoldenResult,
     ModelInfo,
     Plan,
     Reading,
-    Replay,
     SoundStream,
 )
 from app.engine.job import (
@@ -156,11 +156,11 @@ class Card:
         """Return what makes the sound of a job."""
         return CardSound(plan, playback)
 
-    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
+    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
         """Yield the sound of the codes once more."""
-        samples = sound_of(replay.result.utterances[0].codes)
+        samples = sound_of(result.utterances[0].codes)
         playback.add(len(samples) / RATE_HZ)
-        yield AudioChunk(samples, RATE_HZ, replay.result)
+        yield AudioChunk(samples, RATE_HZ, result)
 
     chunks_at_once = 1
 
@@ -251,6 +251,8 @@ class CardBatch:
 
 class CardSound:
     """The tones of a job's codes."""
+
+    early: tuple[EarlyChunk, ...] = ()
 
     def __init__(self, plan: Plan, playback: Playback) -> None:
         self._plan, self._playback = plan, playback

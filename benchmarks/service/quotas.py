@@ -4,9 +4,8 @@
 
 For each quota a server is started in a cgroup with that share of the machine, and asked how many
 listeners it can serve (`GET /health`). Then requests arrive at random at 0.5, 0.9 and 1.5 times
-that rate. Figures: gaps in playback of accepted requests, refused requests, time to first sound,
-and its ratio to the server's forecast for the request. Needs root and an idle machine; clients run
-outside the cgroup.
+that rate. Figures: gaps in playback of accepted requests, refused requests, time to first sound.
+Needs root and an idle machine; clients run outside the cgroup.
 """
 
 import argparse
@@ -29,7 +28,6 @@ from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
 from benchmarks.service.load import GAP_S, arriving, percentiles, timeline
 
-WITHIN = 1.3  # target of the p95 of first sound over forecast
 _PERIOD_US = 100_000
 _LEAVING_TRIES = 100
 _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
@@ -50,10 +48,7 @@ class QuotaResult:
         underrun_s: Total length of the gaps.
         first_p50_ms: Median time to the first byte of audio.
         first_p95_ms: 95th percentile of it.
-        forecast_p95_ms: 95th percentile of the forecast time.
-        over_forecast_p95: 95th percentile of time over forecast, request by request.
-        late: Of each accepted request with a gap or later than `WITHIN` of its forecast, its
-            `timeline` and the forecast in seconds.
+        late: The `timeline` of each accepted request with a gap.
     """
 
     quota: int
@@ -66,8 +61,6 @@ class QuotaResult:
     underrun_s: float
     first_p50_ms: float
     first_p95_ms: float
-    forecast_p95_ms: float
-    over_forecast_p95: float
     late: list[dict[str, Any]]
 
 
@@ -101,17 +94,8 @@ async def load(
     received = await arriving(client, texts(count), rate_hz, seed=quota)
     good = [one for one in received if one.ok]
     firsts = [one.arrivals[0][0] for one in good if one.arrivals]
-    forecasts = [await forecast_s(client, one.id) for one in good if one.arrivals]
-    ratios = [
-        first / forecast for first, forecast in zip(firsts, forecasts, strict=True) if forecast
-    ]
     began_s = min((one.sent_s for one in received), default=0.0)
-    told = [one for one in good if one.arrivals]
-    late = [
-        timeline(one, began_s) | {"forecast_s": forecast}
-        for one, first, forecast in zip(told, firsts, forecasts, strict=True)
-        if one.underrun_s > GAP_S or first > WITHIN * forecast
-    ]
+    late = [timeline(one, began_s) for one in good if one.arrivals and one.underrun_s > GAP_S]
     p50, p95 = percentiles(firsts, 50, 95)
     refused = sum(one.status == httpx.codes.SERVICE_UNAVAILABLE for one in received)
     return QuotaResult(
@@ -125,16 +109,8 @@ async def load(
         underrun_s=sum(one.underrun_s for one in good),
         first_p50_ms=1000 * p50,
         first_p95_ms=1000 * p95,
-        forecast_p95_ms=1000 * percentiles(forecasts, 95)[0],
-        over_forecast_p95=percentiles(ratios, 95)[0],
         late=late,
     )
-
-
-async def forecast_s(client: httpx.AsyncClient, speech_id: str) -> float:
-    """Return the server's forecast of the seconds to first sound for a response."""
-    report = (await client.get(f"/v1/audio/speech/{speech_id}")).json()
-    return float(report["timings"]["expected_first_audio_s"])
 
 
 async def measure(url: str, quota: int, args: argparse.Namespace) -> list[QuotaResult]:
@@ -153,15 +129,7 @@ async def measure(url: str, quota: int, args: argparse.Namespace) -> list[QuotaR
 def targets_of(row: QuotaResult) -> list[Target]:
     """Return the targets of a load."""
     name = f"{row.quota} %, {row.speed:g} of {row.streams} streams"
-    return [
-        Target(f"{name}: with a gap", row.gaps, "0", not row.gaps and not row.failed),
-        Target(
-            f"{name}: first sound over forecast, p95",
-            row.over_forecast_p95,
-            f"<= {WITHIN:g}",
-            row.over_forecast_p95 <= WITHIN,
-        ),
-    ]
+    return [Target(f"{name}: with a gap", row.gaps, "0", not row.gaps and not row.failed)]
 
 
 def _arguments() -> argparse.Namespace:

@@ -95,7 +95,6 @@ _EXPOSED = (
     "X-Audio-Ms",
     "X-Queue-Ms",
     "X-TTFA-Ms",
-    "X-TTFA-Expected-Ms",
     "X-RTF",
     "X-Repeats",
     "X-Prompt-Tokens",

@@ -16,11 +16,11 @@ from app.api.render_pool import RenderPool
 from app.api.responses import result_headers
 from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, render_in_steps
+from app.engine.admission import stretched
 from app.engine.errors import EngineBusy
 from app.engine.job import AudioChunk, SpeechResult
 from app.engine.serving.fairness import Places
-from app.engine.serving.forecast import stretched
-from app.engine.serving.ticket import SpeechStream
+from app.engine.serving.running import SpeechStream
 
 T = TypeVar("T")
 

@@ -56,6 +56,7 @@ from app.api.speech.framing import Framing
 from app.api.speech.streaming import StreamedSpeech
 from app.audio.formats import MEDIA_TYPES, AudioFormat
 from app.audio.rendering import OutputOptions
+from app.engine.admission import check_audio_s, pauses_s
 from app.engine.engine import SpeechEngine
 from app.engine.errors import (
     DeadlineExceeded,
@@ -65,8 +66,7 @@ from app.engine.errors import (
 )
 from app.engine.interface import ModelInfo
 from app.engine.job import SpeechJob, SpeechResult
-from app.engine.serving.forecast import check_audio_s, pauses_s
-from app.engine.serving.ticket import SpeechStream
+from app.engine.serving.running import SpeechStream
 from app.settings import Settings
 from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams

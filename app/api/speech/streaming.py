@@ -16,7 +16,7 @@ from app.api.speech.framing import Framing
 from app.audio.rendering import OutputOptions, StreamRenderer, split_portions
 from app.engine.errors import ReaderStalled, SpeechError
 from app.engine.job import AudioChunk, SpeechJob, SpeechResult
-from app.engine.serving.ticket import SpeechStream
+from app.engine.serving.running import SpeechStream
 
 log = logging.getLogger(__name__)
 

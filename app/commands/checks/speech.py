@@ -26,7 +26,7 @@ def check_streams(settings: Settings) -> str:
     Raises:
         CheckWarning: Not even one.
     """
-    from app.engine.capacity import Capacity
+    from app.engine.admission import Capacity
 
     model, capacity = _loaded(settings), Capacity()
     model.check_deterministic()  # includes what is slow only once

@@ -9,7 +9,7 @@ from app.commands.speech.journal import Journal, Part
 from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
-from app.engine.serving.ticket import SpeechStream
+from app.engine.serving.running import SpeechStream
 from models.text.characters import check
 from models.text.incremental.text import pieces
 

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.engine.admission import check_audio_s, spoken_symbols, stretched
+from app.engine.admission import pauses_s as pauses_of
 from app.engine.backend.abilities import (
     check_alignment,
     check_kept,
@@ -22,9 +24,6 @@ from app.engine.errors import InvalidRequest, UnknownVoice, VoiceDamaged
 from app.engine.interface import Plan, Reading
 from app.engine.job import USUAL_PHONEME_S, Codes, SpeechJob
 from app.engine.reading import TextProcess
-from app.engine.serving.forecast import check_audio_s, stretched
-from app.engine.serving.forecast import pauses_s as pauses_of
-from app.engine.sound.chunks import early_chunks
 from app.engine.voices import Voices
 from app.storage.dictionary_files import DEFAULT
 from models.checkpoints import CheckpointError, SpeechModel
@@ -36,7 +35,7 @@ from models.text.words import WordSpan
 from models.voices.recording import MAX_AUDIO_S, RecordingError, read_recording
 from models.voices.voice import BuiltinVoices, PromptCodes, Voice
 from samplers.knobs.conflicts import ConflictError
-from samplers.knobs.features import hypotheses_of, rows_needed
+from samplers.knobs.features import rows_needed
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import AUTO
 from samplers.knobs.resolve import UnknownPreset, look_up, resolve
@@ -157,10 +156,6 @@ class Planner:
             lengths.append(self.front_end.lengths(one.phonemes))
             on_piece()
         job = limited(job, utterances, params.pause_s, self._frame_rate_hz, self._max_audio_s)
-        nar = nar_plan(config, params)
-        early = early_chunks(params, config.block_frames, self._frame_rate_hz)
-        if nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
-            early = ()  # all frames are final at once
         text_s = perf_counter() - started_s
         return Plan(
             job,
@@ -172,12 +167,11 @@ class Planner:
             text_s,
             rows=rows_needed(params),
             prompt=self._prompt(voice),
-            nar=nar,
+            nar=nar_plan(config, params),
             decoder=self._decoder,
             words=tuple(words),
             lengths=tuple(lengths),
             speakers=speakers,
-            early=early,
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
@@ -327,7 +321,7 @@ def limited(
     if math.isinf(max_audio_s):
         return job
     pauses_s = pauses_of(utterances, pause_s, more=job.more)
-    spoken_s = USUAL_PHONEME_S * sum(len(one.phonemes) / one.rate for one in utterances)
+    spoken_s = USUAL_PHONEME_S * spoken_symbols(utterances)
     before_s = job.before.audio_s + job.before.pause_owed_s if job.before else 0.0
     drawn_s = job.before.sound_frames / frame_rate_hz if job.before else 0.0
     if job.max_duration_s is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity
 from app.engine.interface import Backend, Batch, Plan
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.playback import Playback

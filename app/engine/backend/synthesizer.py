@@ -14,18 +14,17 @@ from typing import Any, Self
 
 import torch
 
+from app.engine.admission import Capacity
 from app.engine.backend.golden import compare, read_golden
 from app.engine.backend.loading import choose_device, load_speech, model_info
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.planner import Planner
 from app.engine.backend.residence import Residence
 from app.engine.backend.self_check import is_deterministic, measure
-from app.engine.capacity import Capacity
 from app.engine.interface import (
     GoldenResult,
     Plan,
     Reading,
-    Replay,
     SoundStream,
 )
 from app.engine.job import AudioChunk, Codes, Progress, SpeechJob, SpeechResult
@@ -341,13 +340,8 @@ class Synthesizer:
         requests = read_golden(self._speech.folder)
         return compare(self.spoken, requests) if requests and self.info.weights == "int8" else None
 
-    def replay(self, replay: Replay, playback: Playback) -> Iterator[AudioChunk]:
-        """Yield the audio of a speech once more, from its codes: the same samples.
-
-        Args:
-            replay: The result of the speech, spoken by this model.
-            playback: Counts the audio.
-        """
+    def replay(self, result: SpeechResult, playback: Playback) -> Iterator[AudioChunk]:
+        """Yield the audio of a speech once more, from its codes: the same samples."""
         self._residence.bring()
         rate_hz = self.info.sample_rate_hz
-        return replayed(replay.result, self._sound_decoder, playback, rate_hz)
+        return replayed(result, self._sound_decoder, playback, rate_hz)

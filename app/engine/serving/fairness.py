@@ -17,8 +17,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, TypeVar
 
-from app.engine.interface import Plan
-from app.engine.serving.ticket import Ticket
+from app.engine.serving.running import RunningJob
 
 T = TypeVar("T")
 
@@ -33,11 +32,6 @@ def reserved(places: int) -> int:
 def share(places: int) -> int:
     """Return how many of some places one asker may have."""
     return places - reserved(places)
-
-
-def rows_of(ticket: Ticket) -> int:
-    """Return how many rows of the batch a ticket takes; a replay takes none."""
-    return ticket.work.rows if isinstance(ticket.work, Plan) else 0
 
 
 class Places:
@@ -91,35 +85,37 @@ class RowShares:
     def __init__(self, slots: int) -> None:
         self._slots, self._reserved, self._share = slots, reserved(slots), share(slots)
 
-    def next(self, waiting: Sequence[Ticket], running: Collection[Ticket]) -> Ticket | None:
-        """Return the ticket that can begin now, or None.
+    def next(
+        self, waiting: Sequence[RunningJob], running: Collection[RunningJob]
+    ) -> RunningJob | None:
+        """Return the job that can begin now, or None.
 
         Args:
             waiting: Oldest first.
             running: Those that have rows.
         """
         rows_by_asker, small = Counter[str](), 0
-        for ticket in running:
-            rows_by_asker[ticket.asker] += rows_of(ticket)
-            small += rows_of(ticket) if self._is_small(ticket) else 0
+        for job in running:
+            rows_by_asker[job.asker] += job.rows
+            small += job.rows if self._is_small(job) else 0
         used, blocked, full = rows_by_asker.total(), False, set[str]()
-        for ticket in sorted(waiting, key=lambda one: (one.priority, rows_by_asker[one.asker])):
-            rows = rows_of(ticket)
-            if ticket.asker in full or rows_by_asker[ticket.asker] + rows > self._share:
-                full.add(ticket.asker)
+        for job in sorted(waiting, key=lambda one: (one.priority, rows_by_asker[one.asker])):
+            rows = job.rows
+            if job.asker in full or rows_by_asker[job.asker] + rows > self._share:
+                full.add(job.asker)
                 continue
-            if self._is_small(ticket):
+            if self._is_small(job):
                 fits = used + rows <= self._slots
                 if fits and (not blocked or small + rows <= self._reserved):
-                    return ticket
+                    return job
             elif not blocked and used - small + rows <= self._share and used + rows <= self._slots:
-                return ticket
+                return job
             blocked = True
         return None
 
-    def _is_small(self, ticket: Ticket) -> bool:
+    def _is_small(self, job: RunningJob) -> bool:
         """Return whether a job may have the reserved rows; without any, every job is small."""
-        return not self._reserved or rows_of(ticket) <= self._reserved
+        return not self._reserved or job.rows <= self._reserved
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,15 @@ import logging
 from collections import Counter
 
 from app.engine.errors import EngineNotReady, SpeechError
-from app.engine.interface import Replay
 from app.engine.job import FinishReason, SpeechResult
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.ticket import Ticket
+from app.engine.serving.running import RunningJob
 
 log = logging.getLogger(__name__)
 
 
 class Outcomes:
-    """Records how each ticket ended; of several calls for one ticket, the first counts.
+    """Records how each job ended; of several calls for one job, the first counts.
 
     Any thread may call.
 
@@ -25,32 +24,34 @@ class Outcomes:
         self._metrics = metrics
         self.finished: Counter[FinishReason] = Counter()
 
-    def refused(self, ticket: Ticket, error: SpeechError) -> None:
+    def refused(self, job: RunningJob, error: SpeechError) -> None:
         """Record that a job was refused, and give its reader the error."""
-        if ticket.close():
-            log.info("job %s: refused (%s)", ticket.job_id, error.code)
-            ticket.send(error)
+        if job.close():
+            log.info("job %s: refused (%s)", job.id, error.code)
+            job.send(error)
 
-    def ended(self, ticket: Ticket, reason: FinishReason, error: SpeechError | None = None) -> None:
-        """Record that a ticket ended without a result, and give its reader the error.
+    def ended(
+        self, job: RunningJob, reason: FinishReason, error: SpeechError | None = None
+    ) -> None:
+        """Record that a job ended without a result, and give its reader the error.
 
         Args:
             reason: Why it ended.
             error: None if the reader has left, or the engine stops.
         """
-        if not ticket.close():
+        if not job.close():
             return
         self.finished[reason] += 1
         self._metrics.jobs.labels(reason).inc()
-        log.info("job %s: %s%s", ticket.job_id, reason, f" ({error.code})" if error else "")
-        ticket.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
+        log.info("job %s: %s%s", job.id, reason, f" ({error.code})" if error else "")
+        job.send(error or EngineNotReady("not ready: it is shutting down", retry_after_s=5))
 
-    def completed(self, ticket: Ticket, result: SpeechResult) -> None:
-        """Record the result of a ticket, before its reader gets the last chunk."""
-        if not ticket.close():
+    def completed(self, job: RunningJob, result: SpeechResult) -> None:
+        """Record the result of a job, before its reader gets the last chunk."""
+        if not job.close():
             return
-        if isinstance(ticket.work, Replay):
-            log.info("job %s: replay of job %s", ticket.job_id, result.job_id)
+        if job.replayed is not None:
+            log.info("job %s: replay of job %s", job.id, result.job_id)
             return
         timings = result.timings
         work_s = timings.total_s - timings.queue_s

@@ -6,14 +6,14 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity
 from app.engine.errors import SpeechError
-from app.engine.interface import Batch, Level0Stream, Plan, Replay
-from app.engine.serving.fairness import RowShares, rows_of
+from app.engine.interface import Batch, Plan
+from app.engine.serving.fairness import RowShares
 from app.engine.serving.metrics import EngineMetrics
-from app.engine.serving.queue import TicketQueue
+from app.engine.serving.queue import JobQueue
+from app.engine.serving.running import RunningJob
 from app.engine.serving.sound_worker import SoundWorker
-from app.engine.serving.ticket import Ticket
 
 MAX_WAITING_S = 10.0
 """Seconds of speech that may be drawn ahead of the sound worker; a job that has more is paused."""
@@ -42,7 +42,7 @@ class Scheduler:
 
     def __init__(
         self,
-        queue: TicketQueue,
+        queue: JobQueue,
         sound_worker: SoundWorker,
         capacity: Capacity,
         metrics: EngineMetrics,
@@ -52,7 +52,7 @@ class Scheduler:
         self.queue, self._sound_worker, self._metrics = queue, sound_worker, metrics
         self._slots, self._shares = slots, RowShares(slots)
         self.capacity, self._frame_rate_hz = capacity, math.inf
-        self._streams: dict[Ticket, Level0Stream] = {}
+        self._drawn: list[RunningJob] = []
         self._fits: Fits = lambda *_: True
         self.beat_s = monotonic()
 
@@ -68,25 +68,25 @@ class Scheduler:
         Args:
             batch: Without jobs.
             frame_rate_hz: Frames of level 0 in a second of speech.
-            idle_after_s: Return after so many seconds in which no ticket waited or ran.
+            idle_after_s: Return after so many seconds in which no job waited or ran.
             fits: Whether memory holds a plan beside those that run.
         """
         self._frame_rate_hz, self._fits = frame_rate_hz, fits
         self._note_rows()
         busy_s = monotonic()
-        while self._streams or not self.queue.closed:
+        while self._drawn or not self.queue.closed:
             self.beat_s = monotonic()
-            if self._streams or not self.queue.empty:
+            if self._drawn or not self.queue.empty:
                 busy_s = self.beat_s
             elif self.beat_s - busy_s > idle_after_s:
                 return
             self._remove_abandoned(batch)
             self._admit(batch)
-            tickets = self._choose()
-            if tickets:
-                self._step(batch, tickets)
+            jobs = self._choose()
+            if jobs:
+                self._step(batch, jobs)
             else:
-                self.queue.wait(_PAUSE_S if self._streams else min(_IDLE_S, idle_after_s))
+                self.queue.wait(_PAUSE_S if self._drawn else min(_IDLE_S, idle_after_s))
 
     def sleep(self) -> None:
         """Wait until a job is submitted, or the queue is closed."""
@@ -96,15 +96,15 @@ class Scheduler:
 
     def fail_all(self, error: SpeechError) -> None:
         """End the jobs being drawn with an error: the thread crashed, and their batch is lost."""
-        for ticket in self._streams:
-            self._sound_worker.put(ticket, error)
-        self._streams.clear()
+        for job in self._drawn:
+            self._sound_worker.put(job, error)
+        self._drawn.clear()
         self._note_rows()
 
     @property
     def used_rows(self) -> int:
         """How many rows jobs have reserved."""
-        return sum(map(rows_of, self._streams))
+        return sum(job.rows for job in self._drawn)
 
     def _note_rows(self) -> None:
         used = self.used_rows
@@ -114,70 +114,69 @@ class Scheduler:
 
     def _admit(self, batch: Batch[Any]) -> None:
         """Admit every waiting job that `_next` allows."""
-        while (ticket := self.queue.pop(self._next)) is not None:
-            self._sound_worker.begin(ticket)
-            if isinstance(ticket.work, Plan):
+        while (job := self.queue.pop(self._next)) is not None:
+            self._sound_worker.begin(job)
+            if job.plan is not None:
                 started_s = perf_counter()
-                on_chunk = partial(self._sound_worker.put, ticket)
-                self._streams[ticket] = batch.begin(ticket.work, on_chunk)
+                job.level_0 = batch.begin(job.plan, partial(self._sound_worker.put, job))
+                self._drawn.append(job)
                 self.capacity.note_admission(perf_counter() - started_s)
                 self._note_rows()
 
-    def _next(self, waiting: Sequence[Ticket]) -> Ticket | None:
-        """Return the ticket to admit next; None if all must wait."""
-        replay = next((one for one in waiting if isinstance(one.work, Replay)), None)
+    def _next(self, waiting: Sequence[RunningJob]) -> RunningJob | None:
+        """Return the job to admit next; None if all must wait."""
+        replay = next((one for one in waiting if one.replayed is not None), None)
         if replay is not None:
             return replay
-        ticket = self._shares.next(waiting, self._streams)
-        if ticket is None:
+        job = self._shares.next(waiting, self._drawn)
+        if job is None or job.plan is None:
             return None
-        running = [one.work for one in self.queue.running if isinstance(one.work, Plan)]
-        if isinstance(ticket.work, Plan) and not self._fits(ticket.work, running):
+        running = [one.plan for one in self.queue.running if one.plan is not None]
+        if not self._fits(job.plan, running):
             return None
-        playback = ticket.playback
+        playback = job.playback
         fits = not playback.played or self._sound_worker.has_room_for(playback.expected_s)
-        return ticket if fits else None
+        return job if fits else None
 
     def _remove_abandoned(self, batch: Batch[Any]) -> None:
-        for ticket in [one for one in self._streams if one.abandoned is not None]:
-            self._remove(batch, ticket)
+        for job in [one for one in self._drawn if one.abandoned is not None]:
+            self._remove(batch, job)
             self._sound_worker.wake()
 
-    def _choose(self) -> list[Ticket]:
+    def _choose(self) -> list[RunningJob]:
         """Return the jobs to step, without those paused or too far ahead of the sound worker."""
-        lead_s: dict[Ticket, float] = {}
-        for ticket, stream in self._streams.items():
-            drawn_s, playback = stream.ready_s, ticket.playback
-            if not ticket.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
-                lead_s[ticket] = playback.lead_of(drawn_s)
-        late = [ticket for ticket, lead in lead_s.items() if lead < LATE_S]
+        lead_s: dict[RunningJob, float] = {}
+        for job in self._drawn:
+            assert job.level_0 is not None
+            drawn_s, playback = job.level_0.ready_s, job.playback
+            if not job.paused_s and drawn_s - playback.audio_s <= MAX_WAITING_S:
+                lead_s[job] = playback.lead_of(drawn_s)
+        late = [job for job, lead in lead_s.items() if lead < LATE_S]
         if not late:
             return list(lead_s)
-        priority = min(ticket.priority for ticket in late)
-        return [
-            ticket
-            for ticket, lead in lead_s.items()
-            if lead < AHEAD_S and ticket.priority <= priority
-        ]
+        priority = min(job.priority for job in late)
+        return [job for job, lead in lead_s.items() if lead < AHEAD_S and job.priority <= priority]
 
-    def _step(self, batch: Batch[Any], tickets: list[Ticket]) -> None:
+    def _step(self, batch: Batch[Any], jobs: Sequence[RunningJob]) -> None:
         started_s = perf_counter()
-        streams = [self._streams[ticket] for ticket in tickets]
+        streams = [job.level_0 for job in jobs if job.level_0 is not None]
         frames = sum(stream.frames for stream in streams)
         batch.step(streams)
         drawn = sum(stream.frames for stream in streams) - frames
         step_s = perf_counter() - started_s
         self.capacity.note_level_0(step_s, max(0, drawn) / self._frame_rate_hz)
-        for ticket, stream in zip(tickets, streams, strict=True):
-            ticket.progress = stream.progress
+        for job, stream in zip(jobs, streams, strict=True):
+            job.progress = stream.progress
             if stream.error is not None:
-                self._sound_worker.put(ticket, stream.error)
+                self._sound_worker.put(job, stream.error)
             if stream.over:
-                self._remove(batch, ticket)
+                self._remove(batch, job)
         self._metrics.steps.inc()
-        self._metrics.tokens.inc(len(tickets))
+        self._metrics.tokens.inc(len(jobs))
         self._metrics.stage_s.labels("ar").inc(step_s)
 
-    def _remove(self, batch: Batch[Any], ticket: Ticket) -> None:
-        batch.end(self._streams.pop(ticket))
+    def _remove(self, batch: Batch[Any], job: RunningJob) -> None:
+        self._drawn.remove(job)
+        batch.end(job.level_0)
+        job.level_0 = None
         self._note_rows()

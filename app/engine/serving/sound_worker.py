@@ -1,116 +1,19 @@
 """The worker that makes the audio of all jobs, a chunk at a time, the most urgent job first."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
-from app.engine.capacity import Capacity
+from app.engine.admission import Capacity, Stream, fits, spoken_symbols
 from app.engine.errors import ReaderStalled, SpeechError, WorkerLost, broken
-from app.engine.interface import Backend, Plan, Replay, SoundStream
-from app.engine.job import AudioChunk, FinishReason
-from app.engine.serving.forecast import Stream, fits, wait_s
+from app.engine.interface import Backend
+from app.engine.job import FinishReason
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.ticket import Ticket
+from app.engine.serving.running import RunningJob
 from app.engine.utterance import Level0Chunk
 from models.cuda.lost import is_device_lost
 
 _WAIT_S = 0.25
-
-
-class _ActiveJob:
-    """A job of the sound worker, and its queue.
-
-    Attributes:
-        ticket: The job.
-        beside: Whether other streams ran when it was admitted.
-        started: Whether its playback has begun.
-        items: Chunks of level 0, in order, and at the end perhaps an error.
-        audio: The rest of the audio of each item that was taken, in order.
-        stream: Makes the audio; None before the first item, and for a replay.
-        made_s: Seconds of work on chunks that were made along with others and not asked for yet.
-        early: Its early chunks; none of a replay.
-        first_s: When its first audio was made, by `time.monotonic`; None before.
-        made: How many times audio was made.
-    """
-
-    def __init__(self, ticket: Ticket, *, beside: bool) -> None:
-        self.ticket = ticket
-        self.beside = beside
-        self.started = False
-        self.items: deque[Level0Chunk | SpeechError] = deque()
-        self.audio: deque[Iterator[AudioChunk]] = deque()
-        self.stream: SoundStream | None = None
-        self.made_s = 0.0
-        self.early = ticket.work.early if isinstance(ticket.work, Plan) else ()
-        self.first_s: float | None = None
-        self.made = 0
-        self._ending = False  # whether an utterance ends with the item that was taken last
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is work for it."""
-        if self.ticket.abandoned is not None:
-            return True
-        new_replay = isinstance(self.ticket.work, Replay) and not self.audio
-        return bool(self.items) or bool(self.audio) or new_replay
-
-    @property
-    def urgency(self) -> tuple[bool, int, float]:
-        """Sort key, the least first: abandoned, priority, when audio is due."""
-        ticket = self.ticket
-        return ticket.abandoned is None, ticket.priority, ticket.playback.due_s
-
-    @property
-    def at_once(self) -> bool:
-        """Whether it gives way to no other: it is played, and has no less priority than usual."""
-        return self.ticket.playback.played and self.ticket.priority <= 0
-
-    def next_s(self, capacity: Capacity) -> float:
-        """Return in how many seconds its next audio comes; 0 after its early chunks."""
-        coming = max(0, self.made - 1)
-        if coming >= len(self.early):
-            return 0.0
-        elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max(0.0, capacity.chunk_s(self.early[coming].frames) - elapsed_s)
-
-    def next_chunk(self, backend: Backend) -> AudioChunk | None:
-        """Return the next chunk of audio of the current item; None at its end."""
-        if not self.audio:
-            self.audio.append(self._begin_item(backend))
-        chunk = next(self.audio[0], None)
-        if chunk is None:
-            self.audio.popleft()
-        return chunk
-
-    def hand_on(self) -> None:
-        """Give the stream all frames of the utterance that has begun, before their turn comes."""
-        while self.items and self.stream is not None and not (self.audio and self._ending):
-            item = self.items[0]
-            if isinstance(item, SpeechError) or not len(item.codes):
-                return  # what begins with it is prepared in its turn
-            self.audio.append(self._push(self.stream, item))
-            self.items.popleft()
-
-    def _begin_item(self, backend: Backend) -> Iterator[AudioChunk]:
-        work = self.ticket.work
-        if isinstance(work, Replay):
-            return backend.replay(work, self.ticket.playback)
-        assert isinstance(work, Plan)
-        item = self.items.popleft()
-        if isinstance(item, SpeechError):
-            raise item
-        if self.stream is None:
-            self.stream = backend.sound_stream(work, self.ticket.playback)
-        return self._push(self.stream, item)
-
-    def _push(self, stream: SoundStream, item: Level0Chunk) -> Iterator[AudioChunk]:
-        self._ending = item.ending is not None
-        return stream.push(item)
-
-    def close(self) -> None:
-        if self.stream is not None:
-            self.stream.close()
 
 
 class SoundWorker:
@@ -127,14 +30,14 @@ class SoundWorker:
         outcomes: Outcomes,
         capacity: Capacity,
         *,
-        on_end: Callable[[Ticket], None],
+        on_end: Callable[[RunningJob], None],
         stall_timeout_s: float,
     ) -> None:
         self._outcomes, self._on_end = outcomes, on_end
         self._stall_timeout_s = stall_timeout_s
         self._capacity = capacity
-        self._jobs: dict[Ticket, _ActiveJob] = {}
-        self._ended: list[_ActiveJob] = []  # abandoned; the worker has still to close them
+        self._jobs: dict[RunningJob, None] = {}  # in the order in which they began
+        self._ended: list[RunningJob] = []  # abandoned; the worker has still to close them
         self._changed = threading.Condition()
         self._closed, self._at_once = False, 1
         self.beat_s = monotonic()
@@ -144,41 +47,27 @@ class SoundWorker:
         capacity = self._capacity
         return fits(self._streams(), speech_s, capacity.speed, capacity.blocking_s)
 
-    def wait_s(self, speech_s: float, ahead_s: Sequence[float]) -> tuple[float, bool]:
-        """Forecast the seconds until one more stream is admitted.
-
-        Args:
-            speech_s: Its length.
-            ahead_s: The lengths of the waiting streams that come first.
-
-        Returns:
-            The seconds, and whether other streams run or come first.
-        """
-        streams, capacity = self._streams(), self._capacity
-        waited_s = wait_s(streams, ahead_s, speech_s, capacity.speed, capacity.blocking_s)
-        return waited_s, bool(streams or ahead_s)
-
     def _streams(self) -> list[Stream]:
         """Return the jobs that are played; the others give way to them."""
         with self._changed:
-            jobs = list(self._jobs.values())
+            jobs = list(self._jobs)
         return [
-            Stream(one.lead_s, one.left_s, one.first_s is not None, job.next_s(self._capacity))
+            job.stream(self._capacity)
             for job in jobs
-            if (one := job.ticket.playback).left_s and one.played
+            if job.playback.left_s and job.playback.played
         ]
 
-    def begin(self, ticket: Ticket) -> None:
+    def begin(self, job: RunningJob) -> None:
         """Add a job; a replay needs nothing else."""
-        beside = bool(self._streams())
+        job.admitted(alone=not self._streams())
         with self._changed:
-            self._jobs[ticket] = _ActiveJob(ticket, beside=beside)
+            self._jobs[job] = None
             self._changed.notify_all()
 
-    def _prebuffer_s(self, job: _ActiveJob) -> float:
+    def prebuffer_s(self, job: RunningJob) -> float:
         """Return the seconds of audio with which the playback of a job can begin."""
         capacity = self._capacity
-        needed_s = (1.0 - capacity.speed) * job.ticket.playback.expected_s
+        needed_s = (1.0 - capacity.speed) * job.playback.expected_s
         later = job.early[job.made :]
         drawn = job.early[job.made - 1].frames if job.made and later else 0
         for one in later:
@@ -187,17 +76,17 @@ class SoundWorker:
             needed_s = max(needed_s, capacity.chunk_s(one.frames - drawn) + others_s - played_s)
         return needed_s
 
-    def _before(self, job: _ActiveJob, lead_s: float) -> int:
+    def _before(self, job: RunningJob, lead_s: float) -> int:
         """Return how many jobs make a chunk before one that has so many seconds of audio."""
         with self._changed:
-            others = [one for one in self._jobs.values() if one is not job]
-        first = [one.at_once and one.ticket.playback.lead_s < lead_s for one in others]
+            others = [one for one in self._jobs if one is not job]
+        first = [not one.gives_way and one.playback.lead_s < lead_s for one in others]
         return sum(first) + (not all(first))
 
-    def put(self, ticket: Ticket, item: Level0Chunk | SpeechError) -> None:
+    def put(self, job: RunningJob, item: Level0Chunk | SpeechError) -> None:
         """Queue a chunk of level 0, or the error that ends the job; no-op if the job has ended."""
         with self._changed:
-            if (job := self._jobs.get(ticket)) is not None:
+            if job in self._jobs:
                 job.items.append(item)
                 self._changed.notify_all()
 
@@ -207,14 +96,14 @@ class SoundWorker:
         A chunk that is being made for an abandoned job is made to its end and dropped.
         """
         with self._changed:
-            abandoned = [job for job in self._jobs.values() if job.ticket.abandoned is not None]
+            abandoned = [job for job in self._jobs if job.abandoned is not None]
             for job in abandoned:
-                del self._jobs[job.ticket]
+                del self._jobs[job]
             self._ended += abandoned
             self._changed.notify_all()
         for job in abandoned:
-            self._outcomes.ended(job.ticket, job.ticket.abandoned or "cancelled")
-            self._on_end(job.ticket)
+            self._outcomes.ended(job, job.abandoned or "cancelled")
+            self._on_end(job)
 
     def close(self) -> None:
         """Let `run` return once no job is left."""
@@ -223,11 +112,7 @@ class SoundWorker:
             self._changed.notify_all()
 
     def run(self, backend: Backend) -> None:
-        """Make audio until closed.
-
-        Args:
-            backend: The loaded model.
-        """
+        """Make audio until closed."""
         while jobs := self._next():
             for job in self._prepared(backend, jobs):
                 self._work_on(backend, job)
@@ -235,74 +120,74 @@ class SoundWorker:
 
     def fail_all(self, error: SpeechError) -> None:
         """End every job with an error: the thread crashed."""
-        for job in list(self._jobs.values()):
+        for job in list(self._jobs):
             self._end(job, "error", error)
 
-    def _next(self) -> Sequence[_ActiveJob]:
+    def _next(self) -> Sequence[RunningJob]:
         """Wait for work and return the jobs that have some, the most urgent first."""
         with self._changed:
             while True:
                 self.beat_s = monotonic()
                 while self._ended:
-                    self._ended.pop().close()
-                jobs = [job for job in self._jobs.values() if job.ready and self._may_run(job)]
+                    self._ended.pop().close_sound()
+                jobs = [job for job in self._jobs if job.has_work and self._may_run(job)]
                 if jobs:
                     return sorted(jobs, key=lambda job: job.urgency)
                 if self._closed and not self._jobs:
                     return ()
                 self._changed.wait(_WAIT_S)
 
-    def _may_run(self, job: _ActiveJob) -> bool:
+    def _may_run(self, job: RunningJob) -> bool:
         """Return whether a job is not paused, or is to be ended."""
-        paused_s = job.ticket.paused_s
-        abandoned = job.ticket.abandoned is not None
+        paused_s, abandoned = job.paused_s, job.abandoned is not None
         return not paused_s or abandoned or paused_s > self._stall_timeout_s
 
-    def _prepared(self, backend: Backend, jobs: Sequence[_ActiveJob]) -> Sequence[_ActiveJob]:
+    def _prepared(self, backend: Backend, jobs: Sequence[RunningJob]) -> Sequence[RunningJob]:
         """Return the most urgent job, and those whose next chunks were made along with its."""
         alone, self._at_once = jobs[:1], backend.chunks_at_once
         if self._at_once == 1:
             return alone
         together = {
-            job.stream: job
+            job.sound: job
             for job in jobs[: self._at_once]
-            if job.stream is not None and job.ticket.abandoned is None and not job.ticket.paused_s
+            if job.sound is not None and job.abandoned is None and not job.paused_s
         }
-        if alone[0].stream not in together:
+        if alone[0].sound not in together:
             return alone
         started_s = perf_counter()
         try:
             for job in together.values():
-                job.hand_on()
+                job.push_queued()
             made = [together[stream] for stream in backend.make_together([*together])]
         except Exception as error:
             if is_device_lost(error):
                 raise
             for job in together.values():
-                self._end(job, "error", broken(job.ticket.job_id, error))
+                self._end(job, "error", broken(job.id, error))
             return ()
         if not made:
             return alone
         work_s = perf_counter() - started_s
         self._capacity.note_blocking(work_s)
         for job in made:
-            job.made_s += work_s / len(made)
+            job.shared_s += work_s / len(made)
         return made
 
-    def _work_on(self, backend: Backend, job: _ActiveJob) -> None:
+    def _work_on(self, backend: Backend, job: RunningJob) -> None:
         """Make the next chunk of a job; an error ends that job alone."""
-        ticket = job.ticket
-        if ticket.abandoned is not None:
-            self._end(job, ticket.abandoned)
+        if job.abandoned is not None:
+            self._end(job, job.abandoned)
             return
-        if ticket.paused_s:
+        if job.paused_s:
             error = ReaderStalled(f"the reader took no audio for {self._stall_timeout_s:g} s")
             self._end(job, "cancelled", error)
             return
-        if ticket.playback.played and ticket.playback.first_s is None:
-            ticket.playback.prebuffer_s = self._prebuffer_s(job)
-        started_s, before_s = perf_counter(), ticket.playback.audio_s
+        playback = job.playback
+        started_s, before_s = perf_counter(), playback.audio_s
         try:
+            job.begin_sound(backend)
+            if playback.played and playback.first_s is None:
+                playback.prebuffer_s = self.prebuffer_s(job)
             chunk = job.next_chunk(backend)
         except SpeechError as error:
             self._end(job, "error", error)
@@ -312,44 +197,28 @@ class SoundWorker:
         except Exception as error:
             if is_device_lost(error):
                 raise
-            self._end(job, "error", broken(ticket.job_id, error))
+            self._end(job, "error", broken(job.id, error))
             return
-        if job.stream is not None:  # a replay costs next to nothing
-            audio_s = ticket.playback.audio_s - before_s
-            self._capacity.note_sound(perf_counter() - started_s + job.made_s, audio_s)
-            job.made_s = 0.0
-            if audio_s:
-                job.first_s = job.first_s or monotonic()
-                job.made += 1
-            if not job.started and ticket.playback.first_s is not None:
-                job.started = True
-                self._note_start(job)
+        if job.sound is not None:  # a replay costs next to nothing
+            audio_s = playback.audio_s - before_s
+            job.count_audio(self._capacity, perf_counter() - started_s, audio_s)
         if chunk is None:
             return
-        if chunk.result is None:
-            ticket.send(chunk)
-            return
-        if isinstance(ticket.work, Plan):
-            phonemes = sum(len(one.phonemes) / one.rate for one in chunk.result.utterances)
-            self._capacity.note_spoken(phonemes, chunk.result.audio_s)
-        self._outcomes.completed(ticket, chunk.result)
+        if chunk.result is not None:
+            if job.plan is not None:
+                symbols = spoken_symbols(chunk.result.utterances)
+                self._capacity.note_spoken(symbols, chunk.result.audio_s)
+            self._outcomes.completed(job, chunk.result)
+            self._remove(job)
+        job.send(chunk)
+
+    def _end(self, job: RunningJob, reason: FinishReason, error: SpeechError | None = None) -> None:
+        self._outcomes.ended(job, reason, error)
         self._remove(job)
-        ticket.send(chunk)
+        job.abandon(reason)  # so that its level 0 stops, too
 
-    def _note_start(self, job: _ActiveJob) -> None:
-        """Note the start of a job that had no other to give way to."""
-        playback = job.ticket.playback
-        if playback.first_s is not None and (job.at_once or not job.beside):
-            start_s = max(0.0, playback.first_s - playback.expected_admission_s)
-            self._capacity.note_start(start_s, beside=playback.beside)
-
-    def _end(self, job: _ActiveJob, reason: FinishReason, error: SpeechError | None = None) -> None:
-        self._outcomes.ended(job.ticket, reason, error)
-        self._remove(job)
-        job.ticket.abandon(reason)  # so that its level 0 stops, too
-
-    def _remove(self, job: _ActiveJob) -> None:
+    def _remove(self, job: RunningJob) -> None:
         with self._changed:
-            self._jobs.pop(job.ticket, None)
-        job.close()
-        self._on_end(job.ticket)
+            self._jobs.pop(job, None)
+        job.close_sound()
+        self._on_end(job)

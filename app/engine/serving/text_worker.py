@@ -6,16 +6,16 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+from app.engine.admission import Capacity, pauses_s, spoken_symbols
 from app.engine.errors import InvalidRequest, SpeechError, broken
 from app.engine.interface import Backend, Plan, Reading
 from app.engine.job import Codes, SpeechJob
 from app.engine.serving.fairness import Turn, Turns, share
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.queue import TicketQueue
-from app.engine.serving.ticket import Ticket
+from app.engine.serving.queue import JobQueue
+from app.engine.serving.running import RunningJob
 from samplers.knobs.features import knob_at_fault
 
-Forecast = Callable[[Ticket, Plan], None]
 OnPiece = Callable[[], None]
 T = TypeVar("T")
 
@@ -41,17 +41,17 @@ class TextWorker:
     """
 
     def __init__(
-        self, queue: TicketQueue, outcomes: Outcomes, forecast: Forecast, *, slots: int
+        self, queue: JobQueue, outcomes: Outcomes, capacity: Capacity, *, slots: int
     ) -> None:
-        self._queue, self._outcomes, self._forecast = queue, outcomes, forecast
+        self._queue, self._outcomes, self._capacity = queue, outcomes, capacity
         self._slots, self._share = slots, share(slots)
         # espeak-ng reads one text at a time in a process, so more threads would only wait.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="speech-text")
         self._turns, self._lock = Turns[_TextCall](), Lock()
 
-    def read(self, backend: Backend, ticket: Ticket, job: SpeechJob) -> None:
+    def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
-        self._submit(job.asker, _chars(job), partial(self._plan, backend, ticket, job))
+        self._submit(asked.asker, _chars(asked), partial(self._plan, backend, job, asked))
 
     def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
@@ -121,26 +121,28 @@ class TextWorker:
             failure: SpeechError = broken(job.id, error)
             raise failure from error
 
-    def _plan(self, backend: Backend, ticket: Ticket, job: SpeechJob, on_piece: OnPiece) -> None:
+    def _plan(self, backend: Backend, job: RunningJob, asked: SpeechJob, on_piece: OnPiece) -> None:
         """Plan a job and queue it, or refuse it."""
-        if ticket.abandoned is not None:
-            if self._queue.remove(ticket):
-                self._outcomes.ended(ticket, ticket.abandoned)
+        if job.abandoned is not None:
+            if self._queue.remove(job):
+                self._outcomes.ended(job, job.abandoned)
             return
         refusal: SpeechError
         try:
-            plan = backend.plan(job, on_piece)
+            plan = backend.plan(asked, on_piece)
             self._check_rows(plan)
-            self._forecast(ticket, plan)
+            speech_s = self._capacity.speech_s(spoken_symbols(plan.utterances))
+            silence_s = pauses_s(plan.utterances, plan.params.pause_s, more=asked.more)
+            job.playback.expected_s = speech_s + silence_s
         except SpeechError as error:
             refusal = error
         except Exception as error:
-            refusal = broken(ticket.job_id, error)
+            refusal = broken(job.id, error)
         else:
-            self._queue.enqueue(ticket, plan)
+            self._queue.enqueue(job, plan)
             return
-        if self._queue.remove(ticket):
-            self._outcomes.refused(ticket, refusal)
+        if self._queue.remove(job):
+            self._outcomes.refused(job, refusal)
 
     def _check_rows(self, plan: Plan) -> None:
         """Do nothing if a plan takes no more rows than one asker's share."""

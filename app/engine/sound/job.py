@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.interface import Plan
+from app.engine.interface import EarlyChunk, Plan
 from app.engine.job import (
     GRAVITY,
     AudioChunk,
@@ -22,6 +22,7 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.sound.alignment import Decoded
+from app.engine.sound.chunks import early_chunks
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
@@ -30,12 +31,13 @@ from app.engine.sound.word_clock import WordClock
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.worker import Answers
 from models.checkpoints import SpeechModel
+from samplers.knobs.features import hypotheses_of
 
 _NO_SAMPLES: Samples = np.zeros(0, np.float32)
 
 
 class SoundJob:
-    """Makes the audio of one job. One thread only, but not that of level 0."""
+    """Makes the audio of one job; a `app.engine.interface.SoundStream`."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class SoundJob:
     ) -> None:
         self._speech, self._plan, self._decoder = speech, plan, decoder
         self._playback = playback
+        self.early = _early_chunks(speech, plan)
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
         self._before_s = before.audio_s if before else 0.0
@@ -245,10 +248,17 @@ class SoundJob:
                 total_s=monotonic() - playback.submitted_s,
                 first_audio_s=playback.first_audio_s,
                 underrun_s=playback.underrun_s,
-                expected_first_audio_s=playback.expected_first_s or 0.0,
             ),
             utterances=tuple(self._spoken),
             nar=plan.nar,
             decoder=plan.decoder,
             pause_owed_s=self._joiner.pending_s,
         )
+
+
+def _early_chunks(speech: SpeechModel, plan: Plan) -> tuple[EarlyChunk, ...]:
+    """Return the early chunks of a job's utterances; none where all frames are final at once."""
+    params, config = plan.params, speech.model.config
+    if plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
+        return ()
+    return early_chunks(params, config.block_frames, speech.codec.config.frame_rate_hz)

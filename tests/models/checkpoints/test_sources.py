@@ -11,7 +11,6 @@ import torch
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.errors import InvalidRequest
-from app.engine.interface import Replay
 from app.engine.job import AudioChunk, Samples, SpeechJob
 from app.engine.playback import Playback
 from models.checkpoints import CheckpointError, DecoderName, open_speech_model
@@ -146,7 +145,7 @@ def test_what_vocos_spoke_is_heard_again(tmp_path: Path, vocos_cache: Path) -> N
     chunks = spoken(synthesizer)
     result = chunks[-1].result
     assert result is not None
-    again = synthesizer.replay(Replay(result), Playback(monotonic()))
+    again = synthesizer.replay(result, Playback(monotonic()))
     np.testing.assert_array_equal(sound(again), sound(chunks))
 
 

@@ -1,4 +1,5 @@
 import hashlib
+from contextlib import closing
 from dataclasses import replace
 from time import monotonic
 
@@ -7,13 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from app.engine.admission import Capacity
 from app.engine.backend import planner
 from app.engine.backend import synthesizer as backend
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.capacity import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, UnknownVoice
-from app.engine.interface import Replay
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechJob, SpeechResult
 from app.engine.level_0 import job_batch as batch
 from app.engine.level_0.job import longest
@@ -136,15 +136,21 @@ def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
     assert heard_at(synthesizer, soon)[:3] == [15, 45, 91]
 
 
-def test_a_plan_tells_the_frames_that_its_early_chunks_wait_for(synthesizer):
+def early_of(synthesizer, params):
+    plan = synthesizer.plan(job("One.", params=params))
+    with closing(synthesizer.sound_stream(plan, Playback(0.0))) as sound:
+        return sound.early
+
+
+def test_the_frames_that_early_chunks_wait_for_are_known(synthesizer):
     backtracking = {"backtrack": True, "backtrack_max_silence": 0, "backtrack_min_frames": 1000}
     for update in ({}, backtracking, backtracking | {"backtrack_share": 0.35}):
         params = ENDLESS.model_copy(update=update)
         first, *later = heard_at(synthesizer, params)
-        early = synthesizer.plan(job("One.", params=params)).early
+        early = early_of(synthesizer, params)
         waited = [frames - first for frames in later if frames < later[-1]]  # and the end's
         assert [one.frames for one in early][: len(waited)] == waited
-    assert not synthesizer.plan(job("One.", params=SamplingParams(best_of=2))).early
+    assert not early_of(synthesizer, SamplingParams(best_of=2))
 
 
 def test_streamed_codes_are_those_of_decoding_the_whole(synthesizer):
@@ -236,7 +242,7 @@ def test_a_replay_has_the_samples_and_the_account_of_the_speech(synthesizer, tex
     wanted = job(text, params=params, max_duration_s=(frames or 90) / 75)
     chunks, result = spoken(synthesizer, wanted)
     playback = Playback(monotonic() - 0.5)
-    again = list(synthesizer.replay(Replay(result), playback))
+    again = list(synthesizer.replay(result, playback))
     np.testing.assert_array_equal(whole(again), whole(chunks))
     assert all(chunk.result is None for chunk in again[:-1])
     replayed = again[-1].result
@@ -385,7 +391,7 @@ def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     monkeypatch.setattr("app.engine.playback.monotonic", clock)
     monkeypatch.setattr(synthesizer, "batch", slow_batch)
     costs = Capacity()
-    monkeypatch.setattr(costs, "note_start", lambda start_s, **_: starts.append(start_s))
+    monkeypatch.setattr(costs, "note_start", starts.append)
     synthesizer.measure(costs)
     assert starts
     assert max(starts) < 100

@@ -9,7 +9,6 @@ import pytest
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.continued import JobChain
-from app.engine.interface import Replay
 from app.engine.job import SpeechJob, SpeechResult
 from app.engine.playback import Playback
 from samplers.knobs.params import SamplingParams
@@ -79,7 +78,7 @@ def test_what_pieces_spoke_is_heard_again_as_one(synthesizer, stop_bias) -> None
         before = joined(before, part)
     assert before is not None
     assert len(before.utterances) == 5
-    replayed = synthesizer.replay(Replay(before), Playback(monotonic()))
+    replayed = synthesizer.replay(before, Playback(monotonic()))
     again = np.concatenate([chunk.samples for chunk in replayed])
     np.testing.assert_array_equal(again, np.concatenate(sounds))
 

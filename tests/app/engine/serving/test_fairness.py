@@ -9,25 +9,25 @@ from typing import cast
 import pytest
 
 from app.engine.errors import EngineBusy, InvalidRequest
-from app.engine.interface import Plan
 from app.engine.job import SpeechJob
-from app.engine.serving.fairness import Places, RowShares, Turn, Turns, rows_of, share
-from app.engine.serving.ticket import Ticket
+from app.engine.serving.fairness import Places, RowShares, Turn, Turns, share
+from app.engine.serving.running import RunningJob
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend, fake_engine
 
 SLOTS, KEPT = 20, 4
 
 
-def ticket(asker: str, rows: int = 1, priority: int = 0) -> Ticket:
-    """Return what the choice asks of a ticket, which needs an event loop."""
-    plan = Plan(cast("SpeechJob", None), SamplingParams(), 1, None, "en", (), 0.0, rows)  # type: ignore[arg-type]
-    return cast("Ticket", SimpleNamespace(asker=asker, priority=priority, work=plan))
+def waiting_job(asker: str, rows: int = 1, priority: int = 0) -> RunningJob:
+    """Return what the choice asks of a job, which needs an event loop."""
+    return cast("RunningJob", SimpleNamespace(asker=asker, priority=priority, rows=rows))
 
 
-def begun(waiting: list[Ticket], running: list[Ticket], slots: int = SLOTS) -> list[Ticket]:
+def begun(
+    waiting: list[RunningJob], running: list[RunningJob], slots: int = SLOTS
+) -> list[RunningJob]:
     """Let in who may come in, one after the other; return them in that order."""
-    shares, left, order = RowShares(slots), list(waiting), list[Ticket]()
+    shares, left, order = RowShares(slots), list(waiting), list[RunningJob]()
     while (one := shares.next(left, [*running, *order])) is not None:
         left.remove(one)
         order.append(one)
@@ -36,43 +36,43 @@ def begun(waiting: list[Ticket], running: list[Ticket], slots: int = SLOTS) -> l
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_one_asker_never_has_all_rows_and_another_begins_at_once(rows):
-    many = [ticket("greedy", rows) for _ in range(SLOTS)]
+    many = [waiting_job("greedy", rows) for _ in range(SLOTS)]
     running = begun(many, [])
-    assert sum(map(rows_of, running)) == SLOTS - KEPT
-    stranger = ticket("stranger", 2)
+    assert sum(one.rows for one in running) == SLOTS - KEPT
+    stranger = waiting_job("stranger", 2)
     assert begun([*many[len(running) :], stranger], running) == [stranger]
 
 
 def test_jobs_of_many_rows_leave_the_last_ones_whoever_asks():
-    running = begun([ticket("a", 8), ticket("b", 8), ticket("c", 8)], [])
+    running = begun([waiting_job("a", 8), waiting_job("b", 8), waiting_job("c", 8)], [])
     assert [one.asker for one in running] == ["a", "b"]
-    small = ticket("d", KEPT)
-    assert begun([ticket("c", 8), small], running) == [small]
+    small = waiting_job("d", KEPT)
+    assert begun([waiting_job("c", 8), small], running) == [small]
 
 
 def test_rows_that_are_kept_delay_no_large_job():
     """While one waits, small ones get the kept rows and no more, so it begins when its own go."""
-    small = [ticket(f"s{number}", 2) for number in range(8)]
-    large, first = ticket("large", 16), ticket("first", 2)
+    small = [waiting_job(f"s{number}", 2) for number in range(8)]
+    large, first = waiting_job("large", 16), waiting_job("first", 2)
     running = [first, *begun([large, *small], [first])]
     assert large in running
-    held = [ticket("held", 8)]
-    assert sum(map(rows_of, begun([large, *small], held))) == KEPT
+    held = [waiting_job("held", 8)]
+    assert sum(one.rows for one in begun([large, *small], held)) == KEPT
     assert begun([large, *small[2:]], small[:2]) == [large]
 
 
 def test_of_equal_askers_who_came_first_comes_first_and_nobody_overtakes():
-    jobs = [ticket("", 2), ticket("", 4), ticket("", 1)]
+    jobs = [waiting_job("", 2), waiting_job("", 4), waiting_job("", 1)]
     assert begun(jobs, [], 5) == jobs[:1]  # the second has no room, and the third waits behind it
-    apart = [ticket("a", 2), ticket("b", 3), ticket("c", 1)]
+    apart = [waiting_job("a", 2), waiting_job("b", 3), waiting_job("c", 1)]
     assert begun(apart, [], 4) == apart[:1]
-    mixed = [ticket(name) for name in "abcab"]
+    mixed = [waiting_job(name) for name in "abcab"]
     assert begun(mixed, [], 4) == mixed[:4]
 
 
 def test_the_asker_with_the_fewest_rows_comes_first_within_a_priority():
-    busy, idle, urgent = ticket("busy"), ticket("idle"), ticket("busy", priority=-1)
-    assert begun([busy, idle, urgent], [ticket("busy")]) == [urgent, idle, busy]
+    busy, idle, urgent = waiting_job("busy"), waiting_job("idle"), waiting_job("busy", priority=-1)
+    assert begun([busy, idle, urgent], [waiting_job("busy")]) == [urgent, idle, busy]
 
 
 def test_a_share_of_places_is_held_and_given_back():

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from app.engine.admission import Capacity
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError
-from app.engine.interface import Plan
 from app.engine.job import SpeechJob
 from app.engine.serving.metrics import EngineMetrics
 from app.engine.serving.outcomes import Outcomes
-from app.engine.serving.queue import TicketQueue
+from app.engine.serving.queue import JobQueue
+from app.engine.serving.running import RunningJob
 from app.engine.serving.text_worker import TextWorker
-from app.engine.serving.ticket import Ticket
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend
 
@@ -28,16 +28,16 @@ class Room:
     """A reader and what it reads for; no worker takes what is lined up."""
 
     def __init__(self) -> None:
-        self.queue, self.outcomes = TicketQueue(10), Outcomes(EngineMetrics())
+        self.queue, self.outcomes = JobQueue(10), Outcomes(EngineMetrics())
         self.backend = FakeBackend()
-        self.reader = TextWorker(self.queue, self.outcomes, lambda *_: None, slots=SLOTS)
+        self.reader = TextWorker(self.queue, self.outcomes, Capacity(), slots=SLOTS)
 
-    def send(self, text: str, asker: str = "", **knobs: object) -> Ticket:
-        ticket = Ticket(text, 20.0, self.queue.wake, asker=asker)
-        assert self.queue.admit(ticket)
+    def send(self, text: str, asker: str = "", **knobs: object) -> RunningJob:
+        job = RunningJob(text, 20.0, self.queue.wake, asker=asker)
+        assert self.queue.admit(job)
         params = SamplingParams.model_validate(knobs)
-        self.reader.read(self.backend, ticket, SpeechJob(text, text, params, asker=asker))
-        return ticket
+        self.reader.read(self.backend, job, SpeechJob(text, text, params, asker=asker))
+        return job
 
     async def begun(self) -> None:
         """Wait until the first text takes the thread."""
@@ -45,11 +45,11 @@ class Room:
             while not self.backend.readers:
                 await asyncio.sleep(0.005)
 
-    async def lined_up(self) -> Ticket:
+    async def lined_up(self) -> RunningJob:
         async with asyncio.timeout(20):
-            while (ticket := self.queue.pop(lambda waiting: waiting[0])) is None:
+            while (job := self.queue.pop(lambda waiting: waiting[0])) is None:
                 await asyncio.sleep(0.005)
-        return ticket
+        return job
 
 
 @pytest.fixture
@@ -59,18 +59,18 @@ async def room() -> AsyncIterator[Room]:
         yield room
 
 
-async def refusal(ticket: Ticket) -> SpeechError:
-    item = await asyncio.wait_for(ticket.chunks.get(), 20)
+async def refusal(job: RunningJob) -> SpeechError:
+    item = await asyncio.wait_for(job.chunks.get(), 20)
     assert isinstance(item, SpeechError)
     return item
 
 
 async def test_jobs_line_up_as_they_came_and_know_what_to_speak(room: Room) -> None:
     sent = [room.send(text) for text in ("One.", "Two.", "Three.")]
-    for ticket in sent:
-        assert await room.lined_up() is ticket
-        assert isinstance(ticket.work, Plan)
-        assert ticket.work.job.text == ticket.job_id
+    for job in sent:
+        assert await room.lined_up() is job
+        assert job.plan is not None
+        assert job.plan.job.text == job.id
     assert len(room.backend.readers) == 1
 
 
@@ -79,8 +79,8 @@ async def test_a_short_text_is_read_before_the_long_ones_that_came_earlier(room:
     room.send("A long text that came early. " * 9)
     room.send("Hello there.")
     room.backend.read_on.set()
-    assert (await room.lined_up()).job_id == "hard"  # shorter than both
-    assert (await room.lined_up()).job_id == "Hello there."
+    assert (await room.lined_up()).id == "hard"  # shorter than both
+    assert (await room.lined_up()).id == "Hello there."
 
 
 async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room) -> None:
@@ -90,7 +90,7 @@ async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room)
     room.send("Hello there.")
     room.backend.read_on.set()
 
-    order = [(await room.lined_up()).job_id for _ in range(3)]
+    order = [(await room.lined_up()).id for _ in range(3)]
 
     assert order[0] == "Hello there."
     assert order[1] == "hard " * 9
@@ -106,7 +106,7 @@ async def test_a_stranger_waits_for_one_text_of_another_asker_even_if_all_of_tho
     room.send("Hello there.", asker="stranger")
     room.backend.read_on.set()
 
-    order = [(await room.lined_up()).job_id for _ in range(3)]
+    order = [(await room.lined_up()).id for _ in range(3)]
 
     assert "Hello there." in order[:2]
 
@@ -118,7 +118,7 @@ async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_
     await room.begun()
     room.send("A text that is longer than what is read. " * 2, asker="stranger")
     room.backend.read_on.set()
-    assert (await room.lined_up()).job_id.startswith("A text")
+    assert (await room.lined_up()).id.startswith("A text")
 
 
 async def test_texts_that_are_only_read_and_recordings_take_turns_with_jobs(room: Room) -> None:
@@ -171,9 +171,9 @@ async def test_who_left_meanwhile_is_not_read(room: Room) -> None:
     left = room.send("Left.")
     left.abandon("cancelled")
     room.backend.read_on.set()
-    assert (await room.lined_up()).job_id == "hard"
+    assert (await room.lined_up()).id == "hard"
     async with asyncio.timeout(20):
         while len(room.queue):
             await asyncio.sleep(0.005)
-    assert left.work is None
+    assert left.plan is None
     assert room.outcomes.finished == {"cancelled": 1}

@@ -12,7 +12,6 @@ import pytest
 
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.interface import Replay
 from app.engine.job import SpeechJob
 from app.engine.playback import Playback
 from app.engine.sound.process import SoundProcess
@@ -61,7 +60,7 @@ def test_speeches_and_a_replay_beside_one_that_is_left_go_on_after_a_restart(rem
     left = speech(remote)
     next(left)
     going = [speech(remote, text) for text in texts]
-    going.append(remote.replay(Replay(alone[0][-1].result), Playback(0.0)))
+    going.append(remote.replay(alone[0][-1].result, Playback(0.0)))
     sounds = [[next(one).samples] for one in going]
     kill(remote)
     left.close()

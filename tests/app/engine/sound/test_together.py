@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from app.engine.admission import Capacity
 from app.engine.backend import synthesizer
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
-from app.engine.capacity import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.job import AudioChunk, Samples, SpeechJob, SpeechResult
 from app.engine.memory import Memory

@@ -9,8 +9,8 @@ import pytest
 from app.engine.engine import SpeechEngine
 from app.engine.errors import DeadlineExceeded, ReaderStalled
 from app.engine.job import SpeechJob
+from app.engine.serving.running import MAX_UNREAD_S
 from app.engine.serving.scheduler import MAX_WAITING_S
-from app.engine.serving.ticket import MAX_UNREAD_S
 from samplers.knobs.params import SamplingParams
 from tests.fakes import FakeBackend, fake_engine
 

@@ -1,0 +1,289 @@
+"""A job in the engine, from its submission to its end, and the reader of its audio."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from time import monotonic
+
+from app.engine.admission import Capacity, Stream
+from app.engine.errors import DeadlineExceeded, SpeechError
+from app.engine.interface import Backend, EarlyChunk, Level0Stream, Plan, SoundStream
+from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
+from app.engine.playback import Playback
+from app.engine.utterance import Level0Chunk
+
+MAX_UNREAD_S = 5.0
+"""Seconds of audio that may be unread before the job pauses."""
+
+
+class RunningJob:
+    """A job in the engine; each attribute is written by the thread under which it stands.
+
+    Args:
+        wake: Called when the job was given up, or goes on after a pause.
+        replayed: The speech whose audio is made once more; None: the job is to be planned.
+
+    Attributes:
+        id: The job's.
+        asker: The client whose share of rows and places it takes.
+        playback: The audio against the clock.
+        chunks: The audio, and at the end perhaps an error, for the reader.
+        deadline_s: When the job must be over, by the loop's clock; each pause extends it.
+        abandoned: Why the job was given up; None while it is wanted. Any thread.
+        plan: What is spoken; None until the text is read, and of a replay. The text thread.
+        level_0: Draws its codes; None where it has no rows. The decoding thread.
+        progress: Of level 0. The decoding thread.
+        items: Chunks of level 0 that wait for their sound, in order, and at the end perhaps an
+            error. The decoding thread adds, the sound thread takes.
+        alone: Whether no other stream ran when it was admitted. The decoding thread.
+        sound: Makes the audio; None before, and of a replay. The sound thread, as all that follows.
+        audio: The rest of the audio of each item that was taken, in order.
+        shared_s: Seconds of work on chunks that were made along with others and not asked for yet.
+        first_s: When its first audio was made, by `time.monotonic`; None before.
+        made: How many times audio was made.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        timeout_s: float,
+        wake: Callable[[], None],
+        *,
+        asker: str = "",
+        played: bool = True,
+        replayed: SpeechResult | None = None,
+    ) -> None:
+        self.id, self.asker, self.replayed = job_id, asker, replayed
+        self.playback = Playback(monotonic(), played=played)
+        self.loop = asyncio.get_running_loop()
+        self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
+        self.deadline_s = self.loop.time() + timeout_s
+        self.abandoned: FinishReason | None = None
+        self._wake, self._closed, self._changing = wake, False, threading.Lock()
+        self._unread_s, self._paused_at_s = 0.0, 0.0
+        self.plan: Plan | None = None
+        self.level_0: Level0Stream | None = None
+        self.progress = Progress()
+        self.items: deque[Level0Chunk | SpeechError] = deque()
+        self.alone, self._admitted_s = True, 0.0
+        self.sound: SoundStream | None = None
+        self.audio: deque[Iterator[AudioChunk]] = deque()
+        self.shared_s, self.made = 0.0, 0
+        self.first_s: float | None = None
+        self._begun = False  # whether its playback has
+        self._ending = False  # whether an utterance ends with the item that was taken last
+        self._held: list[AudioChunk] = []  # until the playback begins
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the batch it takes; a replay takes none."""
+        return 0 if self.plan is None else self.plan.rows
+
+    @property
+    def priority(self) -> int:
+        """Of waiting jobs, those with the smallest number run first."""
+        return 0 if self.plan is None else self.plan.job.priority
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds since the job paused because too much audio is unread; 0 while it runs."""
+        since_s = self._paused_at_s
+        return monotonic() - since_s if since_s else 0.0
+
+    def abandon(self, reason: FinishReason) -> None:
+        """Give the job up: the workers drop it at the next step or chunk."""
+        self.abandoned = reason
+        self._wake()
+
+    def close(self) -> bool:
+        """Mark the job as ended; True on the first call only."""
+        with self._changing:
+            first, self._closed = not self._closed, True
+            return first
+
+    def send(self, item: AudioChunk | SpeechError) -> None:
+        """Send a chunk or an error to the reader.
+
+        Chunks are held until the playback begins: see `Playback.prebuffer_s`.
+        """
+        if isinstance(item, AudioChunk):
+            if item.result is not None:
+                self.playback.finish()
+            if self.playback.first_s is None:
+                self._held.append(item)
+                return
+            for held in self._held:
+                self._count(held)
+            # After the last chunk there is nothing left to pause.
+            self._count(item, may_pause=item.result is None)
+        try:
+            for one in (*self._held, item):
+                self.loop.call_soon_threadsafe(self.chunks.put_nowait, one)
+            self._held.clear()
+        except RuntimeError:  # the reader's loop is closed
+            self.abandoned = "cancelled"
+
+    def mark_read(self, chunk: AudioChunk) -> None:
+        """Count a chunk as read; resume the job if it paused, and extend its deadline."""
+        with self._changing:
+            self._unread_s -= _seconds(chunk)
+            if not self._paused_at_s or self._unread_s > MAX_UNREAD_S:
+                return
+            self.deadline_s += monotonic() - self._paused_at_s
+            self._paused_at_s = 0.0
+        self._wake()
+
+    def _count(self, chunk: AudioChunk, *, may_pause: bool = False) -> None:
+        """Count a chunk as unread; pause the job if that is too much."""
+        with self._changing:
+            self._unread_s += _seconds(chunk)
+            if may_pause and self._unread_s > MAX_UNREAD_S:
+                self._paused_at_s = self._paused_at_s or monotonic()
+
+    # What follows is the sound thread's.
+
+    def admitted(self, *, alone: bool) -> None:
+        """Note that its work begins."""
+        self.alone, self._admitted_s = alone, monotonic()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the sound thread has something to do for it."""
+        if self.abandoned is not None or self.items or self.audio:
+            return True
+        return self.replayed is not None
+
+    @property
+    def urgency(self) -> tuple[bool, int, float]:
+        """Sort key, the least first: abandoned, priority, when audio is due."""
+        return self.abandoned is None, self.priority, self.playback.due_s
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether others go first: it is sent whole, or has less priority than usual."""
+        return not self.playback.played or self.priority > 0
+
+    @property
+    def early(self) -> tuple[EarlyChunk, ...]:
+        """The first chunks of its utterances; see `SoundStream.early`."""
+        return () if self.sound is None else self.sound.early
+
+    def stream(self, capacity: Capacity) -> Stream:
+        """Return its audio as admission counts it."""
+        playback = self.playback
+        return Stream(
+            playback.lead_s, playback.left_s, self.first_s is not None, self._next_s(capacity)
+        )
+
+    def _next_s(self, capacity: Capacity) -> float:
+        """Return in how many seconds its next audio comes; 0 after its early chunks."""
+        coming = max(0, self.made - 1)
+        if coming >= len(self.early):
+            return 0.0
+        elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
+        return max(0.0, capacity.chunk_s(self.early[coming].frames) - elapsed_s)
+
+    def begin_sound(self, backend: Backend) -> None:
+        """Have what makes its audio."""
+        if self.sound is None and self.plan is not None:
+            self.sound = backend.sound_stream(self.plan, self.playback)
+
+    def next_chunk(self, backend: Backend) -> AudioChunk | None:
+        """Return the next chunk of audio of the current item; None at its end."""
+        if not self.audio:
+            if self.replayed is not None:
+                self.audio.append(backend.replay(self.replayed, self.playback))
+            else:
+                self._push(self.items.popleft())
+        chunk = next(self.audio[0], None)
+        if chunk is None:
+            self.audio.popleft()
+        return chunk
+
+    def push_queued(self) -> None:
+        """Push all queued chunks of the current utterance, so that they can be batched."""
+        while self.items and self.sound is not None and not (self.audio and self._ending):
+            item = self.items[0]
+            if isinstance(item, SpeechError) or not len(item.codes):
+                return  # what begins with it is prepared in its turn
+            self._push(self.items.popleft())
+
+    def _push(self, item: Level0Chunk | SpeechError) -> None:
+        """Begin an item, or raise it."""
+        if isinstance(item, SpeechError):
+            raise item
+        assert self.sound is not None
+        self._ending = item.ending is not None
+        self.audio.append(self.sound.push(item))
+
+    def count_audio(self, capacity: Capacity, work_s: float, audio_s: float) -> None:
+        """Note what so many seconds of its audio cost, and how long the first took."""
+        capacity.note_sound(work_s + self.shared_s, audio_s)
+        self.shared_s = 0.0
+        if audio_s:
+            self.first_s = self.first_s or monotonic()
+            self.made += 1
+        if not self._begun and self.playback.first_s is not None:
+            self._begun = True
+            if self.alone:
+                capacity.note_start(max(0.0, self.playback.first_s - self._admitted_s))
+
+    def close_sound(self) -> None:
+        """Release what makes its audio."""
+        if self.sound is not None:
+            self.sound.close()
+
+
+class SpeechStream(AsyncIterator[AudioChunk]):
+    """Async iterator of a job's chunks, for one reader. Closing it cancels the job."""
+
+    def __init__(self, job: RunningJob, cancel: Callable[[RunningJob, FinishReason], None]) -> None:
+        self._job, self._cancel = job, cancel
+        self._over = False
+
+    @property
+    def progress(self) -> Progress:
+        """Of level 0."""
+        return self._job.progress
+
+    @property
+    def plan(self) -> Plan | None:
+        """The resolved job; None before its text is read, and for a replay."""
+        return self._job.plan
+
+    async def __anext__(self) -> AudioChunk:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            async with asyncio.timeout_at(self._job.deadline_s):
+                item = await self._job.chunks.get()
+        except TimeoutError:
+            self._end("error")
+            raise DeadlineExceeded("the request took longer than this server allows") from None
+        except asyncio.CancelledError:
+            self._end("cancelled")
+            raise
+        if isinstance(item, AudioChunk):
+            self._job.mark_read(item)
+            self._over = item.result is not None
+            return item
+        self._over = True
+        raise item
+
+    async def aclose(self) -> None:
+        """Cancel the job if it is not done; it stops at its next frame."""
+        self._end("cancelled")
+
+    def __del__(self) -> None:
+        if not self._over:  # takes no lock: the garbage collector runs in any thread, at any time
+            self._job.abandoned = "cancelled"
+
+    def _end(self, reason: FinishReason) -> None:
+        if not self._over:
+            self._over = True
+            self._cancel(self._job, reason)
+
+
+def _seconds(chunk: AudioChunk) -> float:
+    return len(chunk.samples) / chunk.sample_rate_hz
