@@ -143,12 +143,7 @@ class Capacity:
         return self.delay_s(1)
 
     def delay_s(self, others: int, at_once: int = 1) -> float:
-        """Return the longest time for which a stream waits because so many others begin.
-
-        Args:
-            others: Their number.
-            at_once: How many chunks are made at once.
-        """
+        """Return the longest time for which a stream waits because so many others begin."""
         shared_s = self._alone.seconds if self._throttle_s else 0.0
         chunks_s = math.ceil(others / at_once) * self._chunk.seconds
         return chunks_s + others * (self._admission.seconds + shared_s)
@@ -163,9 +158,6 @@ class Capacity:
 
         If no other is made meanwhile. Steps take longer with each further stream, and a quota may
         stop them once more than measured.
-
-        Args:
-            frames: How many are drawn; a step draws one of each job.
         """
         step_s = max(cost.each for cost in self._step) / SHARE
         return frames * step_s + self._chunk.seconds + self._throttle_s
@@ -190,8 +182,6 @@ class Stream:
     """The audio of one job.
 
     Attributes:
-        lead_s: Seconds of audio that are made and not played.
-        left_s: Seconds of audio that are still to be made.
         plays: Whether its playback has begun; a beginning can be delayed.
         next_s: Seconds in which its next audio comes, if that takes longer than usual.
     """
@@ -231,9 +221,6 @@ def fits(
     True where none runs: waiting would not help the new one.
 
     Args:
-        streams: Those that run.
-        newcomer_s: Expected seconds of audio of the new one.
-        speed: Seconds of audio made a second.
         blocking_s: Longest time for which work on one stream delays the others: each that plays
             must have so much audio buffered for each stream that begins, beside its ``next_s``.
     """
@@ -257,8 +244,6 @@ def pauses_s(
     """Return the seconds of silence between and after the utterances of a job.
 
     Args:
-        utterances: Of the job.
-        pause_s: Seconds of silence between two of them where the text asks for no other.
         more: Whether a later job continues the speech, so that the last pause counts in any case.
     """
     asked = [one.pause_after_s for one in utterances]
@@ -277,13 +262,6 @@ def check_audio_s(
     sound_s: float, silence_s: float, speed: float, most_s: float, *, param: str = "input"
 ) -> None:
     """Do nothing if audio is not longer than allowed: of a text, or of codes that are played again.
-
-    Args:
-        sound_s: Seconds of speech at the rates of its utterances.
-        silence_s: Seconds of pauses.
-        speed: Of the playback.
-        most_s: The limit.
-        param: The field of the request at fault.
 
     Raises:
         InvalidRequest: It is longer.
@@ -304,11 +282,6 @@ def longest_throttle_s(mount: Path = _MOUNT, own: Path = _OWN, cpus: int | None 
     period ends (Documentation/scheduler/sched-bwc.rst). On ``cpus`` busy processors that is after
     ``quota / cpus``, so it stands still for ``period - quota / cpus``. Quotas of the groups above
     count too.
-
-    Args:
-        mount: Where control groups are mounted, of version 1 or 2.
-        own: The file that names the groups of this process.
-        cpus: Number of processors it may use; None asks the system.
 
     Returns:
         0 without a quota, on a system without control groups, or where they cannot be read.

@@ -63,11 +63,7 @@ class JobChain:
         )
 
     def finish(self, sample_rate_hz: int) -> AudioChunk:
-        """Return the pause that the text ends with; often no samples. At least one job was added.
-
-        Args:
-            sample_rate_hz: Of the samples.
-        """
+        """Return the pause that the text ends with, often no samples, after at least one job."""
         result = self.result
         assert result is not None
         paused = bool(result.utterances) and result.utterances[-1].pause_after_s is not None
@@ -100,9 +96,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     last chunk of each sentence carries its result.
 
     Attributes:
-        text: All text so far.
         plan: Of the first sentence; None before it was read.
-        phonemes: How many phoneme symbols were spoken.
     """
 
     def __init__(

@@ -46,9 +46,6 @@ class SpeechEngine:
 
     Args:
         load: Returns the model; called once, in the level-0 thread.
-
-    Attributes:
-        metrics: Its counters.
     """
 
     def __init__(self, load: Callable[[], Backend], options: EngineOptions) -> None:
@@ -168,11 +165,6 @@ class SpeechEngine:
 
     def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
         """Make the audio of a speech once more, from its codes; takes no rows and waits for none.
-
-        Args:
-            job_id: Of this replay.
-            result: Of the speech, spoken by the loaded model.
-            asker: Whose share of the queue it takes.
 
         Returns:
             As `submit`; the same samples.

@@ -32,7 +32,6 @@ class SpeechError(Exception):
 
     Attributes:
         code: Stable identifier of the kind of error.
-        message: Description for people.
         param: Name of the request's field at fault, or None.
     """
 

@@ -28,11 +28,7 @@ class ModelInfo:
     """What status pages and answers say of the loaded model.
 
     Attributes:
-        name: The model's.
         sha256: Of the checkpoint, hexadecimal.
-        device: As torch names it.
-        sample_rate_hz: Of the audio.
-        languages: That it speaks.
         weights: Number format of the language model's matrices.
         decoder: What makes samples of codes: `codec` or `vocos`.
         frame_rate_hz: Frames of codes in a second of speech.
@@ -79,11 +75,7 @@ class Plan:
     """A job that was checked and resolved: every choice is made that the caller left open.
 
     Attributes:
-        job: As it was submitted.
         params: Resolved: every knob has a value.
-        seed: The one in ``params``.
-        voice: The speaker.
-        language: Of the speech.
         utterances: The text, split and converted to phonemes.
         text_s: Seconds that this took.
         rows: Rows of the batch that level 0 takes.
@@ -129,7 +121,6 @@ class GoldenResult:
     """Outcome of the golden requests.
 
     Attributes:
-        spoken: How many were spoken.
         different: How many of them had other codes than those stored.
     """
 
@@ -141,7 +132,6 @@ class Level0Stream(Protocol):
     """Level 0 of one job; `app.engine.level_0.job.Level0Job` is one.
 
     Attributes:
-        over: Whether no frame will follow.
         error: What failed, if something did; the job is then over.
         frames: Frames that are ready for synthesis, of all utterances so far.
     """
@@ -169,7 +159,6 @@ class Batch(Protocol[J]):
         """Add a job.
 
         Args:
-            plan: The job; its rows must be free.
             on_chunk: Called by `step` with each finished chunk of the job, in order.
         """
 

@@ -63,14 +63,10 @@ class WordTiming:
     """When a word is heard, in the speech at speed 1.
 
     Args:
-        utterance: Number of its utterance in the speech.
-        index: Its number in the utterance.
         word: As it was written, with its punctuation.
-        start_s: When it begins.
         end_s: When it ends; None while that is not known.
         missing: Whether the sound lacks it: the times are then those where it should be.
         phonemes: Its own, as far as they have begun; None if they were not asked for.
-        voice: The name of the voice that says it.
         spoken: The normalised words that are spoken for it.
     """
 
@@ -109,14 +105,11 @@ class SpeechJob:
 
     Args:
         id: Unique among all jobs.
-        text: As the caller wrote it.
         params: The request itself, which is a `SamplingParams`; never copied field by field.
         voice: Name of a voice; None: the model's default.
         language: None: the voice's.
         max_duration_s: Longest speech without pauses, in seconds at the rates that the text asks
             for; None: by the length of the text.
-        trace: Whether to record the logits' statistics and the sampler's decisions at every token
-            of the AR.
         top_logprobs: How many of the likeliest codes the trace tells for each token.
         before: The result of earlier jobs of the same speech, which this job continues: its
             utterances are numbered after theirs, and they count for the limit, the context and the
@@ -131,9 +124,7 @@ class SpeechJob:
         speed: The tempo of its playback; audio at less than 1 is longer than the speech.
         played: Whether the audio is played while it is made. Otherwise it is sent whole, and
             streams that are played go first.
-        timestamps: Whether to tell when words, or also phonemes, are heard.
         kept: What is not drawn but taken from an earlier take of the same text; None: nothing.
-        codes: Whether chunks tell codes, too.
         pronunciations: What is spoken for words; goes before the entries of dictionaries.
         dictionaries: The operator's pronunciation dictionaries to use, in order.
     """
@@ -166,12 +157,7 @@ class Timings:
 
     Args:
         queue_s: From its submission to its first step, without `text_s`.
-        text_s: Conversion of the text to phonemes.
         ar_s: Steps of level 0 that it took part in.
-        nar_s: The finer levels.
-        codec_s: The codec.
-        total_s: From its submission to its end.
-        first_audio_s: From its submission to its first audio.
         underrun_s: Stalls of a playback that begins with the first audio.
     """
 
@@ -201,7 +187,6 @@ class Backtrack:
 
     Args:
         cause: What was detected: a loop, too long a silence, or a sequence of `ban_sequences`.
-        frames: How many frames there were.
         kept: How many of them were kept.
         code: The code of level 0 that followed those, which is penalised there now.
     """
@@ -219,9 +204,6 @@ class RankedTake:
     Args:
         score: Its score in nats a code: see `samplers.ranking` for `best_of`, `samplers.ops.beam`
             for beams.
-        frames: How many frames it has.
-        finish_reason: Why it ended.
-        kept: Whether it is the one that was chosen.
     """
 
     score: float
@@ -249,18 +231,14 @@ class SpokenUtterance:
 
     Args:
         codes: ``[T, K]`` int16.
-        finish_reason: Why its level 0 ended.
         pause_after_s: Seconds of silence that the text asks for after it; None: `pause_s`.
         trace: None unless the job asked for it; empty for an utterance that is only a pause.
-        backtracks: In order.
         phonemes: What was spoken; empty for an utterance that is only a pause.
         takes: All complete hypotheses, if there were several.
         text: Its words, normalised.
         start_s: Where it begins in the speech at speed 1, in seconds.
         duration_s: For how long it sounds, the pause after it not counted.
         trimmed_s: Seconds of silence that were cut off before its beginning.
-        frame_s: Seconds of a frame of its codes.
-        words: When each word is heard; None if that was not asked for.
         memory: Of the sampler, if it has one beside the codes and the take was the only one.
         voice: Who spoke it, as the text named them; None: the voice of the request.
         rate: Its tempo, as the text asked for; the times tell the sound at that tempo.
@@ -284,11 +262,7 @@ class SpokenUtterance:
     rate: float = 1.0
 
     def kept(self, frames: int) -> "SpokenUtterance":
-        """Return its first frames, as they were before any later one was drawn.
-
-        Args:
-            frames: How many; no more than it has.
-        """
+        """Return its first frames, as they were before any later one was drawn."""
         # A backtrack counts if a frame that is kept was drawn after it, and so do those before it.
         last = max((n for n, one in enumerate(self.backtracks) if one.kept < frames), default=-1)
         return replace(
@@ -306,19 +280,12 @@ class SpeechResult:
     """The result of a job, or of several jobs that spoke one speech.
 
     Args:
-        job_id: Id of the job.
         finish_reason: The gravest of all utterances: `stuck`, then `length`, then `stop`.
         seed: The same request with this seed gives the same codes.
-        params: Resolved: every knob has its value.
-        voice: The voice's name.
-        language: As spoken.
         codes_sha256: SHA-256 of all codes ``[T, K]`` in order, as little-endian int16.
         frames: Sum of T over all utterances.
         audio_s: Seconds of audio, pauses included.
-        timings: Durations of the stages.
-        utterances: In order.
         nar: How much of an utterance the finer levels were drawn from at a time.
-        decoder: What decoded the codes: `codec` or `vocos`.
         pause_owed_s: Seconds of silence between this speech and that of a job that continues it.
     """
 

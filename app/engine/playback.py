@@ -22,7 +22,6 @@ class Playback:
         submitted_s: When the job was submitted, by `time.monotonic`.
         played: Whether the audio is played while it is made; otherwise it is sent whole.
         first_s: When the playback began, by `time.monotonic`; None before.
-        audio_s: Seconds of audio so far.
         underrun_s: Seconds that the playback stalled for want of audio.
         expected_s: Seconds of audio expected in all; 0 for a job that costs nothing.
         prebuffer_s: Seconds of audio to buffer before the playback begins: on a machine slower than

@@ -63,18 +63,13 @@ class UtteranceInput:
 
     Attributes:
         phoneme_ids: With the begin and end marks.
-        params: Resolved: every knob has a value.
-        seed: Of all its noise.
         utterance: Its number within the speech; the noise depends on it.
         max_frames: Where the AR is stopped, if it does not draw the stop.
         prompt: ``[Tp, K]`` codes of the voice, or None.
         language: Its index in the model's languages.
-        trace: Whether to record a trace of every token of the AR.
         top_logprobs: How many of the likeliest codes it tells for each.
         silent: ``(V,)`` bool, the codes of silence; None if none are known.
-        context: Earlier utterances, in order.
         voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
-        aligned: Whether its frames are aligned with its phonemes.
         kept: Its first frames, of an earlier take; None: all are drawn.
     """
 
@@ -143,14 +138,8 @@ class UtteranceEnd:
     """How level 0 of an utterance ended.
 
     Attributes:
-        finish_reason: Why.
-        last: Whether it is the job's last.
         cut: Whether the job's limit left no room for the utterances after it.
-        backtracks: In order.
-        trace: Of every token, if the job asks for it.
-        takes: The outcome of each hypothesis, where several were drawn to their ends.
         ar_s: Seconds of the steps that it took part in.
-        memory: Of the sampler.
     """
 
     finish_reason: FinishReason

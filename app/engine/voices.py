@@ -60,7 +60,6 @@ class Voices:
         store: The store of uploaded voices; None: there are none.
 
     Attributes:
-        builtin: The voices that came with the model.
         prompt_s: Seconds of a voice's audio that the model takes as a prompt; 0: it takes none.
     """
 
@@ -267,12 +266,6 @@ class Voices:
         start_s: float | None = None,
     ) -> Voice:
         """Store an uploaded voice. Takes a while: the audio is decoded and checked.
-
-        Args:
-            name: Its name, valid and not taken.
-            card: Its description.
-            content: Bytes of an audio file.
-            owner: Who can use and delete it.
 
         Raises:
             InvalidRequest: The audio cannot be a voice, or as `check_new`.

@@ -19,7 +19,6 @@ class StepRows:
     """B rows of a table in ascending slots, evenly spaced ones as views, others by index.
 
     Attributes:
-        rows: What does not change about them.
         lengths: ``(B,)`` int64, frames drawn; from `load` on, as the next two.
         stopped: ``(B,)`` bool, which have ended.
         limits: ``(B, 1)`` int64, how many codes each may hold.

@@ -52,7 +52,6 @@ class ArSampler:
     rows.
 
     Attributes:
-        table: The state of all slots.
         vocab_size: V, the stop included.
     """
 
@@ -200,7 +199,6 @@ class ArSampler:
             own: ``(B, V)``, any float dtype, the model's logits; not changed.
             trace: Where to record the step; changes no code.
             null: ``(G, V)``: the logits without the text of the rows that are guided.
-            attention: Statistics of the model's attention, if `wants_attention`.
         """
         rows = self._step_rows()
         rows.load()

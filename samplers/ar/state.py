@@ -102,7 +102,6 @@ class RowInput:
         candidate: Which of several hypotheses of the utterance it is.
         prompt: Level 0 ``(N,)`` int64 of its voice, which penalties may count.
         silent: ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
-        drawn: What it holds already.
     """
 
     params: SamplingParams

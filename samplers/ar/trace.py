@@ -155,7 +155,6 @@ class StepTensors:
         Args:
             alive: ``(B,)`` bool, rows that had not ended before.
             empty: ``(B,)`` bool, rows from which nothing could be drawn.
-            top: How many of the likeliest codes to tell.
         """
         scores, drawn = self.scores, self.drawn
         temperature = (scores.divisor if scores.divisor is not None else scores.ones())[:, 0]

@@ -23,7 +23,6 @@ def choose_level_0(
     """Choose how level 0 is drawn: token by token, or in masked passes.
 
     Args:
-        params: Resolved.
         moved: Names of the knobs that the caller set to other values than the preset's.
 
     Returns:
@@ -67,11 +66,7 @@ def _idle(params: SamplingParams, moved: Collection[str], method: str) -> list[s
 
 
 def nar_plan(config: ModelConfig, params: SamplingParams) -> NarPlan:
-    """Return how much of an utterance the finer levels are drawn from at a time.
-
-    Args:
-        params: Resolved.
-    """
+    """Return how much of an utterance the finer levels are drawn from at a time."""
     if config.nar_mask != "full":
         return "chunks"
     return "windows" if params.nar_window_frames else "whole"
@@ -99,11 +94,6 @@ def check_kept(
     config: ModelConfig,
 ) -> None:
     """Refuse to go on from a take of another text, or with what cannot be mixed with it.
-
-    Args:
-        kept: What it goes on from.
-        utterances: Its text, as phonemes.
-        params: Resolved.
 
     Raises:
         InvalidRequest: The text up to the cut differs, other levels are asked for, level 0 is not
@@ -137,10 +127,6 @@ def check_kept(
 def check_windows(params: SamplingParams, moved: Collection[str], config: ModelConfig) -> None:
     """Refuse knobs of NAR windows that would do nothing.
 
-    Args:
-        params: Resolved.
-        moved: Names of the knobs that the caller set to other values than the preset's.
-
     Raises:
         InvalidRequest: The model needs no windows, or a context was set without windows.
     """
@@ -159,10 +145,6 @@ def check_windows(params: SamplingParams, moved: Collection[str], config: ModelC
 
 def check_trained(params: SamplingParams, voice: Voice, config: ModelConfig) -> None:
     """Refuse guidance that the model was not trained for, and knobs of a prompt it does not hear.
-
-    Args:
-        params: Resolved.
-        voice: Who speaks.
 
     Raises:
         InvalidRequest: It names the knob.

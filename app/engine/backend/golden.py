@@ -25,9 +25,7 @@ class GoldenRequest(BaseModel):
     """A request and the codes that it gives.
 
     Attributes:
-        text: What is spoken.
         voice: A voice of the model; None is its default.
-        params: Knobs by name, the seed among them.
         codes_sha256: Of all codes ``[T, K]`` in order, as little-endian int16.
     """
 

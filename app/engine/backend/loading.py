@@ -73,12 +73,7 @@ def load_speech(options: ModelOptions, device: torch.device) -> SpeechModel:
 
 
 def model_info(speech: SpeechModel, device: torch.device) -> ModelInfo:
-    """Return what the outside may know of a loaded model; how rows batch is measured if need be.
-
-    Args:
-        speech: On ``device``.
-        device: Where the model is.
-    """
+    """Return what the outside may know of a loaded model; how rows batch is measured if need be."""
     model, codec = speech.model, speech.codec.config
     quantized, batching = False, ""
     if device.type == "cpu":

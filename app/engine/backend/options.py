@@ -20,21 +20,15 @@ class ModelOptions:
 
     Attributes:
         model: A folder, a published file, or a name of the hub.
-        device: Where it runs.
         weights: Number format of the language model's matrices, on a CPU; see `choose_weights`.
-        decoder: What decodes codes to samples.
         threads: Threads of one step.
         fused_kernels: Whether kernels of our own are used on a GPU, where they can be.
         kv_cache_dtype: Number format of keys and values on a GPU.
         alignment: The head that follows the text, in place of the model's own.
         cache: Folder of codecs that were downloaded and converted.
-        offline: Whether nothing may be downloaded.
         max_text_chars: Longer texts are refused.
         max_audio_s: Longer speech is refused; see `app.engine.backend.planner`.
-        presets: Those that a request may name.
-        uploads: The store of uploaded voices; None: there are none.
         voice_names: The operator's further names of voices; see `app.engine.voices`.
-        dictionaries: The operator's pronunciation dictionaries.
         sound_process: Whether a process of its own makes the sound, on a CPU.
         text_process: Whether a process of its own reads texts.
     """

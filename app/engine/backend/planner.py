@@ -50,10 +50,6 @@ class Planner:
     Args:
         text_process: Reads the texts; None: the calling thread does.
 
-    Attributes:
-        front_end: Converts text to phonemes and their ids.
-        voices: The voices that the model can speak as.
-
     Raises:
         CheckpointError: A voice's files, the vocabulary or the model's preset are not valid.
     """
@@ -120,7 +116,6 @@ class Planner:
         Reads nothing that the workers change, so it runs in a thread beside theirs.
 
         Args:
-            job: What is asked for.
             on_piece: Called after each piece of the text; it may plan other jobs.
 
         Raises:
@@ -175,12 +170,7 @@ class Planner:
         )
 
     def read(self, job: SpeechJob, on_piece: Callable[[], None] = lambda: None) -> Reading:
-        """Convert the text of a job to phonemes, and nothing else; its knobs are not looked at.
-
-        Args:
-            job: The text, and in which voice and language.
-            on_piece: Called after each piece of the text; it may plan other jobs.
-        """
+        """Convert the text of a job to phonemes, and nothing else; its knobs are not looked at."""
         self._check_length(job.text)
         voice = self.voices.default if job.voice is None else self.voices.find(job.voice, job.owner)
         language = self._language(job, voice)
@@ -189,9 +179,6 @@ class Planner:
     @torch.inference_mode()
     def encode(self, content: bytes) -> Codes:
         """Return the codes ``[T, K]`` of a recording, made ready as a voice's is.
-
-        Args:
-            content: Bytes of an audio file.
 
         Raises:
             InvalidRequest: The audio cannot be read.
@@ -312,9 +299,6 @@ def limited(
 
     Args:
         job: The job; the audio of earlier jobs of the same speech counts.
-        utterances: Its text, as phonemes.
-        pause_s: Seconds of silence between two utterances where the text asks for no other.
-        frame_rate_hz: Frames a second.
         max_audio_s: The limit in seconds of audio as it is held or sent; a `speed` above 1 does not
             raise it. What has more, by its pauses and its text at the usual pace, is refused.
     """

@@ -30,11 +30,7 @@ class Residence:
                 self.at_home = True
 
     def send_away(self, idle: Callable[[], bool]) -> None:
-        """Move the weights off the device and free their memory, if the engine is idle.
-
-        Args:
-            idle: Whether it is; called while `bring` is locked out.
-        """
+        """Move the weights off the device and free their memory, if the engine is idle."""
         with self._moving:
             if self.at_home and idle():
                 self._move(self._away)

@@ -29,7 +29,6 @@ def is_deterministic(
     It has not where the rounding of matrix products depends on the number of rows.
 
     Args:
-        spoken: Speaks a job by itself.
         batch_of: Returns a batch of so many rows for which nothing is recorded.
     """
     plans = [

@@ -60,13 +60,7 @@ class Synthesizer:
     """A loaded model; a `app.engine.interface.Backend`.
 
     Args:
-        options: Those that it was loaded with.
         sound_process: Decodes codes to samples; None: the calling thread does.
-        text_process: Reads texts; None: the calling thread does.
-
-    Attributes:
-        voices: The voices that it can speak as.
-        info: What the outside may know of it.
     """
 
     def __init__(
@@ -129,7 +123,6 @@ class Synthesizer:
         """Load a model, in the thread that will draw level 0.
 
         Args:
-            options: Which, and how it runs.
             started: Its processes, as far as they were started before.
         """
         torch.set_num_threads(options.threads)
@@ -174,11 +167,7 @@ class Synthesizer:
         return entered(new_stream(self._device))
 
     def unload(self, is_idle: Callable[[], bool]) -> None:
-        """Move the weights off a GPU; the next `plan` or `replay` moves them back.
-
-        Args:
-            is_idle: Whether the engine is idle; called while nobody can move them back.
-        """
+        """Move the weights off a GPU; the next `plan` or `replay` moves them back."""
         self._prefixes.clear()
         self._sound_decoder.clear_cache()
         if self._memory is not None:
@@ -295,7 +284,6 @@ class Synthesizer:
         This is what the workers of an engine do, for callers without one.
 
         Args:
-            queue_s: Seconds that the job waited before.
             on_progress: Called after every step; False ends the job without a result.
         """
         playback = Playback(monotonic() - queue_s - plan.text_s)

@@ -29,7 +29,6 @@ class Fed(NamedTuple):
     Attributes:
         own: ``[B, V]`` logits with the text; any in those that are idle, as in the others.
         null: ``[G, V]`` without it, of those that are guided; None if none is.
-        attention: The statistics of their attention.
         invalid: ``[n]`` bool: whether there was a NaN.
         places: Whose, of each of the n.
     """

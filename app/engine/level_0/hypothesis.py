@@ -81,7 +81,6 @@ class Hypothesis:
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if its group has `keeps_logprobs`.
         score: Log-probability of a beam, nats; -inf if the row holds no beam.
-        finish_reason: Why it ended; None while it is being drawn.
         records: The trace record of each token, and the row in it.
         alternatives: Other codes of the last step, if entropix branches there.
     """

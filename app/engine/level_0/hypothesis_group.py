@@ -21,7 +21,6 @@ class HypothesisGroup:
 
     Attributes:
         hypotheses: Those still considered; the first is the utterance's result so far.
-        finish_reason: Why it ended; None while it is being drawn.
         error: What failed, if `finish_reason` is `error`.
         ranked: The outcome of each hypothesis, where several were drawn to their ends.
         memory: Of the sampler, once it has ended, if it has one that is worth keeping.

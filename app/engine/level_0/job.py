@@ -45,7 +45,6 @@ class Level0Job:
 
     Attributes:
         utterance: The one being drawn; None between two, and before the first.
-        over: Whether no frame will follow.
         frames: Frames of all utterances that are ready for synthesis: final ones, but where the
             finer levels need whole utterances only those of utterances that have ended.
     """

@@ -40,8 +40,6 @@ class PagedFeed(Feed):
     """Steps over the first rows of a table, played; the host is a step ahead.
 
     Attributes:
-        cache: A slot a row, in pages.
-        table: The sampler's state, which the rows are read from.
         pages: ``[S, P]`` int64, the host's side of the pages of each row, in their order; the
             pool's padding where a row has none.
         first_hidden: ``[S, D]``, the stack's output at the end of each prefix.

@@ -35,12 +35,7 @@ def share(places: int) -> int:
 
 
 class Places:
-    """A pool of places, of which each asker has at most its share. One thread only.
-
-    Attributes:
-        limit: How many places there are.
-        taken: How many of them are taken.
-    """
+    """A pool of places, of which each asker has at most its share. One thread only."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.taken = limit, 0
@@ -92,7 +87,6 @@ class RowShares:
 
         Args:
             waiting: Oldest first.
-            running: Those that have rows.
         """
         rows_by_asker, small = Counter[str](), 0
         for job in running:
@@ -123,9 +117,7 @@ class Turn(Generic[T]):
     """A text whose turn has come.
 
     Attributes:
-        asker: Whose it is.
         length: Its characters.
-        item: What is read.
     """
 
     asker: str
@@ -147,7 +139,6 @@ class Turns(Generic[T]):
 
         Args:
             length: Its characters, or what else of work is as long as so many.
-            item: What is read.
         """
         if asker not in self._waiting:
             self._waiting[asker] = []

@@ -29,11 +29,8 @@ class Lifecycle:
 
     Args:
         load: Returns the model; called once, in the level-0 thread.
-        scheduler: The level-0 worker.
 
     Attributes:
-        state: The state of the engine.
-        error: Why it failed; None if it has not.
         deterministic: Result of `Backend.check_deterministic`; None before.
         golden: Result of `Backend.check_golden`; None before, and if it was not asked for.
         on_close: Called, in any thread, when jobs are no longer accepted and those there are to be

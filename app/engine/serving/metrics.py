@@ -5,27 +5,7 @@ _FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0)
 
 
 class EngineMetrics:
-    """Counters, gauges and histograms of one engine; any thread may update them.
-
-    Attributes:
-        registry: Their registry; other modules add theirs.
-        jobs: Jobs that ended, by ``reason``.
-        queued: Jobs that wait, their text read or not.
-        running: Jobs that have begun and not ended.
-        slots: Rows of the level-0 cache, by ``state``: used or free.
-        steps: Steps of the level-0 loop.
-        tokens: Frames of level 0 drawn, including those that backtracking removed.
-        backtracks: Times that backtracking removed frames of an utterance.
-        stage_s: Seconds of work, by ``stage``: text, ar, nar, codec.
-        queue_s: Seconds from submission to the first step of a job.
-        first_audio_s: Seconds from submission to the first audio.
-        real_time_factor: Seconds of work a second of audio, by job.
-        audio_s: Seconds of audio made.
-        underrun_s: Seconds that playbacks begun with the first audio would have stalled.
-        continuous: Jobs whose playback would not have stalled (``ok`` is ``yes``) or would have.
-        restarts: Times that a worker was restarted after a crash.
-        cache_bytes: Bytes of keys and values, by what they are ``of``.
-    """
+    """Counters, gauges and histograms of one engine; any thread may update them."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -11,12 +11,10 @@ class EngineOptions:
     """How an engine runs.
 
     Attributes:
-        max_queue: Jobs that may wait.
         request_timeout_s: After which a job fails.
         stall_timeout_s: In which a reader that takes no audio must come back.
         slots: Rows of the batch that draws level 0; a job states how many it takes.
         unload_after_s: Seconds without a job after which the model leaves its device; 0: never.
-        check_golden: Whether the golden requests are spoken at the start.
     """
 
     max_queue: int

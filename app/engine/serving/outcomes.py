@@ -36,7 +36,6 @@ class Outcomes:
         """Record that a job ended without a result, and give its reader the error.
 
         Args:
-            reason: Why it ended.
             error: None if the reader has left, or the engine stops.
         """
         if not job.close():

@@ -25,7 +25,6 @@ class RunningJob:
         replayed: The speech whose audio is made once more; None: the job is to be planned.
 
     Attributes:
-        id: The job's.
         asker: The client whose share of rows and places it takes.
         playback: The audio against the clock.
         chunks: The audio, and at the end perhaps an error, for the reader.

@@ -30,13 +30,7 @@ Fits = Callable[[Plan, Iterable[Plan]], bool]
 class Scheduler:
     """Admits jobs as rows become free, and runs the steps. `run` takes a thread of its own.
 
-    Args:
-        sound_worker: Receives the finished chunks of level 0.
-        metrics: Counts steps, frames and rows.
-
     Attributes:
-        queue: Of the jobs.
-        capacity: Is told what work costs.
         beat_s: When the thread last showed a sign of life, by `time.monotonic`.
     """
 
@@ -66,8 +60,6 @@ class Scheduler:
         """Step until the queue is closed and no job draws any more, or until idle for long.
 
         Args:
-            batch: Without jobs.
-            frame_rate_hz: Frames of level 0 in a second of speech.
             idle_after_s: Return after so many seconds in which no job waited or ran.
             fits: Whether memory holds a plan beside those that run.
         """

@@ -25,14 +25,9 @@ class EngineStatus:
     """The status of an engine at one moment.
 
     Attributes:
-        state: Its state.
         waits_for: What it waits for before it accepts jobs; None if it accepts them.
-        error: Why it failed; None if it has not.
         queued: How many jobs wait, their text read or not.
-        running: How many jobs are being spoken.
         beat_age_s: Seconds since the last sign of life of the worker that is silent the longest.
-        slots: Rows of the batch.
-        used_slots: Rows that jobs have.
         deterministic: Whether a job had the same codes alone and among others in the warm-up; None
             before.
         golden: The comparison of the model's golden requests in the warm-up, if asked for.

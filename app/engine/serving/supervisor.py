@@ -29,7 +29,6 @@ class Supervisor:
         """Call ``work`` until it returns normally.
 
         Args:
-            name: Of the worker, for the log.
             work: Returns when there is no more to do.
             fail_jobs: Ends the running jobs with an error; those that wait stay.
         """

@@ -33,8 +33,6 @@ class Decoded(NamedTuple):
         samples: ``[N]``, those that no later frame changes.
         codes: ``[n, K]`` int64, of the frames, all levels.
         alignment: None if it was not asked for.
-        nar_s: Seconds spent on the finer levels.
-        codec_s: Seconds spent on the codec.
     """
 
     samples: Samples

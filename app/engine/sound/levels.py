@@ -50,7 +50,6 @@ class Levels(ABC):
         conditions: 2 with guidance, else 1.
         knobs: ``[K - 1, 6]`` int64 of `samplers.nar.pack`.
         guidance: Strength and rescale.
-        kind: What its draws need.
     """
 
     def __init__(self, model: Valle, codebooks: Tensor, inputs: UtteranceInput) -> None:

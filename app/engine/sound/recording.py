@@ -179,7 +179,6 @@ class RecordedChunks:
     Attributes:
         frames: The numbers of frames of a chunk; a last one is filled up.
         columns: The most positions of an utterance.
-        most: The most rows of a chunk.
     """
 
     @torch.inference_mode()

@@ -376,7 +376,7 @@ def test_more_than_two_functions_that_cannot_be_recorded_fail_the_start_and_fewe
 def test_the_first_sound_is_measured_without_the_time_that_a_batch_is_made_in(
     synthesizer, monkeypatch
 ):
-    now_s, starts, right = [0.0], [], synthesizer.batch
+    now_s, starts, right = [0.0], list[float](), synthesizer.batch
 
     def clock() -> float:
         now_s[0] += 1e-3
