@@ -29,7 +29,7 @@ from models.checkpoints import load_lm
 from models.int8.quantized import quantize_linears
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput
+from samplers.ar.state import RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
 
 PREFIX = 100
@@ -44,7 +44,7 @@ def sampler_for(model: Valle, streams: int, frames: int, *, greedy: bool) -> ArS
     """Return a sampler with the stop token banned."""
     stop = model.config.stop_token
     params = SamplingParams(temperature=0.0 if greedy else 1.0, ban_tokens=(stop,))
-    sampler = ArSampler.of(streams, frames=frames, vocab_size=stop + 1, stop_token=stop)
+    sampler = ArSampler(SlotTable(streams, frames=frames, vocab_size=stop + 1), stop_token=stop)
     for seed in range(streams):
         sampler.join([seed], RowInput(params, seed, frames))
     return sampler

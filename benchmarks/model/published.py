@@ -23,7 +23,7 @@ import torch
 from models.config import ModelConfig
 from models.valle import Valle
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput
+from samplers.ar.state import RowInput, SlotTable
 from samplers.knobs.params import SamplingParams
 
 FRAME_RATE_HZ = 75
@@ -86,8 +86,8 @@ def codes_a_second(model: Valle, cached: int, codes: int, rounds: int) -> float:
     def run() -> None:
         cache.rewind(0, 0)
         cache.advance(0, cached)
-        sampler = ArSampler.of(
-            1, frames=codes, vocab_size=config.codes + 1, stop_token=config.stop_token
+        sampler = ArSampler(
+            SlotTable(1, frames=codes, vocab_size=config.codes + 1), stop_token=config.stop_token
         )
         sampler.join([0], RowInput(params, 0, codes))
         last = hidden

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput
+from samplers.ar.state import RowInput, SlotTable
+from samplers.knobs.features import is_on
 from samplers.knobs.params import SamplingParams
 from samplers.knobs.presets import PRESETS
 from samplers.knobs.resolve import resolve
@@ -83,13 +84,13 @@ class SamplerStep:
     """A step of `ArSampler` that can be repeated."""
 
     def __init__(self, params: SamplingParams, rows: int) -> None:
-        self._sampler = ArSampler.of(
-            rows, frames=10 * HISTORY, vocab_size=VOCAB_SIZE, stop_token=STOP
+        self._sampler = ArSampler(
+            SlotTable(rows, frames=10 * HISTORY, vocab_size=VOCAB_SIZE), stop_token=STOP
         )
         for seed in range(rows):
             self._sampler.join([seed], RowInput(params, seed, 10 * HISTORY))
         self._logits, self._rows = model_logits(rows), rows
-        wanted, statistics = self._sampler.wants_attention, torch.ones(4, rows)
+        wanted, statistics = is_on("entropix", params), torch.ones(4, rows)
         self._attention = AttentionStatistics(*statistics) if wanted else None
         for _ in range(HISTORY):
             self()

@@ -66,31 +66,10 @@ class ArSampler:
         self._built: dict[tuple[int, ...], StepRows] = {}
         self._avoiding: set[int] = set()
 
-    @classmethod
-    def of(
-        cls,
-        slots: int,
-        *,
-        frames: int,
-        vocab_size: int,
-        stop_token: int,
-        prompt: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> "ArSampler":
-        """Return a sampler without rows; see `SlotTable` for the sizes."""
-        device = torch.device(device)
-        table = SlotTable(slots, frames=frames, prompt=prompt, vocab_size=vocab_size, device=device)
-        return cls(table, stop_token=stop_token)
-
     @property
     def active(self) -> Sequence[int]:
         """The slots of the rows that draw, in their order."""
         return self._active
-
-    @property
-    def wants_attention(self) -> bool:
-        """Whether a row that draws has entropix on, so that a step needs the statistics."""
-        return any(self._rows[slot].wants_attention for slot in self._active)
 
     @torch.inference_mode()
     def join(self, slots: Sequence[int], given: RowInput) -> None:

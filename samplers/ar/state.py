@@ -61,11 +61,6 @@ class RowParams:
     prompted: int
 
     @property
-    def wants_attention(self) -> bool:
-        """Whether entropix reads the statistics of the model's attention."""
-        return is_on("entropix", self.params)
-
-    @property
     def acts(self) -> bool:
         """Whether entropix may branch, or pause, which needs `silent`."""
         pauses = self.silent is not None and is_on("pause", self.params)
@@ -139,9 +134,9 @@ class SlotTable:
         slots: int,
         *,
         frames: int,
-        prompt: int,
         vocab_size: int,
-        device: torch.device,
+        prompt: int = 0,
+        device: torch.device = torch.device("cpu"),  # noqa: B008
         shared: bool = True,
     ) -> None:
         self.host = np.zeros((slots, len(Host)), np.int64)
@@ -175,7 +170,7 @@ class SlotTable:
     ) -> "SlotTable":
         """Return a table in memory that exists, of rows that have no other state."""
         slots, vocab_size = avoid.shape
-        table = cls(slots, frames=0, prompt=0, vocab_size=vocab_size, device=avoid.device)
+        table = cls(slots, frames=0, vocab_size=vocab_size, device=avoid.device)
         table.host, table.numbers, table.held = host, numbers, lengths.tolist()
         table.avoid, table.codes, table.lengths, table.stopped = avoid, codes, lengths, stopped
         return table

@@ -71,14 +71,6 @@ class Trace:
     records: list[Record] = field(default_factory=list)
     top: int = 0
 
-    def columns(self, row: int) -> dict[str, NDArray[Any]]:
-        """Return the columns of an utterance that had this row at every step."""
-        return columns(((record, row) for record in self.records), top=self.top)
-
-    def row(self, row: int) -> list[dict[str, Any]]:
-        """Return the same as one dictionary a token, in plain numbers."""
-        return entries(self.columns(row))
-
 
 def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, NDArray[Any]]:
     """Copy an utterance's records, and its row in each, to the host: an array ``[N]`` a field.

@@ -25,7 +25,7 @@ from tests.samplers.distributions import (
     count_draws,
     streams,
 )
-from tests.samplers.reference.harness import load, make_sampler, run, stack
+from tests.samplers.reference.harness import entries_of, load, make_sampler, run, stack
 from tests.samplers.statistics import chi_square, rejected
 
 pytestmark = pytest.mark.slow
@@ -120,5 +120,5 @@ def test_mirostat_keeps_the_mean_surprise_near_its_target(mode: Any, zipf: float
     trace = Trace()
     for _ in range(steps):
         sampler.step(logits[None], trace)
-    surprises = [-entry["logprob"] / math.log(2) for entry in trace.row(0)]
+    surprises = [-entry["logprob"] / math.log(2) for entry in entries_of(trace, 0)]
     assert sum(surprises) / steps == pytest.approx(tau, abs=0.1)

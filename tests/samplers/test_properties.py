@@ -41,8 +41,6 @@ def _sampler(data: st.DataObject, params: list[SamplingParams]) -> ArSampler:
 
 
 def _step(data: st.DataObject, sampler: ArSampler, rows: int) -> Tensor:
-    if not sampler.wants_attention:
-        return sampler.step(data.draw(hard_logits(rows, VOCAB)))
     heads = data.draw(
         st.lists(st.lists(st.floats(), min_size=4, max_size=4), min_size=rows, max_size=rows)
     )
@@ -81,7 +79,7 @@ def test_a_row_without_a_possible_code_gives_the_stop(data: st.DataObject) -> No
     sampler = _sampler(data, [data.draw(sampling_params())])
     _step(data, sampler, len(sampler.active))
     nothing = torch.full((len(sampler.active), VOCAB), -torch.inf)
-    heads = attention([[1.0] * 4] * len(sampler.active)) if sampler.wants_attention else None
+    heads = attention([[1.0] * 4] * len(sampler.active))
     assert sampler.step(nothing, attention=heads).tolist() == [STOP] * len(sampler.active)
 
 

@@ -35,9 +35,9 @@ from app.engine.playback import Playback
 from app.engine.reading import TextProcess
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.job import SoundJob
+from app.engine.sound.job import replay as replayed
 from app.engine.sound.process import SoundProcess
 from app.engine.sound.recording import RecordedChunks
-from app.engine.sound.replay import replay as replayed
 from app.engine.utterance import Level0Chunk
 from app.engine.worker import NOT_STARTED, ModelWorkers, sound_worker, text_worker
 from models.checkpoints import SpeechModel

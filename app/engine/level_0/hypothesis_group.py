@@ -1,7 +1,4 @@
-"""The hypotheses of one utterance: the base class, which has one, and what all kinds share.
-
-Kinds that draw several side by side: `best_of`, `beam_search` and `branching`.
-"""
+"""The hypotheses of one utterance: the base class has one, the others draw several side by side."""
 
 from collections.abc import Sequence
 
@@ -9,11 +6,20 @@ import torch
 from torch import Tensor
 
 from app.engine.errors import GenerationFailed
-from app.engine.job import Backtrack, FinishReason, RankedTake, SamplerMemory, TraceColumns
-from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.job import (
+    STOPPED,
+    Backtrack,
+    FinishReason,
+    RankedTake,
+    SamplerMemory,
+    TraceColumns,
+)
+from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
 from samplers.ar.trace import columns
+from samplers.ops.beam import final_score
+from samplers.ranking import oddity, rank
 
 
 class HypothesisGroup:
@@ -77,3 +83,162 @@ class HypothesisGroup:
     def fail(self, error: GenerationFailed) -> None:
         """End the utterance with an error."""
         self.finish_reason, self.error = "error", error
+
+
+class BestOf(HypothesisGroup):
+    """An utterance of `best_of` hypotheses; no frame is final before all have ended.
+
+    Each has its own noise; that of the first is the noise of an utterance with one hypothesis.
+    """
+
+    keeps_logprobs = True
+
+    @property
+    def final(self) -> int:
+        """How many of the first frames cannot change any more: none before one is chosen."""
+        return 0 if self.finish_reason is None else len(self)
+
+    def update(self, batch: InputBatch) -> None:
+        """Free the rows of hypotheses that have ended; choose one when all have."""
+        going = [one for one in self.hypotheses if one.finish_reason is None]
+        if len(going) == len(self.hypotheses):
+            return
+        held = {slot for one in going for slot in one.slots}
+        batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
+        batch.release([slot for slot in self.slots if slot not in held])
+        self.slots = [slot for slot in self.slots if slot in held]
+        if not going:
+            self._choose()
+
+    def _choose(self) -> None:
+        """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
+        params, silent = self.inputs.params, self.inputs.silent_codes
+        lengths = oddity([len(one.codes) for one in self.hypotheses])
+        ranks = [
+            rank(one.logprobs, one.codes, silent, params) - params.rank_length_penalty * odd
+            for one, odd in zip(self.hypotheses, lengths, strict=True)
+        ]
+
+        def order_of(number: int) -> tuple[bool, bool, float]:
+            one = self.hypotheses[number]
+            return one.finish_reason != "stop", not one.codes, -ranks[number]
+
+        order = sorted(range(len(ranks)), key=order_of)
+        self.ranked = _report(self.hypotheses, ranks, order[0])
+        best = self.hypotheses[order[0]]
+        self.hypotheses, self.finish_reason = [best], best.finish_reason
+
+
+class BeamSearch(HypothesisGroup):
+    """An utterance of `beam_width` beams; no frame is final before the search has ended.
+
+    A beam keeps its slots and rows to the end: a finished beam may be displaced by an active one.
+    """
+
+    read_at_once = True
+
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        super().__init__(inputs, hypotheses)
+        for hypothesis in self.hypotheses[1:]:
+            hypothesis.score = -torch.inf
+
+    @property
+    def final(self) -> int:
+        """How many of the first frames cannot change any more: none before the search has ended."""
+        return 0 if self.finish_reason is None else len(self)
+
+    def update(self, batch: InputBatch) -> None:
+        """End the search once no active beam can score higher than the best finished one."""
+        beams = [one for one in self.hypotheses if one.score > -torch.inf]
+        ended = [one for one in beams if one.finish_reason is not None]
+        active = [one for one in beams if one.finish_reason is None]
+        if not ended:
+            return
+        scores = self._scores([one.score for one in ended], [_tokens(one) for one in ended])
+        # A beam's log-probability only falls, so its best score is today's at the greatest length.
+        longest = [self.inputs.max_frames] * len(active)
+        bounds = self._scores([one.score for one in active], longest)
+        if active and bounds.max() > scores.max():
+            return
+        best = int(scores.argmax())
+        batch.remove(self.hypotheses)
+        self.ranked = _report(ended, scores.tolist(), best)
+        self.hypotheses, self.finish_reason = [ended[best]], ended[best].finish_reason
+
+    def _scores(self, scores: Sequence[float], tokens: Sequence[int]) -> Tensor:
+        """Return ``[n]`` log-probabilities normalised by length; see `final_score`."""
+        power = torch.tensor(self.inputs.params.beam_length_power, dtype=torch.float64)
+        return final_score(torch.tensor(scores, dtype=torch.float64), torch.tensor(tokens), power)
+
+
+class Branching(HypothesisGroup):
+    """An utterance that may fork for `entropix_branch_frames` frames, final once one is kept."""
+
+    keeps_logprobs = True
+    read_at_once = True
+
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        super().__init__(inputs, hypotheses)
+        self.hypotheses, self._spare = list(hypotheses[:1]), list(hypotheses[1:])
+        self._fork = 0  # the first frame in which the branches differ
+
+    @property
+    def final(self) -> int:
+        """How many of the first frames cannot change: those that all branches have in common."""
+        forked = len(self.hypotheses) > 1 and self.finish_reason is None
+        return self._fork if forked else len(self)
+
+    def update(self, batch: InputBatch) -> None:
+        """Fork if there are alternatives; choose once all branches are long enough or ended."""
+        if alternatives := self.hypotheses[0].alternatives:
+            self._branch(batch, alternatives)
+        batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
+        if len(self.hypotheses) > 1:
+            enough = self._fork + self.inputs.params.entropix_branch_frames
+            if any(
+                one.finish_reason is None and len(one.codes) < enough for one in self.hypotheses
+            ):
+                return
+            self._choose(batch)
+        self.finish_reason = self.hypotheses[0].finish_reason
+
+    def _branch(self, batch: InputBatch, alternatives: Sequence[Alternative]) -> None:
+        """Continue with the code that was drawn and, in spare hypotheses, with alternatives."""
+        first = self.hypotheses[0]
+        self._fork = len(first.codes) - 1
+        for number, alternative in enumerate(alternatives[: len(self._spare)], 1):
+            branch = self._spare.pop()
+            batch.fork(first, branch, alternative.code, number)
+            branch.logprobs[-1] = alternative.logprob
+            if alternative.record is not None:
+                branch.records[-1] = alternative.record
+            self.hypotheses.append(branch)
+
+    def _choose(self, batch: InputBatch) -> None:
+        """Keep the branch that ranks highest since the fork, the first of equals."""
+        params, silent = self.inputs.params, self.inputs.silent_codes
+        ranks = [
+            rank(one.logprobs[self._fork :], one.codes, silent, params, start=self._fork)
+            for one in self.hypotheses
+        ]
+        best = self.hypotheses[ranks.index(max(ranks))]
+        losers = [one for one in self.hypotheses if one is not best]
+        batch.remove(losers)
+        self._spare += losers
+        self.hypotheses = [best]
+
+
+def _report(
+    hypotheses: Sequence[Hypothesis], scores: Sequence[float], kept: int
+) -> tuple[RankedTake, ...]:
+    """Report the outcome of hypotheses that have ended, with their scores, nats a code."""
+    return tuple(
+        RankedTake(score, len(one.codes), one.finish_reason, number == kept)
+        for number, (one, score) in enumerate(zip(hypotheses, scores, strict=True))
+        if one.finish_reason is not None
+    )
+
+
+def _tokens(hypothesis: Hypothesis) -> int:
+    """Count a beam's tokens: its frames, and the stop if it drew one."""
+    return len(hypothesis.codes) + (hypothesis.finish_reason in STOPPED)

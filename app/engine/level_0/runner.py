@@ -20,12 +20,14 @@ from torch import Tensor
 from app.engine.errors import GenerationFailed
 from app.engine.job import SamplerMemory
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.level_0.beam_search import BeamSearch
-from app.engine.level_0.best_of import BestOf
-from app.engine.level_0.branching import Branching
 from app.engine.level_0.feed import Arrived, Feed, SlotFeed
 from app.engine.level_0.hypothesis import Alternative, Condition, Hypothesis
-from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.level_0.hypothesis_group import (
+    BeamSearch,
+    BestOf,
+    Branching,
+    HypothesisGroup,
+)
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.utterance import UtteranceInput

@@ -1,7 +1,8 @@
-"""The audio of one job: its utterances decoded and joined, and the result."""
+"""The audio of one job: its utterances decoded and joined, and the result; or once more."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from time import monotonic
 
 import numpy as np
@@ -262,3 +263,30 @@ def _early_chunks(speech: SpeechModel, plan: Plan) -> tuple[EarlyChunk, ...]:
     if plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
         return ()
     return early_chunks(params, config.block_frames, speech.codec.config.frame_rate_hz)
+
+
+def replay(
+    result: SpeechResult,
+    decoder: SoundDecoder | SoundProcess,
+    playback: Playback,
+    sample_rate_hz: int,
+) -> Iterator[AudioChunk]:
+    """Yield the audio of a speech once more: the same samples, the last chunk with the result."""
+    queue_s = monotonic() - playback.submitted_s
+    joiner = Joiner(sample_rate_hz, result.params.pause_s)
+
+    def chunk(samples: Samples, result: SpeechResult | None = None) -> AudioChunk:
+        playback.add(len(samples) / sample_rate_hz)
+        return AudioChunk(samples, sample_rate_hz, result)
+
+    for number, utterance in enumerate(result.utterances):
+        samples: Samples = np.zeros(0, np.float32)
+        for decoded in decoder.decode(torch.from_numpy(utterance.codes).long()):
+            if len(samples):
+                yield chunk(samples)
+            samples = joiner.push(decoded, utterance.rate)
+        last = number + 1 == len(result.utterances)
+        samples = np.concatenate([samples, joiner.finish(utterance.pause_after_s, last=last)])
+        total_s = monotonic() - playback.submitted_s
+        timings = Timings(queue_s, 0.0, 0.0, 0.0, total_s - queue_s, total_s)
+        yield chunk(samples, replace(result, timings=timings) if last else None)

@@ -252,8 +252,6 @@ def test_a_row_without_entropix_is_not_changed_by_one_with_it_in_scores_or_code(
 def test_entropix_needs_the_attention_statistics_and_nothing_else_does() -> None:
     with pytest.raises(ValueError, match="attention statistics"):
         make([SamplingParams(entropix=True)]).step(torch.zeros(1, VOCAB))
-    assert not make([SamplingParams(), SamplingParams(temperature=0)]).wants_attention
-    assert make([SamplingParams(), SamplingParams(entropix=True)]).wants_attention
 
 
 def test_a_stop_outside_the_vocabulary_is_refused() -> None:

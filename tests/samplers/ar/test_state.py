@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import RowInput
+from samplers.ar.state import RowInput, SlotTable
 from samplers.ar.trace import Record, Trace, columns
 from samplers.knobs.params import SamplingParams
 from tests.samplers.ar.test_sampler import MIXED, SILENT, STOP, VOCAB, attention_of, logits_of
-from tests.samplers.reference.harness import attention, codes_of
+from tests.samplers.reference.harness import attention, codes_of, entries_of
 
 PARAMS = [
     *MIXED,
@@ -60,7 +60,7 @@ class Speaker:
 
 def sampler_of(slots: int = SLOTS) -> ArSampler:
     """Return a sampler whose table holds the worst that rows before may have left."""
-    sampler = ArSampler.of(slots, frames=30, prompt=5, vocab_size=VOCAB, stop_token=STOP)
+    sampler = ArSampler(SlotTable(slots, frames=30, prompt=5, vocab_size=VOCAB), stop_token=STOP)
     table = sampler.table
     table.codes.fill_(3)
     table.lengths.fill_(7)
@@ -94,7 +94,7 @@ def step(sampler: ArSampler, speakers: list[Speaker]) -> None:
 def assert_undisturbed(like: Speaker) -> None:
     """Assert that a row is as one stepped as often, and rewound alike, with nobody beside it."""
     speaker = Speaker(like.number, like.max_frames)
-    sampler = ArSampler.of(1, frames=30, prompt=5, vocab_size=VOCAB, stop_token=STOP)
+    sampler = ArSampler(SlotTable(1, frames=30, prompt=5, vocab_size=VOCAB), stop_token=STOP)
     speaker.enter(sampler)
     for _ in like.codes:
         if (rewind := like.rewinds.get(len(speaker.codes))) is not None:
@@ -214,7 +214,7 @@ def test_a_fork_goes_on_as_a_row_that_drew_the_other_code(knobs: dict[str, Any])
     for number in range(3):  # what a row may draw is a function of its codes
         forked.step(logits_of(number, 0).expand(2, VOCAB), traces[0])
         straight.step(logits_of(number, 0)[None], traces[1])
-        found, wanted = traces[0].row(1)[-1], traces[1].row(0)[-1]
+        found, wanted = entries_of(traces[0], 1)[-1], entries_of(traces[1], 0)[-1]
         for name in ("frame", "attempt", "entropy_bits", "changed", "stop_rank"):
             assert found[name] == wanted[name], name
         for sampler, slot in ((forked, 3), (straight, 0)):

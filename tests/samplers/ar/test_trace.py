@@ -11,7 +11,7 @@ from samplers.ar.trace import Record, Trace, columns, log_prob_of
 from samplers.knobs.params import SamplingParams
 from tests.conftest import ROOT
 from tests.samplers.ar.test_sampler import MIXED, VOCAB, make, plain_attention
-from tests.samplers.reference.harness import kept, load, make_sampler, run, stack
+from tests.samplers.reference.harness import entries_of, kept, load, make_sampler, run, stack
 
 
 def test_golden_scores_and_log_probabilities_in_one_batch(golden: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_record_says_what_was_drawn_and_from_what() -> None:
     sampler = make_sampler(params, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
     trace = Trace()
     codes = sampler.step(torch.tensor([[3.0, 1.0, 0.0, -4.0]] * 2), trace)
-    (greedy,), (warm,) = trace.row(0), trace.row(1)
+    (greedy,), (warm,) = entries_of(trace, 0), entries_of(trace, 1)
     assert (greedy["code"], greedy["score"], greedy["kept"], greedy["temperature"]) == (0, 0, 1, 0)
     assert greedy["logprob"] == pytest.approx(
         torch.tensor([3.0, 1.0, 0.0, -4.0]).log_softmax(0)[0].item()
@@ -70,7 +70,7 @@ def test_the_log_probability_is_that_of_the_models_own_logits_where_others_enter
     sampler = make_sampler([params], [1], stop_token=3, vocab_size=4, max_frames=9)
     trace, guided = Trace(), null + (own - null) * 2
     code = int(sampler.step(own, trace, null))
-    (record,) = trace.row(0)
+    (record,) = entries_of(trace, 0)
     assert record["logprob"] == pytest.approx(own.log_softmax(-1)[0, code].item())
     assert record["guided_logprob"] == pytest.approx(guided.log_softmax(-1)[0, code].item())
 
@@ -84,7 +84,7 @@ def test_the_likeliest_codes_have_their_nats_before_and_after_penalties_and_filt
     penalised = logits - torch.tensor([[3.0, 0, 0, 0, 0]])
     kept = torch.where(penalised >= 2, penalised / 0.5, -torch.inf)
     nats = [one.log_softmax(-1)[0].tolist() for one in (logits, penalised, kept)]
-    (record,) = trace.row(0)
+    (record,) = entries_of(trace, 0)
     for name, codes in (("top_logprobs", [0, 1, 2]), ("top_scores", [1, 2])):
         told = record[name][: len(codes)]
         assert [one["code"] for one in told] == codes
@@ -115,8 +115,8 @@ def test_a_row_ends_its_trace_with_its_stop() -> None:
     trace, end = Trace(), torch.tensor([[0.0, 0, 0, 99], [0, 0, 0, -99]])
     for _ in range(3):
         sampler.step(end, trace)
-    assert [entry["code"] for entry in trace.row(0)] == [3]
-    assert [entry["frame"] for entry in trace.row(1)] == [0, 1, 2]
+    assert [entry["code"] for entry in entries_of(trace, 0)] == [3]
+    assert [entry["frame"] for entry in entries_of(trace, 1)] == [0, 1, 2]
 
 
 def test_the_flags_say_what_was_wrong_with_the_logits() -> None:
@@ -127,7 +127,7 @@ def test_the_flags_say_what_was_wrong_with_the_logits() -> None:
     sampler.step(
         torch.tensor([[math.nan, 0, 0], [math.inf, 0, 0], [-math.inf] * 3]), trace
     )  # fmt: skip
-    flags = [trace.row(row)[0] for row in range(3)]
+    flags = [entries_of(trace, row)[0] for row in range(3)]
     assert [flag["saw_nan"] for flag in flags] == [True, False, False]
     assert [flag["saw_inf"] for flag in flags] == [False, True, False]
     assert [flag["all_masked"] for flag in flags] == [False, False, True]

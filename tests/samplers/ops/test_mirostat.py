@@ -11,7 +11,15 @@ from samplers.ar.trace import Trace
 from samplers.knobs.params import SamplingParams
 from samplers.ops import mirostat
 from samplers.ops.filters import descending, keep_from
-from tests.samplers.reference.harness import Case, assert_probs, kept, load, make_sampler, stack
+from tests.samplers.reference.harness import (
+    Case,
+    assert_probs,
+    entries_of,
+    kept,
+    load,
+    make_sampler,
+    stack,
+)
 
 
 def _mu(cases: list[Case]) -> torch.Tensor:
@@ -97,7 +105,7 @@ def test_the_mean_surprise_is_the_target_but_for_the_drift_of_mu(mode: Any, surp
         logits[-1] = -torch.inf
         sampler.step(logits[None], trace)
     field = "logprob" if surprise == "full" else "score"
-    rows = trace.row(0)
+    rows = entries_of(trace, 0)
     mean = sum(-row[field] / math.log(2) for row in rows) / steps
     assert mean == pytest.approx(
         tau + (2 * tau - rows[-1]["mirostat_mu"]) / (eta * steps), abs=1e-4
@@ -136,7 +144,7 @@ def test_a_rewind_puts_mu_back() -> None:
         sampler.step(logits, trace)
     sampler.rewind(0, 4)
     sampler.step(logits, trace)
-    first, second = trace.row(0), trace.row(1)
+    first, second = entries_of(trace, 0), entries_of(trace, 1)
     code, before = first[-1]["code"], first[3]["mirostat_mu"]
     surprise = -logits[0].log_softmax(-1)[code].item() / math.log(2)
     assert first[-1]["frame"] == 4

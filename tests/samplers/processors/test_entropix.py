@@ -15,7 +15,7 @@ from samplers.knobs.entropix import EntropixKnobs
 from samplers.knobs.params import SamplingParams
 from samplers.ops.entropix import State
 from tests.samplers.ar.test_sampler import ALWAYS_HELV
-from tests.samplers.reference.harness import attention, make_sampler
+from tests.samplers.reference.harness import attention, entries_of, make_sampler
 from tests.samplers.strategies import hard_logits, sampling_params
 
 VOCAB, STOP = 64, 63
@@ -41,7 +41,7 @@ def record(logits: Tensor, heads: list[float] = HEADS, **knobs: Any) -> dict[str
     trace = Trace()
     sampler = make(SamplingParams(entropix=True, **knobs))
     sampler.step(logits[None], trace, attention=attention([heads]))
-    return trace.row(0)[0]
+    return entries_of(trace, 0)[0]
 
 
 def test_a_sure_row_takes_its_likeliest_code() -> None:
@@ -100,7 +100,7 @@ def test_the_numbers_of_the_model_are_in_the_record() -> None:
     assert [found[f"attention_{name}"] for name in names] == HEADS
     trace = Trace()
     make(SamplingParams()).step(MIDDLING[None], trace)
-    off = trace.row(0)[0]
+    off = entries_of(trace, 0)[0]
     assert off["entropix_state"] == State.OFF
     assert all(math.isnan(off[f"attention_{name}"]) for name in names)
 
@@ -121,7 +121,7 @@ def pauses(sampler: ArSampler, rows: list[Tensor]) -> list[int]:
     trace = Trace()
     for row in rows:
         sampler.step(row[None], trace, attention=attention([HEADS]))
-    found = trace.row(0)
+    found = entries_of(trace, 0)
     for entry in found:
         assert entry["entropix_state"] == State.HELV
         if entry["paused"]:
@@ -193,7 +193,7 @@ def ways(sampler: ArSampler, row: Tensor, count: int) -> dict[int, list[int]]:
         if found[frame]:
             assert found[frame][0] == int(stepped.codes)
     kept = {frame: codes for frame, codes in found.items() if codes}
-    assert [one["frame"] for one in trace.row(0) if one["branched"]] == list(kept)
+    assert [one["frame"] for one in entries_of(trace, 0) if one["branched"]] == list(kept)
     return kept
 
 
@@ -209,8 +209,8 @@ def test_a_row_branches_where_it_is_torn_too_and_is_heated_there_alone() -> None
     sampler, trace = make(SamplingParams(entropix=True, entropix_action="branch", **LEHV)), Trace()
     for row in (MIDDLING, MIDDLING):
         sampler.advance(row[None], trace, attention=attention([HEADS]))
-    assert [one["branched"] for one in trace.row(0)] == [True, False]
-    assert all(one["temperature"] > 1 for one in trace.row(0))
+    assert [one["branched"] for one in entries_of(trace, 0)] == [True, False]
+    assert all(one["temperature"] > 1 for one in entries_of(trace, 0))
     assert record(FLAT, entropix_action="branch", **ALWAYS_HELV)["temperature"] == 1
 
 

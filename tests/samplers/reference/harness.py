@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from samplers.ar.sampler import ArSampler
-from samplers.ar.state import Host, RowInput
+from samplers.ar.state import Host, RowInput, SlotTable
+from samplers.ar.trace import Trace, columns, entries
 from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops.draw import Stage, stream_key
@@ -103,10 +104,9 @@ def make_sampler(
     count = len(params)
     prompts = prompts or [None] * count
     beams = [one.beam_width or 1 for one in params]
-    sampler = ArSampler.of(
-        sum(beams), frames=max_frames, vocab_size=vocab_size, stop_token=stop_token,
-        prompt=max((len(prompt) for prompt in prompts if prompt is not None), default=0),
-    )  # fmt: skip
+    longest = max((len(prompt) for prompt in prompts if prompt is not None), default=0)
+    table = SlotTable(sum(beams), frames=max_frames, vocab_size=vocab_size, prompt=longest)
+    sampler = ArSampler(table, stop_token=stop_token)
     slots = iter(range(sum(beams)))
     for one, seed, utterance, candidate, prompt, rows in zip(
         params, seeds, utterances or [0] * count, candidates or [0] * count, prompts, beams,
@@ -115,6 +115,11 @@ def make_sampler(
         given = RowInput(one, seed, max_frames, utterance, candidate, prompt, silent)
         sampler.join([next(slots) for _ in range(rows)], given)
     return sampler
+
+
+def entries_of(trace: Trace, row: int) -> list[dict[str, Any]]:
+    """The steps of an utterance that had this row in all, in plain numbers."""
+    return entries(columns(((record, row) for record in trace.records), top=trace.top))
 
 
 def make_scores(

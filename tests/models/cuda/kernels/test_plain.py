@@ -190,7 +190,7 @@ def test_the_numbers_of_a_row_say_what_its_params_do(seed: int) -> None:
     assert {Kind.PLAIN, Kind.LIGHT} >= {*map(kind_of, params)} >= {Kind.LIGHT}
     knobs = torch.tensor([plain_row(one, CODES) for one in params], dtype=torch.float64)
     light = torch.stack([light_row(one, CODES) for one in params])
-    sampler = ArSampler.of(ROWS, frames=40, prompt=6, vocab_size=CODES, stop_token=STOP)
+    sampler = ArSampler(SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES), stop_token=STOP)
     packed = SlotTable(ROWS, frames=40, prompt=6, vocab_size=CODES, device=CPU)
     for slot, one in enumerate(params):
         sampler.join([slot], RowInput(one, seed, 40, slot))
