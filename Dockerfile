@@ -45,6 +45,7 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY samplers samplers
 COPY models models
 COPY tools tools
+COPY cluster cluster
 COPY app app
 COPY valle_serve valle_serve
 RUN chmod -R u=rwX,go=rX . /weights && find . -exec touch --date @0 {} +

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator
 
 PRODUCT = ("app", "models", "samplers", "valle_serve")
-DOCUMENTED = (*PRODUCT, "tools", "training", "benchmarks", "scripts", "examples")
+DOCUMENTED = (*PRODUCT, "cluster", "tools", "training", "benchmarks", "scripts", "examples")
 MOST_PARAMETERS = 6
 _NO_CODE = (
     tokenize.COMMENT,

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_settings import CliPositionalArg
 
+from app.commands.client import open_client
 from app.commands.errors import CommandError
 from app.commands.output import write_file
 from app.commands.sentences import SENTENCES, read_sentences
@@ -50,7 +51,7 @@ class Study(BaseModel):
     url: str | None = Field(
         None, description="Use a running server; by default the model is loaded in this process."
     )
-    key: SecretStr = Field(SecretStr(""), description="API key of the server.")
+    key: SecretStr | None = Field(None, description="API key of the server.")
     at_once: int = Field(8, ge=1, le=64, description="Takes that are spoken at a time.")
     judge: list[str] = Field(
         [],
@@ -73,7 +74,6 @@ class Study(BaseModel):
         description="With --find: text file of sentences on which the best is compared with what"
         " there is; default those after --count.",
     )
-    engine: str = Field("", description="Import path of another engine, for tests.")
 
     def cli_cmd(self) -> None:
         """Speak what is missing, and write the files.
@@ -90,14 +90,10 @@ class Study(BaseModel):
             raise CommandError(f"sentences: {error}") from error
         if self.find and (not unseen or {*unseen} & {*texts[: self.count]}):
             raise CommandError("unseen: there are no sentences that the race does not hear")
-        server = speaking.StudyServer(
-            self.url, self.key.get_secret_value(), self.engine, self.at_once
-        )
-        asyncio.run(self._run(server, varied, fixed, (texts[: self.count], unseen)))
+        asyncio.run(self._run(varied, fixed, (texts[: self.count], unseen)))
 
     async def _run(
         self,
-        server: speaking.StudyServer,
         varied: Mapping[str, Sequence[Any]],
         fixed: grid.Setting,
         texts: tuple[Sequence[str], Sequence[str]],
@@ -108,8 +104,8 @@ class Study(BaseModel):
                     seeds=self.seeds)
             for some in texts
         )  # fmt: skip
-        async with server.client() as client:
-            session = speaking.StudySession(client, server, self.out, self.judge, self._tell)
+        async with open_client(self.url, self.key, keep=4 * self.at_once) as client:
+            session = speaking.StudySession(client, self.at_once, self.out, self.judge, self._tell)
             try:
                 await session.open()
                 if self.find is None:

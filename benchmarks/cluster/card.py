@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
+from fastapi import FastAPI
 
 from app.engine.admission import Capacity
 from app.engine.engine import SpeechEngine
@@ -41,7 +43,7 @@ from app.engine.playback import Playback
 from app.engine.serving.options import EngineOptions
 from app.engine.utterance import Level0Chunk, UtteranceEnd
 from app.engine.voices import Voices
-from app.main import create_app
+from app.main import create_app as service
 from app.server import serve
 from app.settings import Settings
 from models.text import Utterance
@@ -58,30 +60,29 @@ _SAMPLES: Final = round(FRAME_S * RATE_HZ)
 STEP_S: Final = 0.025
 
 
-def fast_engine(settings: Settings) -> SpeechEngine:
-    """Return an engine with a card that speaks 40 times as fast as it is listened to."""
-    return create_engine(settings, step_s=0.002)
-
-
-def slow_engine(settings: Settings) -> SpeechEngine:
-    """Return an engine with a card so slow that eight of them are little work for a processor."""
-    return create_engine(settings, step_s=0.1)
-
-
-def create_engine(settings: Settings, step_s: float = STEP_S) -> SpeechEngine:
-    """Return an engine with a card that keeps time.
+def create_app(settings: Settings | None = None, step_s: float = STEP_S) -> FastAPI:
+    """Return the service with a card that keeps time.
 
     Args:
-        settings: Limits of the engine.
+        settings: None reads the environment.
         step_s: Seconds of a step.
     """
+    settings = settings or Settings()
     card = Card(step_s)
-    return SpeechEngine(
-        lambda: card,
-        EngineOptions(
-            settings.max_queue, settings.request_timeout_s, settings.stall_timeout_s, settings.slots
-        ),
+    options = EngineOptions(
+        settings.max_queue, settings.request_timeout_s, settings.stall_timeout_s, settings.slots
     )
+    return service(settings, SpeechEngine(lambda: card, options))
+
+
+fast_app = partial(create_app, step_s=0.002)
+"""40 times as fast as it is listened to."""
+
+even_app = partial(create_app, step_s=0.05)
+"""20 steps a second."""
+
+slow_app = partial(create_app, step_s=0.1)
+"""So slow that eight of them are little work for a processor."""
 
 
 def codes_of(seed: int, frames: int) -> np.ndarray[tuple[int, int], np.dtype[np.int16]]:
@@ -289,24 +290,18 @@ class CardSound:
         )
 
 
-def even_engine(settings: Settings) -> SpeechEngine:
-    """Return an engine with a card of 20 steps a second."""
-    return create_engine(settings, step_s=0.05)
-
-
-ENGINES: Final = {
-    "even": even_engine,
-    "usual": create_engine,
-    "slow": slow_engine,
-    "fast": fast_engine,
+APPS: Final[Mapping[str, Callable[[Settings], FastAPI]]] = {
+    "even": even_app,
+    "usual": create_app,
+    "slow": slow_app,
+    "fast": fast_app,
 }
 
 
 def main() -> None:
     """Serve one card in this process, as `valle-serve serve` does; an argument says which."""
     settings = Settings()
-    engine = ENGINES[sys.argv[1] if len(sys.argv) > 1 else "usual"](settings)
-    serve(create_app(settings, engine), settings)
+    serve(APPS[sys.argv[1] if len(sys.argv) > 1 else "usual"](settings), settings)
 
 
 if __name__ == "__main__":

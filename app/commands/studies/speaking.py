@@ -2,24 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 import numpy as np
 
 from app.audio.containers import encode_file, wav_header
-from app.cluster.batch import post_when_free, service
+from app.commands.client import post_when_free
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.studies.grid import StudyTake
 from app.commands.studies.measures import measure
 from samplers.knobs.presets import AUTO
-
-_TIMEOUT_S: Final = 600
 
 Row = dict[str, Any]
 """Of a take: `key`, `model`, `codes`, `finish`, and `measures` by their names."""
@@ -95,49 +91,12 @@ class JudgeCommand:
             await self._process.wait()
 
 
-@dataclass(frozen=True)
-class StudyServer:
-    """Who speaks the takes.
-
-    Attributes:
-        url: Base URL of a running server; None runs the service in this process.
-        key: API key; empty for none.
-        engine: Import path of another engine, in this process.
-        at_once: How many takes are spoken at a time.
-    """
-
-    url: str | None = None
-    key: str = ""
-    engine: str = ""
-    at_once: int = 8
-
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx2.AsyncClient]:
-        """Enter a client.
-
-        Raises:
-            CommandError: The server does not answer.
-        """
-        if self.url is None:
-            async with service(self.engine, keep=4 * self.at_once) as client:
-                yield client
-            return
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        try:
-            async with httpx2.AsyncClient(
-                base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
-            ) as client:
-                yield client
-        except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise CommandError(f"url: {self.url}: {error or type(error).__name__}") from error
-
-
 class StudySession:
     """Speaks and judges takes; those that are in the folder are not spoken again.
 
     Args:
         client: Of the service.
-        server: It.
+        at_once: How many takes are spoken at a time.
         folder: Has `takes.jsonl`, `sounds` and, while judges are asked, what they hear.
         judges: Commands, see `JudgeCommand`.
         on_progress: Called with how many are done, and of how many, after each.
@@ -149,12 +108,12 @@ class StudySession:
     def __init__(
         self,
         client: httpx2.AsyncClient,
-        server: StudyServer,
+        at_once: int,
         folder: Path,
         judges: Sequence[str],
         on_progress: Callable[[int, int], object],
     ) -> None:
-        self._client, self._turns = client, asyncio.Semaphore(server.at_once)
+        self._client, self._turns = client, asyncio.Semaphore(at_once)
         self._folder, self._on_progress = folder, on_progress
         self._judges = [JudgeCommand(one) for one in judges]
         self._file = TakesFile(folder / "takes.jsonl")

@@ -7,9 +7,8 @@ from time import monotonic
 import pytest
 
 from app.audio.containers import pcm
-from app.main import create_app
 from app.settings import Settings
-from benchmarks.cluster.card import LEVELS, codes_of, fast_engine, sound_of
+from benchmarks.cluster.card import LEVELS, codes_of, fast_app, sound_of
 from benchmarks.cluster.simulate import Load, measure
 from benchmarks.cluster.streams import Outcomes, new_work, overhead, whole_again
 from benchmarks.harness.http_client import ReceivedSpeech
@@ -50,7 +49,7 @@ def test_a_speech_is_that_of_its_seed() -> None:
 def card():
     """The URL of a card of one row."""
     settings = Settings(slots=1)
-    with served(create_app(settings, fast_engine(settings))) as client:
+    with served(fast_app(settings)) as client:
         yield str(client.base_url)
 
 

@@ -61,7 +61,7 @@ def cluster() -> Iterator[None]:
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PATH": f"{BIN}:{os.environ['PATH']}",
-        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "app.cluster.proxy:middlewares",
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "cluster.proxy:middlewares",
         "RAY_SERVE_PROXY_USE_GRPC": "1",
         "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
         "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
@@ -75,8 +75,8 @@ def cluster() -> Iterator[None]:
     run("ray start --head --num-cpus 8 --include-dashboard=false --disable-usage-stats")
     try:
         run(
-            "serve run --non-blocking app.cluster.deployment:build replicas=2 cpus=0.5"
-            " engine=benchmarks.cluster.card:create_engine"
+            "serve run --non-blocking cluster.deployment:build replicas=2 cpus=0.5"
+            " factory=benchmarks.cluster.card:create_app"
         )
         until(ready)
         yield
@@ -133,8 +133,8 @@ def test_what_a_replica_that_dies_had_not_answered_is_spoken_by_another(cluster)
 def test_a_reader_that_takes_nothing_is_cut_and_little_is_generated(cluster) -> None:
     subprocess.run(
         [
-            *(BIN / "serve", "run", "--non-blocking", "app.cluster.deployment:build", "version=2"),
-            "engine=benchmarks.cluster.card:fast_engine",
+            *(BIN / "serve", "run", "--non-blocking", "cluster.deployment:build", "version=2"),
+            "factory=benchmarks.cluster.card:fast_app",
         ],
         env=os.environ | {"PYTHONPATH": str(ROOT), "TTS_STALL_TIMEOUT_S": "5"},
         cwd=ROOT,

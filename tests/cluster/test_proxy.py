@@ -1,6 +1,6 @@
 import pytest
 
-from app.cluster.proxy import OneRequestId
+from cluster.proxy import OneRequestId
 
 pytestmark = pytest.mark.anyio
 

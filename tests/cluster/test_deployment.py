@@ -1,4 +1,4 @@
-"""What Ray is told; what Ray does with it is in tests/app/cluster/test_cluster.py."""
+"""What Ray is told; what Ray does with it is in tests/cluster/test_cluster.py."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def deployment():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from app.cluster import deployment
+        from cluster import deployment
     return deployment
 
 
@@ -44,24 +44,17 @@ def test_a_policy_stays_within_its_bounds(deployment) -> None:
 def test_the_ingress_that_makes_broken_answers_look_whole_is_refused(
     deployment, monkeypatch
 ) -> None:
-    monkeypatch.setattr(deployment, "RAY_SERVE_ENABLE_HA_PROXY", True)
+    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
     with pytest.raises(RuntimeError, match="as if it were whole"):
         deployment.build(deployment.Cluster())
 
 
-def test_an_application_has_what_was_asked(deployment, monkeypatch) -> None:
-    monkeypatch.setenv("TTS_SLOTS", "7")
-    asked = deployment.Cluster(replicas=2, max_replicas=8, gpus=1, affinity=True)
-    built = deployment.build(asked)._bound_deployment
-    options = built.ray_actor_options
-    assert (options["num_gpus"], options["num_cpus"]) == (1, 1)
-    assert options["runtime_env"]["env_vars"]["TTS_SLOTS"] == "7"
-    assert built.max_ongoing_requests == 7 + 16 + 64
-    config = built._deployment_config
-    assert config.graceful_shutdown_timeout_s >= 300
-    scaling = config.autoscaling_config
-    assert (scaling.min_replicas, scaling.max_replicas) == (2, 8)
-    assert "ConsistentHash" in config.request_router_config.request_router_class
+def test_arguments_become_options_of_ray(deployment) -> None:
+    asked = deployment.Cluster(replicas=2, max_replicas=8, busy=0.5, upscale_delay_s=3)
+    scaling = asked.number["autoscaling_config"]
+    assert (scaling.min_replicas, scaling.max_replicas, scaling.upscale_delay_s) == (2, 8, 3)
+    assert deployment.Cluster(replicas=3).number == {"num_replicas": 3}
+    deployment.build(deployment.Cluster(gpus=1, affinity=True))
 
 
 @pytest.mark.parametrize("wrong", [{"replicas": 0}, {"replicas": 3, "max_replicas": 2}, {"a": 1}])
@@ -72,7 +65,7 @@ def test_what_cannot_be_is_refused(deployment, wrong) -> None:
 
 def test_the_proxy_loads_neither_torch_nor_the_service() -> None:
     code = (
-        "import sys, app.cluster.proxy as proxy; assert len(proxy.middlewares()) == 3;"
+        "import sys, cluster.proxy as proxy; assert len(proxy.middlewares()) == 3;"
         "assert not {'torch', 'app.main', 'app.engine'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

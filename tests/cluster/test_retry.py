@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.cluster.retry import ATTEMPTS, KEPT_BYTES, RetryUnanswered
+from cluster.proxy import ATTEMPTS, KEPT_BYTES, RetryUnanswered
 
 pytestmark = pytest.mark.anyio
 PARTS = [

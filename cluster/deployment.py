@@ -1,19 +1,17 @@
 """The service as an application of Ray Serve.
 
-    serve run app.cluster.deployment:build replicas=2 gpus=1
+    serve run cluster.deployment:build replicas=2 gpus=1
 
-Settings are the `TTS_*` variables of the shell that runs this, as for `valle-serve serve`. Ray
-decides where replicas run, how many, whether they are well, and which one a request goes to.
+Settings are the `TTS_*` variables of the shell that runs this, as for `valle-serve serve`.
 """
 
 import math
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ray import serve
-from ray.serve._private.constants import RAY_SERVE_ENABLE_HA_PROXY
 from ray.serve.config import (
     AutoscalingConfig,
     AutoscalingContext,
@@ -28,11 +26,7 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from app.engine.engine import SpeechEngine
 
-_HEALTH_PERIOD_S: Final = 1.0
-_HEALTH_TIMEOUT_S: Final = 30.0
-_STARTUP_S: Final = 600.0
-_LOOK_BACK_S: Final = 10.0
-_LEAST: Final = "app.cluster.router:LeastRequestsRouter"
+_LEAST: Final = "cluster.router:LeastRequestsRouter"
 _AFFINE: Final = "ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
 _PASSED: Final = ("TTS_", "HF_", "AWS_", "CUDA_", "NUMBA_")
 
@@ -42,64 +36,68 @@ class Cluster(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    replicas: int = Field(1, ge=1, description="At least so many.")
-    max_replicas: int = Field(0, ge=0, description="At most so many; 0 is no autoscaling.")
+    replicas: int = Field(1, ge=1, description="Least number.")
+    max_replicas: int = Field(0, ge=0, description="Greatest number; 0 is no autoscaling.")
     gpus: float = Field(0.0, ge=0, description="Of one replica.")
     cpus: float = Field(1.0, ge=0, description="Of one replica.")
     busy: float = Field(0.7, gt=0, le=1, description="Part of the slots in use to aim at.")
     upscale_delay_s: float = Field(5.0, ge=0, description="Seconds of load before more start.")
     downscale_delay_s: float = Field(300.0, ge=0, description="Seconds of idling before one ends.")
     affinity: bool = Field(
-        False,
-        description="Send requests with the same header x-session-id, as the name of a voice, to"
-        " the same replica, whose caches know it.",
+        False, description="Send requests with the same header x-session-id to the same replica."
     )
     version: str = Field("1", description="Of the service; a change rolls all replicas.")
-    engine: str = Field(
-        "", description="Import path, module:function, of what makes the engine of Settings."
+    factory: str = Field(
+        "app.main:create_app", description="Import path, module:function, of the application."
     )
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> "Cluster":
-        """Refuse fewer replicas at most than at least."""
         if self.max_replicas and self.max_replicas < self.replicas:
             raise ValueError("max_replicas is less than replicas")
         return self
 
+    @property
+    def number(self) -> dict[str, Any]:
+        """Ray's options for the number of replicas."""
+        if not self.max_replicas:
+            return {"num_replicas": self.replicas}
+        scaling = AutoscalingConfig(
+            min_replicas=self.replicas,
+            max_replicas=self.max_replicas,
+            upscale_delay_s=self.upscale_delay_s,
+            downscale_delay_s=self.downscale_delay_s,
+            look_back_period_s=10.0,
+            policy=AutoscalingPolicy(policy_function=LoadPolicy, policy_kwargs={"busy": self.busy}),
+        )
+        return {"autoscaling_config": scaling}
 
-@serve.ingress()  # no application yet: each replica makes its own, with its engine
+
+@serve.ingress()  # no application yet: each replica makes its own
 class Replica:
-    """One process with one engine, on one GPU.
+    """One process with one engine, on one GPU."""
 
-    Attributes:
-        app: The application; set by Ray's wrapper.
-    """
-
-    app: FastAPI
-
-    def __init__(self, version: str, engine: str = "") -> None:
-        self._version, self._engine_path = version, engine
+    def __init__(self, version: str, factory: str) -> None:
+        self._version, self._factory = version, factory
+        self._engine: SpeechEngine
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application; Ray calls it once, in the process of the replica."""
+        module, _, name = self._factory.partition(":")
         with uncollected():  # Ray's controller imports this module, and needs no torch
             from app import logs
-            from app.cluster.engines import load_engine
-            from app.cluster.flow import BoundedSend
-            from app.cluster.metrics import export
-            from app.main import create_app
+            from cluster.flow import BoundedSend
+            from cluster.metrics import export
 
+            create_app = getattr(import_module(module), name)
         settings = Settings()
         logs.configure(settings.log_level, settings.log_format)
-        app = create_app(settings, load_engine(self._engine_path, settings))
+        app = create_app(settings)
+        self._engine = app.state.engine
         app.add_middleware(BoundedSend)
-        export(app.state.engine.metrics.registry, app.state.http_metrics.registry)
-        return app
-
-    @property
-    def _engine(self) -> "SpeechEngine":
-        engine: SpeechEngine = self.app.state.engine
-        return engine
+        export(self._engine.metrics.registry, app.state.http_metrics.registry)
+        made: ASGIApp = app
+        return made
 
     async def check_health(self) -> None:
         """Return when the replica can speak."""
@@ -107,7 +105,7 @@ class Replica:
         await self._engine.wait_ready()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return how much of the engine is in use and waits for it, as a part of its slots."""
+        """Return the rows in use and the requests that wait, as a part of the rows."""
         status = self._engine.status
         return {"load": (status.used_slots + status.queued) / status.slots}
 
@@ -119,21 +117,15 @@ class LoadPolicy:
         self._busy = busy
 
     def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-        """Return the number of replicas; the load is what `record_autoscaling_stats` tells."""
+        """Return the number of replicas."""
         loads = (context.aggregated_metrics or {}).get("load", {})
         wanted = wanted_replicas(list(loads.values()), self._busy) or context.target_num_replicas
         least = context.capacity_adjusted_min_replicas
-        most = context.capacity_adjusted_max_replicas
-        return min(max(wanted, least), most), {}
+        return min(max(wanted, least), context.capacity_adjusted_max_replicas), {}
 
 
 def wanted_replicas(loads: list[float], busy: float) -> int:
-    """Return how many replicas make a load of each that is at most ``busy``; 0 if none is known.
-
-    Args:
-        loads: Slots in use and requests waiting over slots, of each replica.
-        busy: Part of the slots to use.
-    """
+    """Return how many replicas make a load of each that is at most ``busy``; 0 if none is known."""
     return max(1, math.ceil(round(sum(loads) / busy, 6))) if loads else 0
 
 
@@ -143,26 +135,13 @@ def build(cluster: Cluster) -> serve.Application:
     Raises:
         RuntimeError: Ray's HAProxy is its ingress, which makes broken answers look whole.
     """
-    if RAY_SERVE_ENABLE_HA_PROXY:
+    if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY", "0") == "1":
         raise RuntimeError(
             "RAY_SERVE_ENABLE_HA_PROXY is set: with that ingress of Ray an answer whose replica"
             " died ends as if it were whole. Unset it"
         )
     settings = Settings()
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
-    options: dict[str, Any] = {"num_replicas": cluster.replicas}
-    if cluster.max_replicas:
-        policy = AutoscalingPolicy(policy_function=LoadPolicy, policy_kwargs={"busy": cluster.busy})
-        options = {
-            "autoscaling_config": AutoscalingConfig(
-                min_replicas=cluster.replicas,
-                max_replicas=cluster.max_replicas,
-                upscale_delay_s=cluster.upscale_delay_s,
-                downscale_delay_s=cluster.downscale_delay_s,
-                look_back_period_s=_LOOK_BACK_S,
-                policy=policy,
-            )
-        }
     router = _AFFINE if cluster.affinity else _LEAST
     return serve.deployment(
         Replica,
@@ -175,14 +154,12 @@ def build(cluster: Cluster) -> serve.Application:
         # A running response ends by itself, an idle WebSocket too.
         graceful_shutdown_timeout_s=settings.request_timeout_s + settings.idle_timeout_s,
         graceful_shutdown_wait_loop_s=0.5,
-        health_check_period_s=_HEALTH_PERIOD_S,
-        health_check_timeout_s=_HEALTH_TIMEOUT_S,
+        health_check_period_s=1.0,
+        health_check_timeout_s=30.0,
         ray_actor_options={
             "num_cpus": cluster.cpus,
             "num_gpus": cluster.gpus,
-            "runtime_env": {
-                "env_vars": passed | {"OMP_NUM_THREADS": str(settings.threads)},
-            },
+            "runtime_env": {"env_vars": passed | {"OMP_NUM_THREADS": str(settings.threads)}},
         },
-        **options,
-    ).bind(cluster.version, cluster.engine)
+        **cluster.number,
+    ).bind(cluster.version, cluster.factory)

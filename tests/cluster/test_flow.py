@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.flow import ASKED, WINDOW_BYTES, BoundedSend, CountedSend
+from cluster.flow import ASKED, WINDOW_BYTES, BoundedSend, CountedSend
 
 pytestmark = pytest.mark.anyio
 

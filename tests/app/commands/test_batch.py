@@ -2,14 +2,24 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.cli import main
-from app.cluster.batch import BatchError, Line, OneProcess, Output, Spoken, read_lines, run_batch
+from app.commands.batch import Line, Output, read_lines
+from app.commands.errors import CommandError
+from app.settings import Settings
+from benchmarks.cluster.card import fast_app
+from tests.app.tools.serving import served
 
-CARD = "benchmarks.cluster.card:fast_engine"
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served(fast_app(Settings())) as client:
+        yield str(client.base_url)
 
 
 def batch_file(folder: Path, number: int = 12, **body) -> Path:
@@ -30,13 +40,13 @@ def hashes(out: Path) -> dict[str, str]:
     }
 
 
-def run(file: Path, out: Path) -> int:
-    return main(["batch", str(file), str(out), "--engine", CARD])
+def run(file: Path, out: Path, url: str) -> int:
+    return main(["batch", str(file), str(out), "--url", url])
 
 
-def test_every_line_has_a_file_and_a_report(tmp_path, capsys) -> None:
+def test_every_line_has_a_file_and_a_report(tmp_path, capsys, url) -> None:
     out = tmp_path / "out"
-    assert run(batch_file(tmp_path), out) == 0
+    assert run(batch_file(tmp_path), out, url) == 0
     assert json.loads(capsys.readouterr().out) == {"completed": 12, "failed": 0, "total": 12}
     reports = [json.loads(line) for line in (out / "output.jsonl").read_text().splitlines()]
     assert [one["custom_id"] for one in reports] == [f"line-{number}" for number in range(12)]
@@ -49,31 +59,36 @@ def test_every_line_has_a_file_and_a_report(tmp_path, capsys) -> None:
     assert json.loads((out / "progress.json").read_text()) == {"completed": 12, "total": 12}
 
 
-def test_what_was_done_is_not_spoken_again(tmp_path) -> None:
+def test_what_was_done_is_not_spoken_again(tmp_path, url) -> None:
     file, out = batch_file(tmp_path), tmp_path / "out"
-    assert run(file, out) == 0
-    before = hashes(out)
-    lines = read_lines(file)
+    assert run(file, out, url) == 0
+    before, lines = hashes(out), read_lines(file)
+    reports = {line.name: out / "reports" / f"{line.name}.json" for line in lines}
     for line in lines[3:7]:
-        (out / "reports" / f"{line.name}.json").unlink()
+        reports[line.name].unlink()
         next((out / "audio").glob(f"{line.name}.*")).unlink()
-    spoken: list[str] = []
-
-    class Counting(OneProcess):
-        def run(self, missing):
-            spoken.extend(line.custom_id for line in missing)
-            return super().run(missing)
-
-    assert run_batch(lines, Output(out), Counting(CARD)) == (12, 0)
-    assert spoken == [f"line-{number}" for number in range(3, 7)]
+    kept = {name: path.stat().st_mtime_ns for name, path in reports.items() if path.exists()}
+    assert run(file, out, url) == 0
+    assert {name: reports[name].stat().st_mtime_ns for name in kept} == kept
     assert hashes(out) == before  # a seed follows from the id
 
 
-def test_a_line_that_cannot_be_spoken_is_told_and_the_others_are(tmp_path, capsys) -> None:
+def test_a_batch_in_this_process_is_the_same_speech(tmp_path, monkeypatch, toy) -> None:
+    monkeypatch.setenv("TTS_MODEL", str(toy))
+    monkeypatch.setenv("TTS_DEVICE", "cpu")
+    file, out = batch_file(tmp_path, 3, max_duration_s=0.2), tmp_path / "out"
+    assert main(["batch", str(file), str(out), "--at-once", "1"]) == 0
+    before = hashes(out)
+    assert len(before) == 3
+    assert main(["batch", str(file), str(tmp_path / "again")]) == 0
+    assert hashes(tmp_path / "again") == before
+
+
+def test_a_line_that_cannot_be_spoken_is_told_and_the_others_are(tmp_path, capsys, url) -> None:
     file, out = batch_file(tmp_path, 3), tmp_path / "out"
     wrong = {"custom_id": "wrong", "url": "/tts", "body": {"input": "Hi.", "no_such_knob": 1}}
     file.write_text(file.read_text() + json.dumps(wrong) + "\n")
-    assert run(file, out) == 1
+    assert run(file, out, url) == 1
     assert json.loads(capsys.readouterr().out) == {"completed": 3, "failed": 1, "total": 4}
     (report,) = (json.loads(one) for one in (out / "errors.jsonl").read_text().splitlines())
     assert (report["custom_id"], report["response"]["status_code"]) == ("wrong", 422)
@@ -92,15 +107,17 @@ def test_a_line_that_cannot_be_spoken_is_told_and_the_others_are(tmp_path, capsy
 def test_a_file_that_is_no_batch_is_refused_before_any_work(tmp_path, second, why) -> None:
     file = batch_file(tmp_path, 1)
     file.write_text(file.read_text() + second + "\n")
-    with pytest.raises(BatchError, match=why):
+    with pytest.raises(CommandError, match=why):
         read_lines(file)
-    assert run(file, tmp_path / "out") == 2
+    assert main(["batch", str(file), str(tmp_path / "out")]) == 2
 
 
 def test_an_id_is_no_path(tmp_path) -> None:
     line = Line(custom_id="../../etc/passwd \0", body={}, number=3)
     output = Output(tmp_path / "out")
-    output.write(line, Spoken(200, {"content-type": "audio/wav"}, b"sound"))
+    output.write(
+        line, httpx2.Response(200, headers={"content-type": "audio/wav"}, content=b"sound")
+    )
     assert [path.name for path in (tmp_path / "out" / "audio").iterdir()] == [
         "000003-_etc_passwd_.wav"
     ]

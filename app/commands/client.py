@@ -1,0 +1,217 @@
+"""A client of the service: of a running server, or of the application in this process over ASGI."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx2
+from pydantic import SecretStr
+
+from app.commands.errors import CommandError, CommandFailed
+from app.imports import uncollected
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_TIMEOUT_S: Final = 600
+_BUSY: Final = frozenset({429, 503})
+_POLL_S: Final = 0.2
+_NOT_SHARED: Final[Mapping[str, Any]] = {
+    # Nobody else can send a request, so there is nobody to keep out or to leave room for.
+    "api_keys": SecretStr(""),
+    "api_keys_file": "",
+    "rate_per_minute": 0,
+    "max_concurrent_per_key": 0,
+    "state": SecretStr("memory"),
+    "wyoming_port": 0,
+    "once_per_id": False,
+}
+
+
+@asynccontextmanager
+async def open_client(
+    url: str | None, key: SecretStr | None = None, **settings: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Enter a client of a server, or of the service in this process if there is no URL.
+
+    Args:
+        url: Of the server.
+        key: Its API key.
+        settings: Those of the service in this process that differ from the environment's.
+
+    Raises:
+        CommandError: The server does not answer.
+        CommandFailed: The connection broke.
+    """
+    if url is None:
+        async with open_service(**settings) as (client, _):
+            yield client
+        return
+    headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+    try:
+        async with httpx2.AsyncClient(
+            base_url=url,
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            limits=httpx2.Limits(max_connections=None),
+            trust_env=False,
+        ) as client:
+            yield client
+    except (httpx2.ConnectError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise CommandError(f"url: {url}: {error or type(error).__name__}") from error
+    except httpx2.TransportError as error:
+        raise CommandFailed(f"url: {url}: {error or type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def open_service(
+    show: Callable[[str], None] = lambda _: None, **settings: Any
+) -> "AsyncIterator[tuple[httpx2.AsyncClient, FastAPI]]":
+    """Run the service in this process; yield a client of it, and its application.
+
+    Args:
+        show: Called with what the service does until it is ready, then with an empty string.
+        settings: Those that differ from the environment's.
+    """
+    loading = asyncio.create_task(asyncio.to_thread(_create_app, settings))
+    while not loading.done():
+        show("loading")
+        await asyncio.wait({loading}, timeout=_POLL_S)
+    app = loading.result()
+    async with app.router.lifespan_context(app):
+        await _until_ready(app, show)
+        transport = ApplicationTransport(app)
+        async with httpx2.AsyncClient(
+            base_url="http://localhost", transport=transport, timeout=None
+        ) as client:
+            yield client, app
+
+
+def _create_app(settings: dict[str, Any]) -> "FastAPI":
+    with uncollected():
+        from app.engine.serving.fairness import Places
+        from app.main import create_app
+
+    app = create_app(Settings().model_copy(update={**_NOT_SHARED, **settings}))
+    app.state.whole_samples = Places(sys.maxsize)
+    return app
+
+
+async def _until_ready(app: "FastAPI", show: Callable[[str], None]) -> None:
+    from app.engine.errors import SpeechError
+    from models.int8.first_start import compilations
+
+    engine = app.state.engine
+    waiting = asyncio.create_task(engine.wait_ready())
+    while not waiting.done():
+        state = engine.status.state
+        show("compiling, at the first start only" if compilations() else state)
+        await asyncio.wait({waiting}, timeout=_POLL_S)
+    show("")
+    try:
+        await waiting
+    except SpeechError as error:
+        raise CommandError(f"model: {engine.status.error or error.message}") from error
+
+
+async def post_when_free(
+    client: httpx2.AsyncClient, url: str, body: Mapping[str, Any]
+) -> httpx2.Response:
+    """Post a request, again and again while the service says that it is busy."""
+    while (answer := await client.post(url, json=body)).status_code in _BUSY:
+        await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
+    return answer
+
+
+async def check(answer: httpx2.Response) -> None:
+    """Raise the error of an answer, if it is one: CommandError or, of a service, CommandFailed."""
+    if not answer.is_error:
+        return
+    await answer.aread()
+    try:
+        error = answer.json()["error"]
+        message = f"{error['param'] or 'speak'}: {error['message']}"
+    except (ValueError, KeyError, TypeError):
+        message = f"url: {answer.request.url} answers {answer.status_code}"
+    raise (CommandError if answer.status_code < 500 else CommandFailed)(message)
+
+
+class ApplicationTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to an ASGI application; httpx2's own keeps a response until it is complete."""
+
+    def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+        self._app = app
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the response once its head is there; its body streams."""
+        body = await request.aread()
+        messages: asyncio.Queue[Any] = asyncio.Queue(1)
+        unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if unread:
+                return unread.pop()
+            return await asyncio.Future()  # closing the response cancels the application
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": request.method,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "scheme": "http",
+            "path": request.url.path,
+            "raw_path": request.url.raw_path.partition(b"?")[0],
+            "query_string": request.url.query,
+            "server": (request.url.host, request.url.port or 80),
+            "client": ("127.0.0.1", 0),
+            "root_path": "",
+        }
+        response = _ApplicationBody(self._app(scope, receive, messages.put), messages)
+        try:
+            head = await response.message()
+        except BaseException:
+            await response.aclose()
+            raise
+        return httpx2.Response(head["status"], headers=head["headers"], stream=response)
+
+
+class _ApplicationBody(httpx2.AsyncByteStream):
+    """The messages that an application sends, of which it waits for each to be taken."""
+
+    def __init__(self, running: Any, messages: "asyncio.Queue[Any]") -> None:
+        self._running = asyncio.ensure_future(running)
+        self._messages = messages
+
+    async def message(self) -> Any:
+        """Return the next message.
+
+        Raises:
+            httpx2.RemoteProtocolError: There is none: the response broke off.
+        """
+        taking = asyncio.ensure_future(self._messages.get())
+        try:
+            await asyncio.wait({taking, self._running}, return_when=asyncio.FIRST_COMPLETED)
+            if taking.done() or not self._messages.empty():
+                return await taking
+        finally:
+            taking.cancel()
+        self._running.result()
+        raise httpx2.RemoteProtocolError("the response broke off")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self.message()
+            more = message.get("more_body", False)
+            if message.get("body"):
+                yield message["body"]
+
+    async def aclose(self) -> None:
+        """Cancel the application if it still sends."""
+        if not self._running.done():
+            self._running.cancel()
+            await asyncio.wait({self._running})
