@@ -19,11 +19,7 @@ DEFAULT_MAX_BYTES = 256 << 20
 
 
 class VoiceKey(NamedTuple):
-    """Cache key of the shared part of a conditional prefix, beside model and level.
-
-    `voice` is a `models.voices.voice.Voice.key`, which changes with the audio, so entries need no
-    invalidation when a name is given to another voice.
-    """
+    """Cache key of the shared part of a conditional prefix; ``voice`` changes with the audio."""
 
     owner: str | None
     voice: str
@@ -81,20 +77,10 @@ class PrefixCache:
     def begin(
         self, prefix: Prefix, level: int, cache: SlotCache, slot: int, key: Hashable | None
     ) -> Prefix:
-        """Load the shared part of a prefix into a slot.
+        """Load the shared part of a prefix into an empty slot; return the rest, which may be empty.
 
         The part is always computed by itself, cached or not, so that the bits of a slot do not
-        depend on what is in the cache.
-
-        Args:
-            prefix: Made for the level.
-            level: The level to be predicted.
-            cache: The cache to fill.
-            slot: An empty slot of it.
-            key: What the shared part depends on; None: compute it and cache nothing.
-
-        Returns:
-            The rest of the prefix, which is still to be computed; may have length 0.
+        depend on what is in the cache. A ``key`` (what the part depends on) of None caches nothing.
         """
         if prefix.shared:
             part = prefix[: prefix.shared]

@@ -7,7 +7,7 @@ frame i therefore always has position i, which makes a KV cache exact.
 Level 0 is autoregressive (AR): causal, position i predicts frame i + 1, and the last position
 before the response predicts frame 0. Levels 1 and up are not (NAR): position i predicts frame i of
 its level from the codes of lower levels. Some models can also predict level 0 in masked passes over
-all frames, and the number of frames beforehand, digit by digit.
+all frames, and the number of frames beforehand, digit by digit. A prefix is made for one level.
 """
 
 from collections.abc import Sequence
@@ -63,12 +63,7 @@ class Valle(nn.Module):
         return [*self.heads, *masked]
 
     def new_cache(self, slots: int, max_length: int) -> SlotCache:
-        """Return an empty KV cache; see `Transformer.new_cache`.
-
-        Args:
-            slots: Number of sequences.
-            max_length: Positions reserved for each.
-        """
+        """Return an empty KV cache for sequences of at most ``max_length`` positions."""
         return self.transformer.new_cache(slots, max_length)
 
     def prefix(
@@ -81,11 +76,7 @@ class Valle(nn.Module):
     ) -> Prefix:
         """Embed everything before the response.
 
-        Args:
-            phoneme_ids: Including BOS and EOS.
-            level: The level to be predicted.
-            language: Index into ``config.languages``.
-            prompt: ``[Tp, K]`` int64 codes of the voice, or None.
+        ``phoneme_ids`` include BOS and EOS; ``prompt`` is ``[Tp, K]`` int64 codes of the voice.
         """
         device = self.separator.device
         segments: dict[str, Tensor] = {
@@ -121,10 +112,6 @@ class Valle(nn.Module):
 
         It is shared by all texts, except for the last position of level 0, which predicts frame 0
         and is therefore always computed.
-
-        Args:
-            level: The level to be predicted.
-            language: Index into ``config.languages``.
         """
         prefix = self.prefix([BOS_ID, EOS_ID], level, language=language)
         if level == 0:
@@ -132,12 +119,7 @@ class Valle(nn.Module):
         return replace(prefix, shared=0 if self.config.nar_mask == "full" else len(prefix))
 
     def begin(self, prefix: Prefix, codes: Tensor) -> Prefix:
-        """Return a level-0 prefix extended by the first frames of the response.
-
-        Args:
-            prefix: Made for level 0.
-            codes: ``[T]`` int64, level 0 of the given frames; prediction continues after them.
-        """
+        """Return a level-0 prefix extended by first frames of the response, ``[T]`` int64."""
         start = prefix.response_start
         frames = torch.arange(start, start + len(codes), device=codes.device)
         return Prefix(
@@ -150,21 +132,15 @@ class Valle(nn.Module):
     def embed_response(self, codes: Tensor, level: int) -> Tensor:
         """Return the embeddings ``[T, D]`` of the response as input of a level.
 
-        Args:
-            codes: ``[T, >= max(1, level)]`` int64. Level 0 is predicted from level 0, others from
-                the lower levels that ``config.response_sums`` selects.
-            level: The level to be predicted.
+        ``codes`` are ``[T, >= max(1, level)]`` int64. Level 0 is predicted from level 0, others
+        from the lower levels that ``config.response_sums`` selects.
         """
         if level == 0:
             return self.response[0](codes[:, 0])
         return self._embed(self.response[1:], codes, level, self.config.response_sums)
 
     def embed_prompt(self, codes: Tensor, level: int) -> Tensor:
-        """Return the embeddings ``[T, D]`` of a voice prompt as input of a level.
-
-        Args:
-            codes: ``[T, K]`` int64.
-            level: The level to be predicted.
+        """Return the embeddings ``[T, D]`` of a voice prompt ``[T, K]`` as input of a level.
 
         Raises:
             ValueError: The model was trained without a prompt.
@@ -184,21 +160,16 @@ class Valle(nn.Module):
         return 2 + frames // self.config.block_frames
 
     def ranks(self, level: int, blocks: Tensor) -> Tensor:
-        """Return the mask ranks ``[S]`` of positions for `Transformer`.
+        """Return the ranks ``[S]`` for `Transformer`'s mask, of `Prefix.blocks`, `response_blocks`.
 
-        Args:
-            level: 0 is always causal; others use ``config.nar_mask``.
-            blocks: ``[S]``, from `Prefix.blocks` and `response_blocks`.
+        Level 0 is always causal; others use ``config.nar_mask``.
         """
         if level == 0:
             return torch.arange(len(blocks), device=blocks.device)
         return self._nar_ranks(blocks)
 
     def logits(self, hidden: Tensor, level: int) -> Tensor:
-        """Return the logits ``[..., V]`` float32 of hidden states ``[..., D]``.
-
-        Level 0 has the stop token as its last entry.
-        """
+        """Return the logits ``[..., V]`` float32 of hidden states; level 0's end with the stop."""
         head, hidden = self.heads[level], _widened(hidden)
         if hidden.ndim == 2:
             return self._head_batching(level).run(head, hidden).float()
@@ -214,29 +185,18 @@ class Valle(nn.Module):
         return self._level_0_batching
 
     def ar_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
-        """Predict every frame of level 0 from those before it, in one pass without a cache.
+        """Predict every frame of level 0, ``[T, >= 1]`` int64, in one pass without a cache.
 
-        Args:
-            prefix: Made for level 0.
-            codes: ``[T, >= 1]`` int64.
-
-        Returns:
-            ``[T + 1, V + 1]``: row i predicts frame i, the last row the frame after them.
+        In the result ``[T + 1, V + 1]`` row i predicts frame i, the last row the frame after them.
         """
         hidden = self._run(prefix, self.embed_response(codes, 0), None)
         return self.logits(hidden[len(prefix) - 1 :], 0)
 
     def nar_logits(self, prefix: Prefix, codes: Tensor, level: int, start: int = 0) -> Tensor:
-        """Predict a level of several frames in one pass without a cache.
+        """Predict a level of several frames in one pass without a cache, ``[T, V]``.
 
-        Args:
-            prefix: Made for this level.
-            codes: ``[T, >= level]`` int64.
-            level: 1 or higher.
-            start: Index of the first frame; earlier frames are not attended to.
-
-        Returns:
-            ``[T, V]``.
+        ``codes`` are ``[T, >= level]`` int64, from frame ``start`` on; earlier ones are not
+        attended to.
         """
         blocks = torch.cat([prefix.blocks, self.response_blocks(start, len(codes))])
         response = self.embed_response(codes, level)
@@ -244,28 +204,18 @@ class Valle(nn.Module):
         return self.logits(hidden[len(prefix) :], level)
 
     def masked_logits(self, prefix: Prefix, codes: Tensor) -> Tensor:
-        """Predict level 0 of all frames from the unmasked ones, in one pass.
+        """Predict level 0 of all frames from the unmasked ones, ``[T, V]`` without a stop.
 
-        Args:
-            prefix: Made for level 0.
-            codes: ``[T]`` int64, ``config.mask_token`` where unknown.
-
-        Returns:
-            ``[T, V]``, without a stop token.
+        ``codes`` are ``[T]`` int64, ``config.mask_token`` where unknown.
         """
         blocks = torch.cat([prefix.blocks, self.response_blocks(0, len(codes))])
         hidden = self._run(prefix, self.masked_response(codes), self._nar_ranks(blocks))
         return self.masked_head(_widened(hidden[len(prefix) :])).float()
 
     def length_logits(self, prefix: Prefix, digits: Tensor) -> Tensor:
-        """Predict the next digit of the number of frames.
+        """Predict the next digit of the number of frames, ``[LENGTH_TOKENS]``: ten digits and stop.
 
-        Args:
-            prefix: Made for level 0.
-            digits: ``[n]`` int64, a leading 0 and the digits so far.
-
-        Returns:
-            ``[LENGTH_TOKENS]``: ten digits and the stop token.
+        ``digits`` are ``[n]`` int64: a leading 0 and the digits so far.
         """
         hidden = self._run(prefix, self.length_digits(digits), None)
         return self.length_head(_widened(hidden[-1:]))[0].float()

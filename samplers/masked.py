@@ -18,15 +18,8 @@ from samplers.ops.draw import Stage, categorical, greedy, stream_key, uniform
 def schedule(length: int, passes: int, *, remask: bool = False) -> list[int]:
     """Return how many frames are masked before each pass: a quarter cosine, from all to one.
 
-    Args:
-        length: Frames.
-        passes: Denoising passes.
-        remask: Mask half a pass's share of all frames more.
-
-    Returns:
-        One count a pass, at least 1 and falling by one a pass at least.
-
-    Source: MaskGIT, arXiv:2202.04200, with vall-e's bounds.
+    Each count is at least 1 and less than the one before. ``remask`` masks half a pass's share of
+    all frames more. Source: MaskGIT, with vall-e's bounds.
     """
     more = 1 / (2 * passes) if remask else 0.0
     return [
@@ -41,15 +34,7 @@ def progress_of(passes: int) -> list[float]:
 
 
 def least_certain(scores: Tensor, count: int) -> Tensor:
-    """Return the frames to mask again: the ``count`` with the lowest scores.
-
-    Args:
-        scores: ``(T,)`` float32, the probability of each frame's code.
-        count: How many frames.
-
-    Returns:
-        ``(T,)`` bool; of equal scores the earliest.
-    """
+    """Return which frames ``(T,)`` to mask again: the lowest scores, the earliest of equal ones."""
     order = scores.sort(stable=True).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter(0, order[:count], True)
 

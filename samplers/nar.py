@@ -127,12 +127,9 @@ def sample_nar(
 
 
 def truncate(scores: Tensor, top: tuple[Tensor, Tensor] | None, least: Tensor | None) -> Tensor:
-    """Apply top-k, top-p and min-p, in this order, to ``(T, V)`` float32 scores.
+    """Apply top-k, top-p and min-p, in this order, to ``(T, V)`` sanitised scores.
 
-    Args:
-        scores: Sanitised.
-        top: k int64 and p float32, ``(T, 1)`` each; None: all are kept.
-        least: ``(T, 1)`` float32 of `log_min_p`; None: all are kept.
+    ``top`` is k int64 and p float32, ``least`` of `log_min_p`, ``(T, 1)`` each; None keeps all.
     """
     if top is not None:
         ordered = filters.descending(scores)

@@ -30,14 +30,8 @@ def rank(
 ) -> float:
     """Return the rank of a hypothesis without the length's part, in nats a code; higher is better.
 
-    Args:
-        logprobs: Of its codes from ``start`` on, and of the stop if it drew one.
-        silent: The codes of silence.
-        params: Resolved.
-        start: The first frame that counts.
-
-    Returns:
-        The rank; -inf without log-probabilities.
+    ``logprobs`` are those of its codes from ``start`` on, and of the stop if it drew one; without
+    any the rank is -inf. ``silent`` are the codes of silence.
     """
     if not logprobs:
         return -math.inf
@@ -60,10 +54,6 @@ def rank(
 
 
 def oddity(frames: Sequence[int]) -> list[float]:
-    """Return each length's distance from the median length, both as logarithms.
-
-    Args:
-        frames: The length of each hypothesis.
-    """
+    """Return the distance of each length (in frames) from the median, both as logarithms."""
     usual = math.log1p(median(frames))
     return [abs(math.log1p(count) - usual) for count in frames]

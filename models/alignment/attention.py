@@ -12,13 +12,9 @@ from models.valle import Valle
 class TextAttention:
     """Feeds known frames of level 0 to a model and gives their attention to the text.
 
-    One pass over the frames of each push, without drawing anything: frames that were drawn token by
-    token, in masked passes, or that come from elsewhere are aligned alike.
-
-    Args:
-        prefix: Of level 0, with the text.
-        rest: The part of it that is not in slot 0 of the cache yet: not empty.
-        cache: With room for the prefix and all frames.
+    One pass over the frames of each push, without drawing anything: however they were drawn, frames
+    are aligned alike. ``rest`` is the part of the prefix that is not in slot 0 of the cache yet:
+    not empty.
     """
 
     @torch.inference_mode()
@@ -46,10 +42,7 @@ class TextAttention:
 
     @torch.inference_mode()
     def push(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the next frames.
-
-        Args:
-            codes: ``[n]`` int64 of level 0, on the model's device.
+        """Take the next frames, ``[n]`` int64 of level 0, on the model's device.
 
         Returns:
             Attention ``[n, S]`` float32 of what predicted each frame, its share of the text alone,

@@ -14,11 +14,10 @@ _IMPOSSIBLE: Final = np.float32(-np.inf)
 
 
 class MonotonicPath:
-    """Assigns each frame a symbol, never an earlier one than the frame before.
+    """Assigns each frame a symbol, never an earlier one than the frame before (Viterbi).
 
-    Viterbi's algorithm over the frames of one push; what a push returns is final, and the next goes
-    on from there. The same pushes therefore give the same path whether the frames come one by one
-    or at once.
+    What a push returns is final, and the next goes on from there: the same pushes give the same
+    path whether the frames come one by one or at once.
     """
 
     def __init__(self, symbols: int) -> None:
@@ -26,11 +25,7 @@ class MonotonicPath:
         self._at: int | None = None
 
     def push(self, attention: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the symbol ``[n]`` of each of the next frames.
-
-        Args:
-            attention: ``[n, S]``, each row non-negative with a sum of about 1.
-        """
+        """Return the symbols ``[n]`` of the next frames; rows of ``attention`` sum to about 1."""
         if not len(attention):
             return np.zeros(0, np.int64)
         scores = np.log(np.maximum(attention, _LEAST)).astype(np.float64)

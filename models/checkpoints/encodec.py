@@ -32,15 +32,8 @@ def official_file(
 ) -> Path:
     """Return the official weights as a safetensors file, downloaded and converted once.
 
-    Args:
-        cache: Folder of downloaded and converted codecs.
-        config: Its configuration; None is EnCodec at 24 kHz and 6 kbps.
-        offline: Forbids downloads.
-        url: Of the pickle; its name holds the leading digits of its SHA-256.
-
-    Raises:
-        DownloadError: The file is unavailable.
-        CheckpointError: It has unexpected contents, or writing fails.
+    The name of the pickle at ``url`` holds the leading digits of its SHA-256. Without a
+    configuration it is EnCodec at 24 kHz and 6 kbps.
     """
     folder = cache.expanduser() / "encodec"
     pickle = folder / url.rpartition("/")[2]

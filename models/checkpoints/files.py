@@ -50,10 +50,7 @@ def read_tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of a safetensors file without their contents, and its metadata.
-
-    Returns:
-        Tensors on the device "meta", with shape and dtype only; and the metadata by name.
+    """Return the tensors of a safetensors file, on the device "meta", and its metadata.
 
     Raises:
         CheckpointError: The file is missing, truncated or no safetensors, or of unknown dtypes.
@@ -85,10 +82,7 @@ def _check_readable(path: Path) -> None:
 
 
 def fill(module: _Module, tensors: Mapping[str, Tensor], source: str) -> _Module:
-    """Copy tensors into a module's parameters and buffers; names must match exactly.
-
-    Returns:
-        The same module, in eval mode and without gradients.
+    """Copy tensors into a module whose names match exactly; return it in eval mode.
 
     Raises:
         CheckpointError: A tensor is missing, unknown, of another shape, or not finite.

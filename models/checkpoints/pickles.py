@@ -13,12 +13,7 @@ from models.checkpoints.files import CheckpointError, write_tensors
 def convert_once(
     pickle: Path, converted: Path, make: Callable[[Mapping[str, Tensor]], nn.Module]
 ) -> None:
-    """Write a pickle's weights as safetensors unless the file exists; safe across processes.
-
-    Args:
-        pickle: The downloaded and verified file.
-        converted: The safetensors file to write; its folder is created.
-        make: Builds our module from the pickle's tensors.
+    """Write a verified pickle's weights as safetensors, once; safe across processes.
 
     Raises:
         CheckpointError: The pickle has unexpected contents, or writing fails.

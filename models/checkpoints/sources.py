@@ -38,8 +38,7 @@ def open_speech_model(
         decoder: Decodes codes to samples; Vocos only if the codec is EnCodec.
 
     Raises:
-        CheckpointError: The model is unavailable, damaged, of no known layout, or does not fit the
-            codec.
+        CheckpointError: The model is of no known layout, or does not fit the codec.
     """
     path = locate(str(name), offline=offline)
     if (path / "codec.json").is_file():

@@ -39,15 +39,7 @@ def vocos_file(
     wanted: HubFile = PUBLISHED,
     endpoint: str | None = None,
 ) -> Path:
-    """Return the weights as a safetensors file, downloaded and converted once.
-
-    Args:
-        cache: Folder of downloaded and converted codecs.
-        config: Its configuration; None is the published one.
-        offline: Forbids downloads.
-        wanted: The pickle.
-        endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
-    """
+    """Return the weights as a safetensors file, downloaded and converted once."""
     converted = converted_file(cache, wanted)
     if not converted.is_file():
         pickle = obtain(wanted, offline=offline, endpoint=endpoint)

@@ -1,6 +1,4 @@
-"""Neural audio codecs: samples to codes and back, whole or streamed.
+"""Neural audio codecs: samples to codes and back, whole or streamed, and what restores recordings.
 
-Owns the architectures (EnCodec, spectral, Vocos), their quantiser and stored codes,
-and what restores recordings before they are encoded.
-Does not know language models, voices, files' layouts or containers.
+They know no language models, voices, files' layouts or containers.
 """

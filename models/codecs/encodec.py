@@ -187,28 +187,14 @@ class Encodec(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor) -> Tensor:
-        """Encode speech.
-
-        Args:
-            samples: ``[N]`` float in [-1, 1] at the config's sample rate.
-
-        Returns:
-            ``[T, K]`` int64, T = ceil(N / hop).
-        """
+        """Encode speech ``[N]`` float in [-1, 1] to ``[T, K]`` int64, T = ceil(N / hop)."""
         check_samples(samples)
         latent = self.encoder((samples * self.config.gain)[None, None])
         return self.quantizer.encode(latent[0].T)
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Decode a whole utterance.
-
-        Args:
-            codes: ``[T, K']`` int64; K' may be smaller than K, at lower quality.
-
-        Returns:
-            ``[T * hop]`` float32.
-        """
+        """Decode codes ``[T, K']`` of a whole utterance to ``[T * hop]``; K' may be below K."""
         check_codes(codes, self.config)
         return self._decode(codes, None)
 

@@ -1,7 +1,4 @@
-"""The protocols of a codec and its streams, implemented by `encodec` and `spectral`.
-
-Weights are shared by all streams; each stream has its own state.
-"""
+"""The protocols of a codec and its streams, of which each has its own state."""
 
 from typing import Protocol
 
@@ -69,9 +66,7 @@ class Codec(Protocol):
     def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
         """Return the samples ``[B, T * hop]`` of sums of codebook entries ``[B, T, D]``.
 
-        Args:
-            latent: The next frames of some streams, or whole utterances.
-            state: Of the streams, brought up to date; None: the frames are whole utterances.
+        They are the next frames of streams, whose state is brought up to date, or whole utterances.
         """
 
     def stream(self) -> CodecStream:

@@ -53,7 +53,7 @@ def nearest(vectors: Tensor, book: Tensor) -> Tensor:
 
 
 def check_samples(samples: Tensor) -> None:
-    """Raise unless ``samples`` can be encoded: ``[N]``, N > 0.
+    """Refuse samples that cannot be encoded.
 
     Raises:
         ValueError: They are empty or not of one dimension.
@@ -63,12 +63,10 @@ def check_samples(samples: Tensor) -> None:
 
 
 def check_codes(codes: Tensor, config: QuantizerConfig) -> None:
-    """Raise unless codes can be decoded: ``[T, K']``, T > 0, 1 <= K' <= K, all ids in range.
-
-    Ids that are on a GPU are not looked at: that would wait for it, and they are a model's own.
+    """Refuse codes that cannot be decoded; ids on a GPU are not looked at, which would wait for it.
 
     Raises:
-        ValueError: The shape or an id is out of range.
+        ValueError: They are not ``[T, K']``, T > 0, 1 <= K' <= K, or an id is out of range.
     """
     if codes.ndim != 2 or not 1 <= codes.shape[1] <= config.levels or not len(codes):
         raise ValueError(

@@ -23,14 +23,7 @@ built-in codec has other codes every 10 dB."""
 
 
 def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
-    """Encode silence and inaudible noise; deterministic for one codec and processor.
-
-    Args:
-        codec: On the device to use.
-
-    Returns:
-        ``[V]`` bool, true for the level-0 codes that occurred.
-    """
+    """Return the level-0 codes, ``[V]`` bool, of silence and inaudible noise; always the same."""
     device = codec.quantizer.codebooks.device
     # A codec that restores recordings would take the noise away.
     encode = (
@@ -47,13 +40,7 @@ def silent_codes(codec: Encodec | SpectralCodec) -> Tensor:
 def known_silence(
     codec: Encodec | SpectralCodec, folder: Path, digest: str | None = None
 ) -> Tensor:
-    """Return `silent_codes`, from the file beside the codec if there is one for it.
-
-    Args:
-        codec: On the device to use.
-        folder: Of the model.
-        digest: The codec's `codec_digest`; None: it is computed here.
-    """
+    """Return `silent_codes`, from the file beside the codec if it has this codec's digest."""
     path = folder / SHIPPED
     found = read_codes(path, digest or codec_digest(codec)) if path.is_file() else None
     if found is None:

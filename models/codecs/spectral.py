@@ -103,15 +103,7 @@ class SpectralCodec(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor, *, as_it_is: bool = False) -> Tensor:
-        """Encode speech.
-
-        Args:
-            samples: ``[N]`` float in [-1, 1] at the config's sample rate.
-            as_it_is: Whether nothing is restored first.
-
-        Returns:
-            ``[T, K]`` int64, T = ceil(N / hop).
-        """
+        """Encode speech ``[N]`` in [-1, 1], restored unless ``as_it_is``, to ``[T, K]`` int64."""
         check_samples(samples)
         spectra = self.log_mel(samples[None])
         if self.prior is not None and not as_it_is:
@@ -120,14 +112,7 @@ class SpectralCodec(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Decode a whole utterance.
-
-        Args:
-            codes: ``[T, K']`` int64; K' may be smaller than K, at lower quality.
-
-        Returns:
-            ``[T * hop]`` float32.
-        """
+        """Decode codes ``[T, K']`` of a whole utterance to ``[T * hop]``; K' may be below K."""
         check_codes(codes, self.config)
         return self.sound(self.quantizer.decode(codes)[None])[0]
 
@@ -149,12 +134,7 @@ class SpectralCodec(nn.Module):
         return magnitudes.clamp(min=MAGNITUDE_FLOOR).log()
 
     def sound(self, latent: Tensor, state: DecoderState | None = None) -> Tensor:
-        """Return the samples ``[B, T * hop]`` of a latent ``[B, T, D]``; differentiable.
-
-        Args:
-            latent: Sum of the codebook entries.
-            state: Streaming state, updated; None: the latent is a whole utterance.
-        """
+        """Return the samples of a latent ``[B, T, D]``; differentiable. See `Codec.sound`."""
         pitch_hz = self.excitation.pitch(latent, state)
         out = self.decoder(latent, state)
         return self.shaped(out, pitch_hz, state, noise_gain=self.config.noise_gain)

@@ -1,11 +1,10 @@
 """What clean speech looks like: restores what a recording lacks before a codec hears it.
 
-A model learned from clean speech of full bandwidth; what people upload has passed through
-telephones, rooms and noise, and the model would take all that for the voice. Bands that were cut
-off, and moments in which noise is louder than speech, are *missing features*: each is replaced by
-its mean given the bands that can be heard, under one Gaussian over log-mel spectra of speech (Raj,
-Seltzer and Stern 2004, "Reconstruction of missing features for robust speech recognition"). Speech
-that lacks nothing passes unchanged.
+What people upload has passed through telephones, rooms and noise, and the model would take all that
+for the voice. Bands that were cut off, and moments in which noise is louder than speech, are
+*missing features*: each is replaced by its mean given the bands that can be heard, under one
+Gaussian over log-mel spectra of speech (Raj, Seltzer and Stern 2004, "Reconstruction of missing
+features for robust speech recognition"). Speech that lacks nothing passes unchanged.
 """
 
 from dataclasses import dataclass
@@ -33,12 +32,9 @@ _EDGE_BANDS = 2  # next to the cut are missing too: filters are not that steep
 
 @dataclass(frozen=True)
 class SpeechPrior:
-    """A Gaussian over frames of clean speech, as natural logarithms of mel magnitudes.
+    """A Gaussian over clean frames: natural logarithms of mel magnitudes, at least ``floor``.
 
-    Args:
-        mean: ``[B]`` float64.
-        covariance: ``[B, B]`` float64.
-        floor: The least that a logarithm can be.
+    ``mean`` is ``[B]`` float64, ``covariance`` ``[B, B]``.
     """
 
     mean: Tensor
@@ -46,14 +42,7 @@ class SpeechPrior:
     floor: float
 
     def restored(self, spectra: Tensor) -> Tensor:
-        """Return ``spectra`` with noise removed and with what is missing filled in.
-
-        Args:
-            spectra: ``[T, B]`` float32, of a whole recording.
-
-        Returns:
-            ``[T, B]`` on the same device.
-        """
+        """Return spectra ``[T, B]`` of a recording without noise, with what is missing."""
         given = spectra.cpu().double()
         power = (2 * given).exp()
         kept = self._kept_bands(given)

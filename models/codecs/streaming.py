@@ -39,9 +39,7 @@ class StreamTable:
     """The states of many streams: a row each, in memory that stays where it is.
 
     Reading and writing rows takes a few operators of fixed shapes, so they can be recorded.
-
-    Args:
-        latent: ``[1, T, D]``, any beginning of a stream; tells what there is to remember.
+    ``latent``, any beginning ``[1, T, D]`` of a stream, tells what there is to remember.
     """
 
     @torch.inference_mode()
@@ -55,12 +53,7 @@ class StreamTable:
         }
 
     def read(self, rows: Tensor, begins: Tensor) -> DecoderState:
-        """Return what some streams remember.
-
-        Args:
-            rows: ``[B]`` int64.
-            begins: ``[B]`` bool, those that have no past, whatever their row holds.
-        """
+        """Return what rows ``[B]`` remember; of those that begin, nothing."""
         parts: dict[torch.dtype, Iterator[Tensor]] = {}
         for dtype, table in self._tables.items():
             found = table.index_select(0, rows).masked_fill(begins[:, None], 0)

@@ -1,9 +1,8 @@
 """Vocos: another decoder for EnCodec's codes (Siuzdak 2023, arXiv:2306.00814).
 
 ConvNeXt blocks over the frames, conditioned on the bit rate, predict magnitudes and phases of one
-short spectrum a frame, which are overlapped and added. Architecture and tensor names are those of
-the published weights, but for prefixes. Its convolutions are not causal, so it decodes whole
-utterances: a stream returns nothing before its end.
+short spectrum a frame, which are overlapped and added. Its convolutions are not causal, so it
+decodes whole utterances: a stream returns nothing before its end.
 """
 
 from typing import cast
@@ -72,14 +71,7 @@ class Vocos(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Decode a whole utterance.
-
-        Args:
-            codes: ``[T, K]`` int64; the bit rate is the lowest trained one with at least K levels.
-
-        Returns:
-            ``[T * hop]`` float32.
-        """
+        """Decode codes ``[T, K]`` of an utterance, at the lowest trained bit rate with K levels."""
         self._check(codes)
         levels = codes.shape[1]
         bandwidth = next(

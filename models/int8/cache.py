@@ -39,11 +39,7 @@ class Int8Layer(NamedTuple):
 
 
 class Int8Cache(SlotCache):
-    """Int8 keys and values; written and read by `models.int8.attention`.
-
-    Attributes:
-        layers: Keys and values of each layer.
-    """
+    """Int8 keys and values; written and read by `models.int8.attention`."""
 
     def __init__(self, config: ModelConfig, slots: int, max_length: int) -> None:
         super().__init__(slots, max_length)

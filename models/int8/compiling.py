@@ -27,12 +27,9 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     `fastmath` stays off: numba compiles a function once by itself and once more inside each kernel
     that calls it, and which copy runs depends on the order of loading. All copies, and the code of
-    all processors, give the same bits only if every float operation is rounded as written. Fast
-    sums of floats are in `models.int8.row_sum`.
-
-    Machine code is cached on disk, if a folder can be written, under the digest of all files of
-    this package: a function's code includes that of the functions it calls, and numba itself only
-    checks the function's own file.
+    all processors, give the same bits only if every float operation is rounded as written. Machine
+    code is cached on disk under the digest of all files of this package: a function's code includes
+    that of the functions it calls, and numba itself only checks the function's own file.
     """
     compiled = numba.njit(nogil=True, error_model="numpy")(function)
     folder, configured = cache_folder(), _config.CACHE_DIR
@@ -47,11 +44,7 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder of machine code for these sources, creating it with what was built.
-
-    None if it cannot be written to, where numba would fall back to another place: then every
-    process compiles.
-    """
+    """Return the folder of machine code for these sources; None if it cannot be written to."""
     digest = sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())

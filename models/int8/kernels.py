@@ -1,13 +1,12 @@
 """Fused kernels between the integer products: quantisation, norms, residuals, activations.
 
-Few rows take microseconds of arithmetic. As torch operators they would be a hundred calls a layer,
-whose overhead exceeds the arithmetic; numba compiles each function here into one loop over its
-rows, which runs without the GIL.
-
+Few rows take microseconds of arithmetic; as torch operators they would be a hundred calls a layer.
 Each row is computed independently and every operation is rounded as written, so a row has the same
-bits in every batch and on every processor. Scales and rounding are those of `models.int8.linear`.
-Arrays are C-contiguous and share their memory with torch. A row with a NaN stays NaN in the float
-arrays.
+bits in every batch and on every processor. A row with a NaN stays NaN in the float arrays.
+
+*Rows* are ``[R, ...]`` float32 or, quantised, int8; ``scales`` ``[R]``, one a row; ``columns`` the
+scales of a product's columns. Arrays are C-contiguous; ``integers``, their scales and ``y`` are
+written.
 """
 
 import math
@@ -75,17 +74,10 @@ def quantize(x: Floats, integers: Int8s, scales: Floats) -> None:
 
 @kernel
 def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floats) -> None:
-    """Quantise the RMS-normalised rows.
+    """Quantise the RMS-normalised rows ``[R, D]``; ``eps`` is the norm's, times D.
 
     The layer that follows has ``sqrt(D)`` in its own scales, so the norm divides by the length of
     the row instead of its root mean square.
-
-    Args:
-        x: ``[R, D]``.
-        gain: ``[D]``, the norm's weight.
-        eps: The norm's, times D.
-        integers: ``[R, D]``, written.
-        scales: ``[R]``, written.
     """
     row = np.empty_like(x[0])
     for r in range(len(x)):
@@ -99,14 +91,7 @@ def normalize(x: Floats, gain: Floats, eps: float, integers: Int8s, scales: Floa
 
 @kernel
 def rms_norm(x: Floats, gain: Floats, eps: float, y: Floats) -> None:
-    """RMS norm: ``y = x / sqrt(mean(x^2) + eps) * gain`` (Zhang and Sennrich, arXiv:1910.07467).
-
-    Args:
-        x: ``[R, D]``.
-        gain: ``[D]``, the norm's weight.
-        eps: The norm's.
-        y: ``[R, D]``, written.
-    """
+    """RMS norm: ``y = x / sqrt(mean(x^2) + eps) * gain`` (Zhang and Sennrich, arXiv:1910.07467)."""
     squares = np.empty_like(x[0])
     for r in range(len(x)):
         for d in range(len(squares)):
@@ -121,15 +106,7 @@ def rms_norm(x: Floats, gain: Floats, eps: float, y: Floats) -> None:
 def rescale(
     product: Int32s, scales: Floats, columns: Floats, bias: Floats | None, y: Floats
 ) -> None:
-    """Dequantise a product: ``y = product * scales * columns + bias``.
-
-    Args:
-        product: ``[R, D]``.
-        scales: ``[R]``, of its rows.
-        columns: ``[D]``, of its columns.
-        bias: ``[D]``, or None.
-        y: ``[R, D]``, written.
-    """
+    """Dequantise a product: ``y = product * scales * columns + bias``."""
     for r in range(len(y)):
         scale = scales[r]
         for d in range(y.shape[1]):
@@ -140,14 +117,7 @@ def rescale(
 
 @kernel
 def add(x: Floats, product: Int32s, scales: Floats, columns: Floats) -> None:
-    """Dequantise a product and add it to the residual: ``x += product * scales * columns``.
-
-    Args:
-        x: ``[R, D]``, updated in place.
-        product: ``[R, D]``.
-        scales: ``[R]``, of its rows.
-        columns: ``[D]``, of its columns.
-    """
+    """Dequantise a product and add it to the residual: ``x += product * scales * columns``."""
     for r in range(len(x)):
         scale = scales[r]
         for d in range(x.shape[1]):
@@ -163,17 +133,9 @@ def gate(
     integers: Int8s,
     gated_scales: Floats,
 ) -> None:
-    """Quantise ``activation(gate) * up`` of each row.
+    """Quantise ``activation(gate) * up`` of each row ``[2 F]`` of a product: SiLU or GELU.
 
     GELU by its error function (Abramowitz and Stegun 1964, 7.1.26: within 1.5e-7).
-
-    Args:
-        product: ``[R, 2 F]``, gate then up.
-        scales: ``[R]``, of its rows.
-        columns: ``[2 F]``, of its columns.
-        silu: True for SiLU, false for GELU.
-        integers: ``[R, F]``, written.
-        gated_scales: ``[R]``, written.
     """
     width = integers.shape[1]
     row = np.empty(width, np.float32)

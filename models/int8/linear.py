@@ -1,12 +1,9 @@
 """Linear layers with int8 weights and activations, for CPUs.
 
-Each output channel has its own scale, fixed at load; each row of activations gets its own scale
-when it is quantised. The product between them is one of integers and exact, so a row has the same
-bits in every batch. A scale shared by the whole batch, as usual in dynamic quantisation, would let
-other rows change them.
-
-Symmetric rounding to nearest, 127 steps on either side (Jacob et al. 2018, arXiv:1712.05877, with
-the zero point at 0).
+Each output channel has its own scale, fixed at load; each row of activations gets its own when it
+is quantised, so that a row has the same bits in every batch: a scale shared by the batch, as usual
+in dynamic quantisation, would let other rows change them. Symmetric rounding to nearest, 127 steps
+on either side (Jacob et al. 2018, arXiv:1712.05877, with the zero point at 0).
 
 A norm before the layer is merged into it: dividing a row by its root mean square changes its scale
 and none of its integers.
@@ -30,9 +27,7 @@ _PARALLEL_BYTES: Final = 1 << 20  # smaller matrices are not worth distributing 
 
 
 class Int8Linear(nn.Module):
-    """Replaces an `nn.Linear`, and the RMS norm before it if there is one.
-
-    Float32 in and out, integers between. Built from float weights; has no state dict of its own.
+    """Replaces an `nn.Linear`, and the RMS norm before it if there is one; has no state dict.
 
     Attributes:
         inputs: Number of input features.
@@ -64,13 +59,7 @@ class Int8Linear(nn.Module):
         return y.view(*x.shape[:-1], -1)
 
     def quantize(self, rows: Floats, integers: Int8s, scales: Floats) -> None:
-        """Quantise input rows, normalised if the layer has a norm.
-
-        Args:
-            rows: ``[R, in]``.
-            integers: ``[R, in]``, written.
-            scales: ``[R]``, written.
-        """
+        """Quantise input rows ``[R, in]``, normalised if the layer has a norm."""
         if self.gain is None:
             kernels.quantize(rows, integers, scales)
         else:

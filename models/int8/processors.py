@@ -40,11 +40,8 @@ class Processor(ABC):
     def add(self, builder: Any, sums: Any, quads: Any, quad: Any) -> Any:
         """Return the accumulator with the products of one quad of each column added.
 
-        Args:
-            builder: LLVM IR builder that the instructions are appended to.
-            sums: The accumulator, of type ``self.sums``.
-            quads: ``<4 lanes x i8>`` unsigned, the quads of the columns one after another.
-            quad: The row's quad, from `broadcast`.
+        ``quads`` are ``<4 lanes x i8>`` unsigned, one after another; ``quad`` the row's, of
+        `broadcast`.
         """
 
     def reduce(self, builder: Any, sums: Any) -> Any:

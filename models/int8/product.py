@@ -44,17 +44,13 @@ def pack(matrix: Int8s) -> Uint8s:
 
 
 def row_kernel(processor: Processor, rows: int) -> RowKernel:
-    """Return a numba intrinsic that multiplies a fixed number of rows by up to 4 tiles.
+    """Return a numba intrinsic that multiplies ``rows`` rows by up to 4 tiles.
 
     Its arguments are ``x`` ``[R, K]`` int8, the index of the first row, ``tiles``, the index of the
     first tile, the offsets ``[R]`` int32, which are subtracted from each row's sums to undo the
     zero point, and the output ``[R, N]`` int32, written at the same rows and at the tiles' columns.
     The last axis of ``x`` and of the output, and all but the first axis of ``tiles``, must be
     contiguous.
-
-    Args:
-        processor: The instruction set.
-        rows: How many rows one call multiplies.
     """
 
     @intrinsic

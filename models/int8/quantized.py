@@ -9,13 +9,10 @@ from models.stack.transformer import Transformer
 
 
 def quantize_linears(model: nn.Module) -> None:
-    """Quantise a model in place: every `nn.Linear` becomes an `Int8Linear`.
+    """Quantise a float32 model on a CPU in place: every `nn.Linear` becomes an `Int8Linear`.
 
     A norm that feeds a single linear layer is merged into it. Embeddings and the final norm stay
     float32. Each `Transformer` delegates its cached passes to `Int8Passes` from then on.
-
-    Args:
-        model: In float32, on a CPU.
     """
     stacks = []
     for module in list(model.modules()):

@@ -1,7 +1,6 @@
 """The text front end: written text to utterances of phonemes, and phonemes to ids.
 
-Owns normalisation, splitting, markup and pronunciation; `prepare` is the entry point.
-Does not know audio, weights or requests.
+`prepare` is the entry point. It knows no audio, weights or requests.
 """
 
 from models.text.errors import TextError

@@ -30,7 +30,7 @@ _MOST_NAMED: Final = 5
 
 
 def check(text: str, max_chars: int) -> None:
-    """Raise for texts that are invalid in any language.
+    """Refuse texts that are invalid in any language.
 
     Raises:
         TextError: The text is empty, blank, too long, or has control characters or surrogates.
@@ -61,12 +61,9 @@ def clean(text: str, *, reads: Callable[[str], bool] = _is_latin, intact: str = 
 def cleaned(
     text: Rewritten, *, reads: Callable[[str], bool] = _is_latin, intact: str = ""
 ) -> Rewritten:
-    """Return the text in NFKC form, with plain quotes and dashes and without emoji.
+    """Return a checked text in NFKC form, with plain quotes and dashes and without emoji.
 
-    Args:
-        text: A text that passed `check`.
-        reads: Whether a letter can be pronounced.
-        intact: Punctuation that is not folded.
+    ``reads`` tells whether a letter can be pronounced; punctuation in ``intact`` is not folded.
 
     Raises:
         TextError: The text has letters that cannot be pronounced; single Greek letters are allowed.

@@ -34,12 +34,9 @@ _ESPEAK: Final = Lock()
 def pronounce(texts: Sequence[str], voice: str, *, verbatim: bool = False) -> list[str]:
     """Return the IPA of each text, with stress marks and without language-switch flags.
 
-    Args:
-        texts: Words; each text is pronounced independently. A word of more than `MOST_LETTERS`
-            characters, or with more than four apostrophes, is read as several; full stops that are
-            not between digits are ignored.
-        voice: A voice of espeak-ng, such as ``en-us``.
-        verbatim: Pass punctuation to espeak-ng; otherwise phonemizer removes it first.
+    A word of more than `MOST_LETTERS` characters, or with more than four apostrophes, is read as
+    several; full stops that are not between digits are ignored. Phonemizer removes punctuation
+    before espeak-ng sees it, unless ``verbatim``.
     """
     with _ESPEAK:
         return _backend(voice, verbatim).phonemize(list(map(_bounded, texts)), strip=True)

@@ -83,11 +83,6 @@ class Inline:
 def parse(text: str, symbols: Collection[str], max_phonemes: int) -> tuple[list[Stretch], Inline]:
     """Split a text at its pauses and replace its inline phonemes by placeholders.
 
-    Args:
-        text: With markup.
-        symbols: Phonemes that the model knows.
-        max_phonemes: Longest word of inline phonemes.
-
     Raises:
         TextError: Markup is malformed, a phoneme is not one of `symbols`, a word of phonemes is
             longer than `max_phonemes`, a pause is longer than MAX_PAUSE_S, or a rate is not from

@@ -1,6 +1,4 @@
-"""English words to phonemes, and phonemes to ids, for the built-in model.
-
-Input is words and punctuation: numbers, markup and sentence splitting are handled before.
+"""English words and punctuation to phonemes, and phonemes to ids, for the built-in model.
 
 The inventory and the phonemes of a sentence are part of a trained model; changing either makes its
 weights useless. `tests/models/text/test_phonemes.py` pins both.
@@ -46,7 +44,7 @@ _FINAL_ARTICLE: Final = re.compile(r"(?:^|\s)a$", re.IGNORECASE)
 
 
 def require_language(language: str) -> None:
-    """Raise unless the built-in model's phonemiser supports a language.
+    """Check that the built-in model's phonemiser supports a language.
 
     Raises:
         TextError: It does not.

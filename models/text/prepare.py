@@ -50,11 +50,8 @@ def prepare(
 ) -> list[Utterance]:
     """Return the utterances of a text, in order.
 
-    Args:
-        text: Written text; may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`,
-            `[rate:0.8]` and the SSML of `models.text.ssml`.
-        on_piece: Called after each piece, some milliseconds of work, so that a caller can do
-            something more urgent.
+    It may contain `[[phonemes]]`, `[pause:0.5s]`, `[voice:name]`, `[rate:0.8]` and the SSML of
+    `models.text.ssml`. ``on_piece`` is called after each piece, some milliseconds of work.
     """
     utterances: list[Utterance] | None = None
     for utterances in prepared(text, options):
@@ -64,14 +61,7 @@ def prepare(
 
 
 def prepared(text: str, options: TextOptions = AS_BUILT_IN) -> Iterator[list[Utterance] | None]:
-    """Prepare a text as `prepare` does, a piece at each step.
-
-    Yields:
-        None after each piece, and at last the utterances.
-
-    Raises:
-        TextError: As `prepare`.
-    """
+    """Prepare a text as `prepare` does: yield None after each piece, and at last the utterances."""
     symbols, max_chars, max_phonemes = options.symbols, options.max_chars, options.max_phonemes
     reader = options.reader or builtin_reader(options.language)
     check(text, max_chars)

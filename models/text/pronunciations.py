@@ -30,7 +30,7 @@ class PronunciationError(TextError):
 
 
 def check_entries(entries: Entries, symbols: Collection[str], max_phonemes: int) -> None:
-    """Do nothing if all entries can be spoken.
+    """Check that all entries can be spoken.
 
     Raises:
         PronunciationError: One cannot.
@@ -51,13 +51,7 @@ def check_entries(entries: Entries, symbols: Collection[str], max_phonemes: int)
 
 
 def pronounced(text: Rewritten, entries: Entries, inline: Inline) -> Rewritten:
-    """Return a text with what is spoken for the words of a dictionary.
-
-    Args:
-        text: As it was written; inline phonemes as characters of the Private Use Area.
-        entries: Checked by `check_entries`.
-        inline: Of the text; the phonemes of entries are added.
-    """
+    """Return a text with what checked entries say for its words; ``inline`` gets their phonemes."""
     found = _plain(text.text).lower()
     exact = {_plain(word): spoken for word, spoken in entries.items()}
     exact = {word: spoken for word, spoken in exact.items() if word.lower() in found}

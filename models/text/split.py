@@ -83,16 +83,10 @@ def split(
     max_phonemes: int = 250,
     joint: str = "",
 ) -> list[Utterance]:
-    """Split a normalised text into utterances of at most `max_phonemes` symbols.
+    """Split normalised words and punctuation into utterances of at most `max_phonemes` symbols.
 
-    Parts without letters are dropped.
-
-    Args:
-        text: Words and punctuation.
-        inline: The inline phonemes of the text.
-        speak: Converts words to phonemes.
-        max_phonemes: The longest utterance.
-        joint: Follows the phonemes where a sentence is cut between two words.
+    Parts without letters are dropped. ``joint`` follows the phonemes where a sentence is cut
+    between two words.
 
     Raises:
         ValueError: `max_phonemes` is not positive.

@@ -128,7 +128,7 @@ class SsmlRewriter:
 
 
 def refuse(text: str) -> None:
-    """Raise for SSML that is not supported; call with what `SsmlRewriter` made of it.
+    """Refuse SSML that is not supported; call with what `SsmlRewriter` made of it.
 
     Raises:
         TextError: There is some; the message names it and says what to write.

@@ -94,12 +94,7 @@ _SOUND: Final = re.compile(
 
 
 def warnings_of(text: str, language: str) -> list[str]:
-    """Return a sentence for each thing in a text that is read otherwise than its author may mean.
-
-    Args:
-        text: As it was written.
-        language: As which it is read; another one is only noticed in what is read as English.
-    """
+    """Return a sentence for each thing in a text that is not read as its author may mean it."""
     text = text[:_READ_CHARS]
     found = []
     other = _other_language(text) if language == "en" else None

@@ -22,10 +22,7 @@ _SUBSTITUTED, _ADDED, _LIGHTLY, _FREELY, _NEVER = 1.0, 0.9, 0.4, 0.05, 9.0
 
 
 class WordSpan(NamedTuple):
-    """A word as it was written, its phonemes, and the words that are spoken for it.
-
-    The phonemes are those of the utterance from one index to before another.
-    """
+    """A word as written, where its phonemes are in the utterance's, and what is spoken for it."""
 
     word: str
     begin: int
@@ -38,13 +35,8 @@ def word_spans(
 ) -> list[WordSpan]:
     """Return the words of an utterance with their phonemes, in order.
 
-    A word whose sound cannot be found has an empty span where it would be; one without a sound
-    of its own belongs to the word before.
-
-    Args:
-        words: Of the utterance; inline phonemes in double brackets.
-        phonemes: Of the whole utterance.
-        speak: Words to phonemes.
+    A word whose sound cannot be found has an empty span where it would be; one without a sound of
+    its own belongs to the word before. ``speak`` converts words to phonemes.
     """
     sounding: list[WrittenWord] = []
     alone: list[str] = []

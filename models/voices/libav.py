@@ -38,12 +38,7 @@ def _has_mpeg_sync(content: bytes) -> bool:
 
 
 class LibavFile:
-    """A file of audio, decoded from any second on; damaged frames are skipped, as players do.
-
-    Attributes:
-        rate_hz: Sample rate.
-        channels: How many.
-    """
+    """A file of audio, decoded from any second on; damaged frames are skipped, as players do."""
 
     def __init__(self, content: bytes, form: str) -> None:
         import av

@@ -15,13 +15,10 @@ _INTEGRATED: Final = "lavfi.r128.I"
 
 
 def loudness_lufs(samples: NDArray[Any], sample_rate_hz: int) -> float:
-    """Return the integrated loudness of mono audio, gated so that pauses do not count.
+    """Return the integrated loudness of mono audio in LUFS, to 0.01; minus infinity for silence.
 
-    Args:
-        samples: ``[N]`` float, finite. Audio shorter than 0.4 s is repeated to that length.
-
-    Returns:
-        LUFS, to 0.01; minus infinity for silence.
+    Pauses do not count. ``samples`` are ``[N]`` float, finite; less than 0.4 s is repeated to that
+    length.
     """
     import av
     from av.filter import Graph

@@ -23,12 +23,7 @@ Samples = NDArray[Any]
 
 
 def quality_warnings(samples: Samples, rate_hz: int) -> list[str]:
-    """Return a sentence for each thing that may spoil a voice.
-
-    Args:
-        samples: ``[N]`` mono, at least a second, trimmed.
-        rate_hz: Sample rate.
-    """
+    """Return a sentence for each thing that may spoil a voice; mono, trimmed, at least 1 s."""
     import soxr
 
     sound = soxr.resample(samples, rate_hz, _RATE_HZ) if rate_hz != _RATE_HZ else samples

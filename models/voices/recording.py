@@ -85,14 +85,11 @@ class Recording:
 
 
 def read_recording(content: bytes, start_s: float | None = None) -> Recording:
-    """Read an uploaded file.
+    """Read an uploaded file: WAV, FLAC, OGG, MP3, or one of those of `models.voices.libav`.
 
     Averages the channels, trims silence at both ends, normalises loudness to `LEVEL_LUFS`, and
-    resamples rates over 48 kHz. Of a file longer than `MAX_S` the best seconds are taken.
-
-    Args:
-        content: A WAV, FLAC, OGG or MP3 file, or one of those of `models.voices.libav`.
-        start_s: Where to begin; None: at the beginning, of a long file where it is best.
+    resamples rates over 48 kHz. Of a file longer than `MAX_S` the best seconds are taken, unless
+    ``start_s`` says where to begin.
 
     Raises:
         RecordingError: The file is of another format or damaged, or the audio is too short, too

@@ -146,10 +146,8 @@ class PromptEncoder(Protocol):
 class PromptCodes:
     """LRU cache of voices' codes for one codec. Not thread-safe.
 
-    Args:
-        max_frames: Longest prompt of the model, in frames; 0: it takes none.
-        digest: The codec's `codec_digest`; None: computed for the first voice that ships with
-            codes.
+    ``max_frames`` is the longest prompt of the model; 0: it takes none. A ``digest``
+    (`codec_digest`) of None is computed for the first voice that ships with codes.
     """
 
     def __init__(

@@ -14,11 +14,7 @@ from samplers.knobs.params import SamplingParams
 
 
 class ConflictError(ValueError):
-    """Knobs that the caller set contradict each other.
-
-    Attributes:
-        fields: Names of the knobs at fault.
-    """
+    """Knobs that the caller set contradict each other; ``fields`` are their names."""
 
     def __init__(self, fields: tuple[str, ...], reason: str) -> None:
         super().__init__(f"{' and '.join(fields)}: {reason}")
@@ -27,13 +23,7 @@ class ConflictError(ValueError):
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two knobs that contradict each other.
-
-    Attributes:
-        knobs: Their names.
-        clash: Whether they do, in given params.
-        reason: Why, for the error message.
-    """
+    """Two knobs, whether they contradict each other in given params, and why, for the message."""
 
     knobs: tuple[str, str]
     clash: Callable[[SamplingParams], bool]
@@ -122,14 +112,10 @@ CONFLICTS: Sequence[Conflict] = (
 
 
 def settle(params: SamplingParams, *, chosen: Collection[str]) -> tuple[str, ...]:
-    """Return the knobs of a preset that contradict knobs of the caller.
+    """Return the names of a preset's knobs to switch off, as they contradict knobs of the caller.
 
-    Args:
-        params: Caller's values over the preset's over the defaults.
-        chosen: Names of the knobs that the caller set.
-
-    Returns:
-        Names of the knobs to switch off.
+    ``params`` are the caller's values over the preset's over the defaults; ``chosen`` the knobs
+    that the caller set.
 
     Raises:
         ConflictError: Both sides of a conflict come from the caller (or both from the preset).

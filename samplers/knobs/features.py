@@ -82,23 +82,13 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def is_on(feature: str, params: SamplingParams) -> bool:
-    """Return whether a feature has an effect; a random one has none on a greedy row.
-
-    Args:
-        feature: A key of `FEATURES`.
-        params: Resolved.
-    """
+    """Return whether a feature has an effect; a random one has none on a greedy row."""
     one = FEATURES[feature]
     return one.on(params) and not (one.random and params.temperature <= 0)
 
 
 def is_guided(params: SamplingParams, stage: Literal["ar", "nar", "masked"] = "ar") -> bool:
-    """Return whether a stage of the decoder uses classifier-free guidance.
-
-    Args:
-        params: Resolved.
-        stage: Level 0 code by code, the finer levels, or level 0 in masked passes.
-    """
+    """Return whether level 0, the finer levels or masked passes use classifier-free guidance."""
     strengths = {
         "ar": params.cfg_strength,
         "nar": params.nar_cfg_strength,
@@ -120,12 +110,7 @@ def rows_needed(params: SamplingParams) -> int:
 
 
 def rewindable(params: SamplingParams, frames: int) -> int:
-    """Return how many of the newest of so many frames backtracking may take back.
-
-    Args:
-        params: Resolved; `backtrack` itself is not looked at.
-        frames: Of the utterance, so far.
-    """
+    """Return how many of the newest of so many frames backtracking, if it is on, may take back."""
     return min(params.backtrack_window, int(params.backtrack_share * frames))
 
 

@@ -48,11 +48,9 @@ class KnobSet(BaseModel):
 
 @dataclass(frozen=True)
 class SwitchesStep:
-    """Annotation of a knob that switches on a step of the chain (`samplers.knobs.order`).
+    """Annotation of a knob that switches on a step of the chain, by its name in `sampler_order`.
 
-    Attributes:
-        step: Name of the step, as `sampler_order` lists it.
-        random: Whether it has no effect on a greedy row.
+    ``random``: it has no effect on a greedy row.
     """
 
     step: str
@@ -60,7 +58,7 @@ class SwitchesStep:
 
 
 def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
-    """Declare a knob, as a field of a `KnobSet`.
+    """Declare a knob, as a field of a `KnobSet`; its JSON schema has the hints as ``x-ui``.
 
     Args:
         default: Value of a request that does not set the knob.
@@ -68,9 +66,6 @@ def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
         group: Of `HEADINGS`, under which documentation and user interfaces show the knob.
         **options: Hints of `ui`, and constraints of pydantic's `Field`: ``ge``, ``gt``, ``le``,
             ``lt``, ``max_length``.
-
-    Returns:
-        The pydantic field; its JSON schema has the hints as ``x-ui``.
     """
     hints = {name: value for name, value in options.items() if name in _HINTS}
     bounds = {name: value for name, value in options.items() if name not in _HINTS}

@@ -13,12 +13,7 @@ _THRESHOLDS: Final = (
 
 
 def idle_knobs(params: SamplingParams, sent: Collection[str]) -> dict[str, str]:
-    """Return the knobs of a request that do nothing, each with what it needs, in words.
-
-    Args:
-        params: Resolved.
-        sent: Names of the fields of the request; others than knobs are passed over.
-    """
+    """Return the knobs among a request's ``sent`` fields that do nothing, and what each needs."""
     return {
         name: "; ".join(_in_words(need) for need in needs_of(name))
         for name in SamplingParams.model_fields
@@ -27,11 +22,7 @@ def idle_knobs(params: SamplingParams, sent: Collection[str]) -> dict[str, str]:
 
 
 def doubts(params: SamplingParams) -> list[str]:
-    """Return what the author of a request may not expect of knobs that act, a sentence each.
-
-    Args:
-        params: Resolved.
-    """
+    """Return what the author of a request may not expect of knobs that act, a sentence each."""
     measured = any(
         getattr(params, name) != SamplingParams.model_fields[name].default for name in _THRESHOLDS
     )

@@ -51,12 +51,7 @@ ORDERS: Mapping[OrderName, Order] = {
 
 
 def arrange(order: OrderName | Order, *, temperature_last: bool) -> Order:
-    """Return the steps of an order, first to last.
-
-    Args:
-        order: The name of an order, or the steps themselves; a step that is left out is off.
-        temperature_last: Move the temperature behind all other steps.
-    """
+    """Return the steps of an order, first to last; steps that a list leaves out are off."""
     steps = ORDERS[order] if isinstance(order, str) else order
     if temperature_last and "temperature" in steps:
         return (*(step for step in steps if step != "temperature"), "temperature")

@@ -246,11 +246,7 @@ class SamplingParams(
 
 
 def off_value(name: str) -> Any:
-    """The value at which a knob has no effect, as declared.
-
-    Args:
-        name: Name of the knob; it must declare one.
-    """
+    """Return the value at which a knob has no effect, as declared."""
     return hints(name)["off"]
 
 

@@ -16,10 +16,6 @@ class UnknownPreset(ValueError):
 def look_up(name: str, presets: Presets) -> Mapping[str, Any]:
     """Return the knobs that a preset sets.
 
-    Args:
-        name: Name of the preset.
-        presets: The known ones.
-
     Raises:
         UnknownPreset: There is none of this name.
     """
@@ -35,16 +31,9 @@ def resolve(
 ) -> SamplingParams:
     """Return every knob's value: the caller's, else the preset's, else the declared default.
 
-    A knob that the caller set switches off a conflicting knob of the preset.
-
-    Args:
-        params: The caller's; of a subclass (a request), other fields are ignored.
-        card_preset: The preset that `auto` means: the name in the loaded model's card, or the
-            card's own set of knobs.
-        presets: The known ones.
-
-    Returns:
-        A plain `SamplingParams` with every knob set, the preset named and the seed drawn.
+    A knob that the caller set switches off a conflicting knob of the preset. The preset is named in
+    the result, the seed drawn. Of a subclass of `SamplingParams` (a request) other fields are
+    ignored. ``card_preset`` is what `auto` means: a name, or the model's card's own set of knobs.
     """
     knobs = SamplingParams.model_fields
     chosen = {name: getattr(params, name) for name in knobs if name in params.model_fields_set}

@@ -1,5 +1,6 @@
 """Pure functions of tensors: filters, penalties, temperatures, draws, detectors.
 
-Owns the formulas and names their sources.
-Knows no knobs and keeps no state: parameters are tensors or numbers.
+They know no knobs and keep no state. Unless a docstring says otherwise, logits are ``(B, V)``
+float32 (-inf: excluded), parameters ``(B, 1)`` float32, histories ``(B, L)`` int64, newest first,
+-1 where there is no code yet; results have the shape of the logits, and no argument is changed.
 """

@@ -1,9 +1,4 @@
-"""Beam search.
-
-`beam_step` extends the beams of one utterance, `final_score` ranks finished ones. `extend` does the
-step for every search among the rows of a batch, a beam a row: the first continuation of a row
-stays in that row, so that as few rows as possible are copied.
-"""
+"""Beam search: of one utterance, and of several among the rows of a batch, a beam a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +21,6 @@ def beam_step(
     Returns:
         Parent ``(width,)`` int64, code ``(width,)`` int64 (-1 for a finished beam that stays) and
         score ``(width,)`` float32, best first.
-
-    Source: the textbook; vall-e's drops the parent and the sum of scores.
     """
     vocab_size = logits.shape[-1]
     extended = scores[:, None] + logits.log_softmax(-1)
@@ -67,7 +60,9 @@ def extend(
     scores: Tensor,
     finished: Tensor,
 ) -> Extension:
-    """Extend the beams of every search among the rows of a batch.
+    """Extend the beams of every search; the first continuation of a row stays in that row.
+
+    With fewer continuations than rows, the last rows of a search hold no beam.
 
     Args:
         searches: The rows of each, all different.
@@ -75,9 +70,6 @@ def extend(
         codes: ``(B,)`` int64, drawn by rows that are no beams.
         scores: ``(B,)`` float32 nats, before the step; -inf in a row without a beam.
         finished: ``(B,)`` bool, beams that are not extended.
-
-    Returns:
-        The step. With fewer continuations than rows, the last rows hold no beam.
     """
     sources, codes, scores = list(range(len(logits))), codes.clone(), scores.clone()
     for rows in searches:

@@ -11,11 +11,7 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 def within(value: float) -> float:
-    """Return the nearest number that a float32 or int64 tensor can hold.
-
-    Args:
-        value: An integer, or a float; infinity stays, as the neutral value of a filter.
-    """
+    """Return the nearest number that a float32 or int64 tensor can hold; infinity stays."""
     if isinstance(value, int):
         return max(-ALL, min(value, ALL))
     return value if math.isinf(value) else max(-_LARGEST, min(value, _LARGEST))

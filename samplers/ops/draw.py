@@ -1,9 +1,8 @@
 """Counter-based noise, and the greedy and categorical draw.
 
 Every random number is a hash of where it is used: (seed, utterance, candidate, stage, level) name a
-stream, (step, position, attempt, draw) a place in it, and the code's id the entry. There is no
-generator and no state, so a draw depends neither on the batch, nor on the row's place in it, nor on
-earlier draws; after a rewind the attempt is another, and so is the noise.
+stream, (step, position, attempt, draw) a place in it, and the code's id the entry. So a draw
+depends neither on the batch, nor on the row's place in it, nor on earlier draws.
 """
 
 from enum import IntEnum
@@ -43,13 +42,7 @@ def _signed(word: int) -> int:
 
 
 class Hash(NamedTuple):
-    """The constants of the hash, as int64: for kernels that compute it.
-
-    Attributes:
-        golden: What an entry counts.
-        mix: The factors of the finaliser.
-        axes: What step, position, attempt and draw count.
-    """
+    """The constants of the hash as int64, for kernels: of an entry, the finaliser, a place."""
 
     golden: int
     mix: tuple[int, int]
@@ -74,17 +67,10 @@ def _mix(words: Tensor) -> Tensor:
 
 
 def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidate: int = 0) -> int:
-    """Hash the name of a stream of noise into an int64.
+    """Hash the name of a stream of noise into an int64, a key for `uniform`.
 
-    Args:
-        seed: The request's seed; any integer (its low 64 bits count).
-        utterance: Index of the utterance in its text.
-        stage: The stage of the decoder.
-        level: The RVQ codebook drawn.
-        candidate: Which of several hypotheses of the utterance.
-
-    Returns:
-        A key for `uniform`.
+    Of the seed the low 64 bits count; ``level`` is the codebook, ``candidate`` one of several
+    hypotheses.
     """
     key = 0
     for word in (seed, utterance, candidate, int(stage), level):
@@ -93,15 +79,7 @@ def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidat
 
 
 def forked_keys(keys: Tensor, number: int) -> Tensor:
-    """Return the keys of a fork of random streams.
-
-    Args:
-        keys: ``(B, 1)`` int64, of `stream_key` or of this.
-        number: Number of the fork, from 1 on.
-
-    Returns:
-        ``(B, 1)`` int64.
-    """
+    """Return the keys of fork number 1, 2, ... of random streams, as ``keys`` ``(B, 1)`` int64."""
     return _mix(keys + _signed(number * _GOLDEN & _WORD))
 
 
@@ -119,9 +97,10 @@ def uniform(
     Args:
         keys: ``(B, 1)`` int64, of `stream_key`.
         width: Entries a row, usually V.
-        step: ``(B, 1)`` int64 or a number: which AR token, or which denoising pass.
-        position: ``(B, 1)`` int64 or a number: which frame.
-        attempt: ``(B, 1)`` int64 or a number: how often the row was rewound.
+        step: ``(B, 1)`` int64 or a number, as the next two: which AR token, or which denoising
+            pass.
+        position: Which frame.
+        attempt: How often the row was rewound.
         draw: Which of several draws at one place, a `Draw`; ``(n, 1, 1)`` int64: all of them.
 
     Returns:
@@ -151,15 +130,10 @@ def greedy(logits: Tensor) -> Tensor:
 
 
 def categorical(logits: Tensor, noise: Tensor) -> Tensor:
-    """Draw from ``softmax(logits)`` by a race of exponentials: the Gumbel argmax, rearranged.
+    """Draw from ``softmax(logits)``, ``(..., B)`` int64, by a race of exponentials.
 
-    Args:
-        logits: ``(B, V)`` float32; -inf is never drawn. A row needs one finite entry.
-        noise: ``(..., B, V)`` of `uniform`; the Gumbel variable of an entry is
-            -ln(-ln(1 - noise)).
-
-    Returns:
-        ``(..., B)`` int64: argmax of p_i / E_i, where E_i = -ln(1 - noise_i).
+    It is the argmax of p_i / E_i, where E_i = -ln(1 - noise_i); ``noise`` is ``(..., B, V)`` of
+    `uniform`. A row needs one entry that is not -inf.
 
     Source: Gumbel 1954; as a race, Efraimidis and Spirakis 2006.
     """
@@ -167,15 +141,9 @@ def categorical(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def without_replacement(logits: Tensor, noise: Tensor, count: int) -> Tensor:
-    """Draw several different ids, in the order of the race.
+    """Draw ``count`` different ids, ``(B, count)`` int64; -1 where a row has no more.
 
-    Args:
-        logits: ``(B, V)`` float32; -inf is never drawn.
-        noise: ``(B, V)`` of `uniform`.
-        count: How many.
-
-    Returns:
-        ``(B, count)`` int64, the first as `categorical` draws it; -1 where a row has no more.
+    The first is the one that `categorical` draws with the same noise.
 
     Source: Gumbel-top-k, Kool, van Hoof and Welling 2019 (arXiv:1903.06059).
     """

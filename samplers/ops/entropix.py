@@ -127,18 +127,10 @@ def adjust(
     knobs: SamplingTensors,
     settings: "EntropixSettings",
 ) -> SamplingTensors:
-    """Return each row's knobs as its state adjusts them.
+    """Return each row's knobs as its state (``(B, 1)`` int64) adjusts them.
 
-    Args:
-        states: ``(B, 1)`` int64, of `state`.
-        entropy: ``(B, 1)`` float32 bits.
-        varentropy: ``(B, 1)`` float32 bits squared.
-        attention: Statistics of the model's attention.
-        knobs: The rows' own values; top_k is V where it is off.
-        settings: The thresholds and coefficients.
-
-    Returns:
-        Values to sample with; a `LELV` row has temperature 0 (greedy). Temperatures are finite.
+    A `LELV` row gets temperature 0 (greedy); temperatures are finite. In ``knobs`` top_k is V where
+    it is off.
     """
     heads = torch.stack([getattr(attention, field.name) for field in fields(attention)], 1)
     heads = heads.nan_to_num(nan=0.0).clamp(0, 1e6)

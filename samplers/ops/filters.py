@@ -1,9 +1,8 @@
 """Truncation filters: which codes may be drawn at all.
 
-A filter only excludes codes. Most keep every logit that reaches a *floor*, so they are written as
-functions from a row to its floor, and several of them share one descending sort: after `keep_from`
-the sorted row is still sorted. All take `(B, V)` float32 logits, in which -inf is an excluded code,
-and `(B, 1)` parameters; none changes its input, and each keeps at least one code.
+Most keep every logit that reaches a *floor* ``(B, 1)``, so they are functions from a row to its
+floor, and several share one descending sort: after `keep_from` the sorted row is still sorted. Each
+keeps at least one code.
 """
 
 import numpy as np
@@ -33,14 +32,9 @@ def keep_from(logits: Tensor, floor: Tensor) -> Tensor:
 
 
 def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
-    """Return the k-th largest logit; codes tied with it stay too, as in `transformers`.
+    """Return the k-th largest logit; ``k`` is int64, V or more keeps all.
 
-    Args:
-        ordered: ``(B, V)`` of `descending`.
-        k: ``(B, 1)`` int64; V or more keeps all.
-
-    Returns:
-        ``(B, 1)``.
+    Codes tied with it stay too, as in `transformers`.
     """
     return ordered.gather(-1, (k - 1).clamp(0, ordered.shape[-1] - 1))
 
@@ -48,14 +42,7 @@ def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
 def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
     """Return the last logit of the shortest prefix whose probability reaches p.
 
-    Args:
-        ordered: ``(B, V)`` of `descending`.
-        p: ``(B, 1)`` float32; 0 keeps the best code, infinity (not 1) keeps all.
-
-    Returns:
-        ``(B, 1)``.
-
-    Source: Holtzman et al. 2019, arXiv:1904.09751.
+    0 keeps the best code, infinity (not 1) all. Source: Holtzman et al. 2019, arXiv:1904.09751.
     """
     mass = torch.softmax(ordered, -1)
     before = mass.cumsum(-1).sub_(mass)
@@ -64,16 +51,9 @@ def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
 
 
 def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
-    """Return the logit of a code that is p times as likely as the best.
+    """Return the logit of a code that is p times as likely as the best, whose logit is ``(B, 1)``.
 
-    Args:
-        best: ``(B, 1)`` largest logit.
-        p: ``(B, 1)`` float32; 0 keeps all, 1 or more keeps the best.
-
-    Returns:
-        ``(B, 1)``.
-
-    Source: Nguyen et al. 2024, arXiv:2407.01082.
+    0 keeps all, 1 or more the best. Source: Nguyen et al. 2024, arXiv:2407.01082.
     """
     return best + p.log().clamp_(max=0)
 
@@ -81,14 +61,7 @@ def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
 def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
     """Return the logit of a code with probability epsilon, or the best if none is that likely.
 
-    Args:
-        logits: ``(B, V)``.
-        epsilon: ``(B, 1)`` float32 probability; 0 keeps all.
-
-    Returns:
-        ``(B, 1)``.
-
-    Source: Hewitt et al. 2022, arXiv:2210.15191.
+    0 keeps all. Source: Hewitt et al. 2022, arXiv:2210.15191.
     """
     floor = logits.logsumexp(-1, keepdim=True).add_(epsilon.log())
     return torch.minimum(floor, logits.amax(-1, keepdim=True))
@@ -97,14 +70,7 @@ def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
 def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
     """Return the logit at min(eta, sqrt(eta) e^-H), or the best if none is that likely; H in nats.
 
-    Args:
-        logits: ``(B, V)``.
-        eta: ``(B, 1)`` float32 probability; 0 keeps all.
-
-    Returns:
-        ``(B, 1)``.
-
-    Source: Hewitt et al. 2022, arXiv:2210.15191.
+    0 keeps all. Source: Hewitt et al. 2022, arXiv:2210.15191.
     """
     cut = torch.minimum(eta, eta.sqrt() * (-entropy(logits)).exp())
     return epsilon_floor(logits, cut)
@@ -113,14 +79,8 @@ def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
 def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
     """Return the best logit less n standard deviations of the codes not excluded.
 
-    Args:
-        logits: ``(B, V)``; -inf does not count.
-        n: ``(B, 1)`` float32; infinity keeps all.
-
-    Returns:
-        ``(B, 1)``; with one code left, its logit.
-
-    Source: Tang et al. 2024, arXiv:2411.07641 (the unbiased deviation, as the authors' code has).
+    Infinity keeps all. Source: Tang et al. 2024, arXiv:2411.07641 (the unbiased deviation, as the
+    authors' code has).
     """
     best = logits.amax(-1, keepdim=True)
     alive = logits > -torch.inf
@@ -136,17 +96,8 @@ def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
 def typical(logits: Tensor, p: Tensor) -> Tensor:
     """Keep the codes whose surprise is nearest to the entropy until their probability reaches p.
 
-    It may remove the likeliest code.
-
-    Args:
-        logits: ``(B, V)``.
-        p: ``(B, 1)`` float32; infinity (not 1) keeps all.
-
-    Returns:
-        ``(B, V)``.
-
-    Source: Meister et al. 2022, arXiv:2202.00666; ties with the last kept code stay, as in
-    `transformers`.
+    It may exclude the likeliest code; infinity (not 1) keeps all. Ties with the last kept code
+    stay, as in `transformers`. Source: Meister et al. 2022, arXiv:2202.00666.
     """
     log_probs = logits.log_softmax(-1)
     distance = (log_probs + entropy(logits)).abs_()
@@ -168,13 +119,10 @@ def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | Non
     """Exclude top choices: of the codes with at least this probability keep only the least likely.
 
     Args:
-        logits: ``(B, V)``.
-        threshold: ``(B, 1)`` float32 probability.
+        logits: As everywhere.
+        threshold: Probability.
         acts: ``(B, 1)`` bool, the coin: False leaves the row unchanged.
         protected: ``(B, V)`` bool; a row that would lose such a code is left unchanged.
-
-    Returns:
-        ``(B, V)``.
 
     Source: koboldcpp and text-generation-webui, by p-e-w.
     """

@@ -5,19 +5,12 @@ from torch import Tensor
 
 
 def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
-    """Extrapolate from the unconditional to the conditional logits.
+    """Extrapolate from the unconditional to the conditional logits, both ``(B, N, V)`` float32.
 
-    Args:
-        positive: ``(B, N, V)`` float32, conditional, aligned at the end; N is 1 for level 0.
-        negative: ``(B, N, V)`` float32, unconditional.
-        strength: ``(B,)`` float32; 1 is the conditional row itself.
-        rescale: ``(B,)`` float32 in [0, 1]: how much of the conditional spread to restore.
+    ``strength`` ``(B,)`` of 1 gives the conditional ones; ``rescale`` ``(B,)`` in [0, 1] is how
+    much of their standard deviation over all N * V entries is restored.
 
-    Returns:
-        ``(B, N, V)``.
-
-    Source: Ho and Salimans 2022, arXiv:2207.12598; the rescale is that of Lin et al. 2023,
-    arXiv:2305.08891, over all N * V entries of a row.
+    Source: Ho and Salimans 2022, arXiv:2207.12598; the rescale, Lin et al. 2023, arXiv:2305.08891.
     """
     share, strength = rescale[:, None, None], strength[:, None, None]
     guided = negative + (positive - negative) * strength
@@ -28,19 +21,10 @@ def guide(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor)
 
 
 def guide_frames(positive: Tensor, negative: Tensor, strength: Tensor, rescale: Tensor) -> Tensor:
-    """Guide the frames of a finer level, each on its own.
+    """Guide the frames of a finer level, ``(B, T, V)``, each on its own; see `guide`.
 
-    The spread to restore is that of the frame's own logits, where the source takes it over all
-    frames: so a code does not depend on later frames, and chunks give the same codes as the whole.
-
-    Args:
-        positive: ``(B, T, V)`` float32, conditional.
-        negative: ``(B, T, V)`` float32, unconditional.
-        strength: ``(B,)`` float32; see `guide`.
-        rescale: ``(B,)`` float32; see `guide`.
-
-    Returns:
-        ``(B, T, V)``.
+    The source restores the deviation over all frames. Here it is that of the frame's own logits: so
+    a code does not depend on later frames, and chunks give the same codes as the whole.
     """
     frames = positive.shape[1]
     knobs = (knob[:, None].expand(-1, frames).reshape(-1) for knob in (strength, rescale))

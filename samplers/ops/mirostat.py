@@ -1,6 +1,6 @@
 """Mirostat: truncation that steers the surprise of the codes drawn to a target.
 
-Its state, mu, is the largest surprise allowed, in bits; it starts at twice the target.
+Its state mu is the largest surprise allowed, in bits; it starts at twice the target.
 """
 
 import math
@@ -13,18 +13,11 @@ _RATIOS = 100  # how many of the likeliest codes the Zipf exponent is estimated 
 
 
 def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
-    """Return the logit of the k-th code, where k makes a Zipf law's surprise equal to mu.
+    """Return the logit of the k-th code, where k makes a Zipf law's surprise equal to mu (bits).
 
-    Args:
-        ordered: ``(B, V)`` float32 logits, largest first.
-        mu: ``(B, 1)`` float32 bits.
-        vocab_size: The number of codes in the formula.
+    ``ordered`` is largest first. Where the row is too flat for an estimate all codes stay.
 
-    Returns:
-        ``(B, 1)``.
-
-    Source: Basu et al. 2020, arXiv:2007.14966, and the author's script for the rounding of k. Where
-    the row is too flat for an estimate all codes stay.
+    Source: Basu et al. 2020, arXiv:2007.14966, and the author's script for the rounding of k.
     """
     alive = (ordered > -torch.inf).sum(-1, keepdim=True)
     head = ordered[:, : _RATIOS + 1]
@@ -41,16 +34,7 @@ def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
 
 
 def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
-    """Return the natural logarithm of k = (eps * 2^mu / (1 - N^-eps))^(1/s), where eps = s - 1.
-
-    Args:
-        s: ``(B, 1)`` float32 Zipf exponent.
-        mu: ``(B, 1)`` float32 bits.
-        vocab_size: N.
-
-    Returns:
-        ``(B, 1)``, at most ln N.
-    """
+    """Return ln k, at most ln N, of k = (eps * 2^mu / (1 - N^-eps))^(1/s), where eps = s - 1."""
     log_n = math.log(max(vocab_size, 2))
     eps = s - 1
     near = eps.abs() < 1e-4
@@ -60,14 +44,7 @@ def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
 
 
 def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
-    """Return the logit of a code whose surprise is mu, or the best if none is that likely.
-
-    Args:
-        logits: ``(B, V)`` float32, in any order.
-        mu: ``(B, 1)`` float32 bits.
-
-    Returns:
-        ``(B, 1)``.
+    """Return the logit of a code whose surprise is mu (bits), or the best if none is that likely.
 
     Source: the author's notebook, basusourya/mirostat.
     """
@@ -76,16 +53,6 @@ def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
 
 
 def update(mu: Tensor, log_prob: Tensor, tau: Tensor, eta: Tensor) -> Tensor:
-    """Return the next mu, moved against the error of the surprise of the code drawn.
-
-    Args:
-        mu: ``(B, 1)`` float32 bits.
-        log_prob: ``(B, 1)`` float32 nats, of the code drawn.
-        tau: ``(B, 1)`` float32 bits, the target.
-        eta: ``(B, 1)`` float32 rate.
-
-    Returns:
-        ``(B, 1)``.
-    """
+    """Return the next mu: mu - eta * (surprise - tau) bits; ``log_prob`` is in nats."""
     # Bounded, so that the largest rates do not end in infinity less infinity.
     return (mu - eta * (-log_prob / math.log(2) - tau)).clamp_(-_FARTHEST_BITS, _FARTHEST_BITS)

@@ -1,7 +1,6 @@
-"""Penalties: finite changes to the logits of codes drawn before, and of the stop.
+"""Penalties: finite changes to the logits of codes drawn before, and of the stop; -inf stays -inf.
 
-All take `(B, V)` float32 logits, `(B, 1)` parameters, and the history newest first as
-`History.newest_first` gives it. None changes its input; -inf stays -inf.
+``lengths`` are ``(B, 1)`` int64, frames drawn; ``mode`` is ``(B, 1)`` int64, an index of `MODES`.
 """
 
 import torch
@@ -18,20 +17,12 @@ FIXED_POINT = 2.0**32
 
 
 def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
-    """Lower logits by a penalty P = e^nats.
+    """Lower logits by a penalty P = e^nats; below 0 nats reward.
 
-    Args:
-        logits: ``(B, V)`` or ``(B, 1)`` float32.
-        nats: As ``logits``; 0 changes nothing, below 0 rewards.
-        mode: ``(B, 1)`` int64, an index of `MODES`: ``signed`` divides what is positive and
-            multiplies the rest, so that a penalty always lowers; ``additive`` subtracts ``nats``;
-            ``raw`` always divides.
+    ``signed`` divides what is positive and multiplies the rest by P, so that a penalty always
+    lowers; ``additive`` subtracts ``nats``; ``raw`` always divides.
 
-    Returns:
-        As ``logits``.
-
-    Source: Keskar et al. 2019, arXiv:1909.05858, for the division; the sign rule is that of
-    `transformers` and llama.cpp.
+    Source: Keskar et al. 2019, arXiv:1909.05858; the sign rule, `transformers` and llama.cpp.
     """
     factor = torch.where((logits > 0) | (mode == RAW), -nats, nats).exp_()
     return torch.where(mode == ADDITIVE, logits - nats, logits * factor).clamp_(max=1e30)
@@ -45,12 +36,12 @@ def nats_by_distance(
     That is ln(factor * d^decay); under `ADDITIVE`, which has no clamp, ln(factor) * d^decay.
 
     Args:
-        width: The greatest distance.
-        log_factor: ``(B, 1)`` float32, ln of the penalty; 0 is off.
-        decay: ``(B, 1)`` float32 exponent on the distance (1 for the newest code).
-        window: ``(B, 1)`` int64, the largest distance that counts.
-        clamp: ``(B, 1)`` bool: distance cannot turn a penalty into a reward, or the reverse.
-        mode: ``(B, 1)`` int64, as in `apply_penalty`.
+        width: The greatest distance; that of the newest code is 1.
+        log_factor: ln of the penalty; 0 is off.
+        decay: Exponent on the distance.
+        window: Int64, the largest distance that counts.
+        clamp: Bool: distance cannot turn a penalty into a reward, or the reverse.
+        mode: See the module.
 
     Source: vall-e's repetition penalty with distance decay, its window and sign corrected. The
     decay of the logarithm is ours: that of the factor ends at distance factor^(1/|decay|).
@@ -67,16 +58,10 @@ def nats_by_distance(
 
 
 def summed_nats(recent: Tensor, vocab_size: int, each: Tensor, one_time: Tensor | None) -> Tensor:
-    """Return each code's nats, summed over its occurrences.
+    """Return each code's nats over its occurrences, ``(B, V)`` float32 within 20 of 0.
 
-    Args:
-        recent: ``(B, W)`` int64, newest first, -1 where there is none.
-        vocab_size: V.
-        each: ``(B, W)`` int64 of `nats_by_distance`.
-        one_time: ``(B, 1)`` bool: only the newest occurrence of a code counts; None for no row.
-
-    Returns:
-        ``(B, V)`` float32, within 20 of 0.
+    ``each`` is of `nats_by_distance`. Where ``one_time`` (bool) only a code's newest occurrence
+    counts.
     """
     counts, ids = recent >= 0, recent.clamp(min=0)
     if one_time is not None:
@@ -101,18 +86,8 @@ def length_penalty(
 ) -> Tensor:
     """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one.
 
-    Args:
-        logits: ``(B, V)`` float32.
-        lengths: ``(B, 1)`` int64, frames drawn.
-        power: ``(B, 1)`` float32; above 0 makes speech longer, 0 is off.
-        mode: ``(B, 1)`` int64, as in `apply_penalty`.
-        stop_token: The id of the stop.
-
-    Returns:
-        ``(B, V)``.
-
-    Source: vall-e's length penalty, with a sign rule: undivided by sign it makes an unlikely stop
-    likelier.
+    A power above 0 makes speech longer. Source: vall-e's length penalty, with a sign rule:
+    undivided by sign it makes an unlikely stop likelier.
     """
     stop = logits[:, stop_token, None]
     penalised = apply_penalty(stop, power * (lengths + 1).log(), mode)
@@ -122,19 +97,9 @@ def length_penalty(
 def exponential_decay(
     logits: Tensor, lengths: Tensor, factor: Tensor, start: Tensor, stop_token: int
 ) -> Tensor:
-    """Move the stop's logit z by ``|z| * (factor^n - 1)``, n frames past the start.
+    """Move the stop's logit z by ``|z| * (factor^n - 1)``, n frames past ``start`` (int64).
 
-    Args:
-        logits: ``(B, V)`` float32.
-        lengths: ``(B, 1)`` int64, frames drawn.
-        factor: ``(B, 1)`` float32; above 1 speech ends sooner, 1 is off.
-        start: ``(B, 1)`` int64, frames before it begins to act.
-        stop_token: The id of the stop.
-
-    Returns:
-        ``(B, V)``.
-
-    Source: `transformers` ExponentialDecayLengthPenalty.
+    A factor above 1 ends speech sooner. Source: `transformers` ExponentialDecayLengthPenalty.
     """
     stop = logits[:, stop_token, None]
     past = (lengths - start).clamp(min=0)
@@ -145,16 +110,7 @@ def exponential_decay(
 
 
 def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
-    """Count each code among the newest ``window`` codes.
-
-    Args:
-        recent: ``(B, W)`` int64, newest first, -1 where there is none.
-        vocab_size: V.
-        window: ``(B, 1)`` int64.
-
-    Returns:
-        ``(B, V)`` int64.
-    """
+    """Count each code among the newest ``window`` (int64) codes, ``(B, V)`` int64."""
     distance = torch.arange(1, recent.shape[1] + 1, device=recent.device)
     counts = ((recent >= 0) & (distance <= window)).to(torch.int64)
     zeros = torch.zeros(recent.shape[0], vocab_size, dtype=torch.int64, device=recent.device)
@@ -164,16 +120,7 @@ def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
 def frequency_presence(
     logits: Tensor, counts: Tensor, frequency: Tensor, presence: Tensor
 ) -> Tensor:
-    """Subtract ``frequency`` for each occurrence of a code and ``presence`` for any.
-
-    Args:
-        logits: ``(B, V)`` float32.
-        counts: ``(B, V)`` int64, of `occurrences`.
-        frequency: ``(B, 1)`` float32 nats.
-        presence: ``(B, 1)`` float32 nats.
-
-    Returns:
-        ``(B, V)``.
+    """Subtract ``frequency`` nats for each occurrence of a code and ``presence`` nats for any.
 
     Source: OpenAI's API reference; llama.cpp.
     """
@@ -181,17 +128,7 @@ def frequency_presence(
 
 
 def hold_stop(logits: Tensor, lengths: Tensor, min_frames: Tensor, stop_token: int) -> Tensor:
-    """Forbid the stop while fewer than ``min_frames`` frames are drawn.
-
-    Args:
-        logits: ``(B, V)`` float32.
-        lengths: ``(B, 1)`` int64, frames drawn.
-        min_frames: ``(B, 1)`` int64; 0 is off.
-        stop_token: The id of the stop.
-
-    Returns:
-        ``(B, V)``.
-    """
+    """Forbid the stop while fewer than ``min_frames`` (int64) frames are drawn."""
     stop = logits[:, stop_token, None].masked_fill(lengths < min_frames, -torch.inf)
     return logits.index_copy(1, _index(stop_token, logits), stop)
 

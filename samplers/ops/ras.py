@@ -10,30 +10,17 @@ from samplers.ops import filters
 
 
 def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
-    """Return the last logit of the likeliest codes that sum to ``top_p``, at most ``top_k``.
+    """Return the last logit of the likeliest codes, at most ``top_k``, that sum to ``top_p``.
 
-    Args:
-        ordered: ``(B, V)`` of `samplers.ops.filters.descending`.
-        top_p: ``(B, 1)`` float32; 0 keeps one code, infinity (not 1) all.
-        top_k: ``(B, 1)`` int64; V or more keeps all.
-
-    Returns:
-        ``(B, 1)``.
+    ``ordered`` is of `filters.descending`; ``top_p`` 0 keeps one code, infinity (not 1) all.
     """
     return torch.maximum(filters.top_p_floor(ordered, top_p), filters.top_k_floor(ordered, top_k))
 
 
 def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tensor:
-    """Return whether a code occurs in the window so often that a second draw is needed.
+    """Return whether ``codes`` ``(B, 1)`` occur so often that a second draw is needed, as bool.
 
-    Args:
-        codes: ``(B, 1)`` int64.
-        recent: ``(B, W)`` int64, newest first, -1 before the beginning.
-        window: ``(B, 1)`` int64, how many of them count.
-        tau: ``(B, 1)`` float32 share of the window.
-
-    Returns:
-        ``(B, 1)`` bool: at least window * tau copies, and at least one.
+    That is at least tau * window times among the newest ``window`` codes, and at least once.
     """
     distance = torch.arange(1, recent.shape[1] + 1, device=recent.device)
     copies = ((recent == codes) & (distance <= window)).sum(-1, keepdim=True)
@@ -42,15 +29,9 @@ def repeats(codes: Tensor, recent: Tensor, window: Tensor, tau: Tensor) -> Tenso
 
 
 def fallback(logits: Tensor, codes: Tensor, mask_first: Tensor) -> Tensor:
-    """Return the logits of the second draw: all codes, without the first one if asked.
+    """Return the logits of the second draw, without the first code where ``mask_first``.
 
-    Args:
-        logits: ``(B, V)`` float32, before `nucleus_floor`.
-        codes: ``(B, 1)`` int64, of the first draw.
-        mask_first: ``(B, 1)`` bool.
-
-    Returns:
-        ``(B, V)``; a row with no other code keeps the first.
+    ``logits`` are those before `nucleus_floor`; a row with no other code keeps the first.
     """
     alone = (logits > -torch.inf).sum(-1, keepdim=True) <= 1
     masked = logits.scatter(1, codes, -torch.inf)

@@ -1,8 +1,8 @@
 """Repeated sequences: how many of the newest codes match an earlier place, and penalties on it.
 
-All functions read one table, *runs*: for each lag, how many of the newest codes equal the codes
-that far back. `samplers.ar.state` keeps it from step to step, so that a step costs O(B * T).
-Histories are `(B, L)` int64, newest first, -1 before their beginning.
+All functions read one table ``(B, L)`` int64, *runs*: for each lag, from 1 on, how many of the
+newest codes equal the codes that far back. `samplers.ar.state` keeps it from step to step: O(B * L)
+a step.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,7 @@ _LARGEST_LN = 88.7228391
 
 
 def runs_of(codes: Sequence[int]) -> list[int]:
-    """Count, for every lag, the newest codes that equal the codes that far back.
-
-    Args:
-        codes: Oldest first.
-
-    Returns:
-        As many as codes: number j is for lag j + 1, the last always 0. Time is linear.
+    """Return the table of one row, as many entries as ``codes`` (oldest first), in linear time.
 
     Source: the Z-algorithm, Gusfield 1997, over the codes newest first.
     """
@@ -38,15 +32,7 @@ def runs_of(codes: Sequence[int]) -> list[int]:
 
 
 def next_runs(runs: Tensor, recent: Tensor) -> Tensor:
-    """Return the table of `runs_of` after one new code.
-
-    Args:
-        runs: ``(B, L)`` int64, the table before the code, or with more columns than codes.
-        recent: ``(B, L)`` int64, newest first, the new code included.
-
-    Returns:
-        ``(B, L)`` int64, the table for ``recent``.
-    """
+    """Return the table of `runs_of` after one new code, which ``recent`` has already."""
     following = torch.zeros_like(runs)
     same = (recent[:, 1:] == recent[:, :1]) & (recent[:, 1:] >= 0)
     following[:, :-1] = torch.where(same, runs[:, :-1] + 1, 0)
@@ -66,18 +52,17 @@ def dry(
 ) -> Tensor:
     """Lower each code that would prolong a repeated sequence, the more the longer it is.
 
-    Args:
-        logits: ``(B, V)`` float32.
-        recent: ``(B, L)`` int64, newest first.
-        runs: ``(B, L)`` int64, of `runs_of`.
-        multiplier: ``(B, 1)`` float32 nats; 0 is off.
-        base: ``(B, 1)`` float64, at least 1: a high power magnifies its rounding.
-        allowed_length: ``(B, 1)`` int64; shorter sequences may repeat.
-        span: ``(B, 1)`` int64, how many of the newest codes to look at.
-        breakers: ``(B, V)`` bool, codes that no sequence crosses and that are never punished.
+    A code after a match of n codes loses multiplier * base^(n - allowed_length) nats.
 
-    Returns:
-        ``(B, V)``; a code after a match of n codes lost multiplier * base^(n - allowed_length).
+    Args:
+        logits: As everywhere, as the history ``recent``.
+        recent: The history.
+        runs: See the module.
+        multiplier: Nats; 0 is off.
+        base: Float64, at least 1: a high power magnifies its rounding.
+        allowed_length: Int64; shorter sequences may repeat.
+        span: Int64, how many of the newest codes to look at.
+        breakers: ``(B, V)`` bool, codes that no sequence crosses and that are never punished.
 
     Source: p-e-w, text-generation-webui PR 5677; the clamp of the exponent is llama.cpp's.
     """
@@ -101,14 +86,7 @@ def dry(
 def no_repeat_ngram(logits: Tensor, recent: Tensor, runs: Tensor, size: Tensor) -> Tensor:
     """Forbid every code that would complete a sequence of ``size`` codes for a second time.
 
-    Args:
-        logits: ``(B, V)`` float32.
-        recent: ``(B, L)`` int64, newest first.
-        runs: ``(B, L)`` int64, of `runs_of`.
-        size: ``(B, 1)`` int64; 0 is off, 1 forbids every code drawn before.
-
-    Returns:
-        ``(B, V)``.
+    ``size`` is int64; 0 is off, 1 forbids every code drawn before.
 
     Source: `transformers` NoRepeatNGramLogitsProcessor.
     """
@@ -121,18 +99,15 @@ def no_repeat_ngram(logits: Tensor, recent: Tensor, runs: Tensor, size: Tensor) 
 def ban_sequences(
     logits: Tensor, recent: Tensor, prefixes: Tensor, last: Tensor, strength: Tensor
 ) -> Tensor:
-    """Lower the code that would complete a listed sequence.
+    """Lower the code that would complete a listed sequence; of several the strongest counts.
 
     Args:
-        logits: ``(B, V)`` float32.
-        recent: ``(B, L)`` int64, newest first.
+        logits: As everywhere, as the history ``recent``.
+        recent: The history.
         prefixes: ``(B, Q, M)`` int64: all but the last code of each sequence, newest first; -2
             matches anything.
         last: ``(B, Q)`` int64, the last code of each sequence.
-        strength: ``(B, Q)`` float32 nats taken from it; 100 or more forbids it, 0 pads.
-
-    Returns:
-        ``(B, V)``; of several sequences with the same last code the strongest counts.
+        strength: ``(B, Q)`` float32 nats; 100 or more forbids, 0 pads.
     """
     width = prefixes.shape[-1]
     padded = torch.nn.functional.pad(

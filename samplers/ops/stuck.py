@@ -1,7 +1,7 @@
 """Stuck speech: loops and overlong silences, at the newest frame and in a whole utterance.
 
-Pure functions. `find_loop` and `find_silence` look at the newest frames of a batch while these are
-drawn; `looped_frames` and `overlong_frames` apply the same criteria to every frame of an utterance.
+``min_repeats`` copies of ``min_frames`` (``min_tokens``) frames together make a loop; of silence
+``longest`` frames are allowed.
 """
 
 from dataclasses import dataclass
@@ -34,16 +34,10 @@ class Hit:
 def loop_lengths(
     runs: Tensor, periods: Tensor, *, min_repeats: int, min_frames: int
 ) -> tuple[Tensor, Tensor]:
-    """Return how many frames repeat with each period, and whether so many are a loop.
+    """Return how many frames repeat with each period, ``(B, P)`` int64, and whether that is a loop.
 
-    Args:
-        runs: ``(B, P)`` int64, for each period the frames that equal those one period before.
-        periods: ``(P,)`` int64.
-        min_repeats: Copies that make a loop.
-        min_frames: Frames that make a loop, all copies together.
-
-    Returns:
-        Lengths ``(B, P)`` int64, 0 without a repetition, and ``(B, P)`` bool.
+    ``periods`` are ``(P,)`` int64; ``runs`` ``(B, P)`` int64 the frames that equal those one period
+    before.
     """
     lengths = torch.where(runs > 0, runs + periods, 0)
     needed = (min(min_repeats, _MANY) * periods).clamp(min=min(min_frames, _MANY))
@@ -53,17 +47,9 @@ def loop_lengths(
 def find_loop(
     runs: Tensor, lengths: Tensor, *, max_period: int, min_repeats: int, min_tokens: int
 ) -> Hit:
-    """Find the smallest period in which the newest frames repeat often enough.
+    """Find the smallest period in which the newest frames repeat often enough; one copy is kept.
 
-    Args:
-        runs: ``(B, L)`` int64, of `samplers.ops.repeats.runs_of`.
-        lengths: ``(B,)`` int64, frames drawn.
-        max_period: The largest period to look for.
-        min_repeats: Copies needed.
-        min_tokens: Frames needed.
-
-    Returns:
-        The loop; `rewind_to` keeps one copy of it.
+    ``runs`` are those of `samplers.ops.repeats.runs_of`; ``lengths`` ``(B,)`` int64 frames drawn.
     """
     window = runs[:, :max_period]
     periods = torch.arange(1, window.shape[1] + 1, device=runs.device)
@@ -84,17 +70,10 @@ def find_loop(
 def find_silence(
     recent: Tensor, lengths: Tensor, silent: Tensor, *, longest: int, keep: int
 ) -> Hit:
-    """Find a run of silence at the end that is longer than allowed.
+    """Find a run of silence at the end that is longer than allowed; ``keep`` frames of it are kept.
 
-    Args:
-        recent: ``(B, W)`` int64, newest first, -1 before the beginning; W must exceed ``longest``.
-        lengths: ``(B,)`` int64, frames drawn.
-        silent: ``(V,)`` bool, the codes of silence.
-        longest: Frames of silence that are allowed.
-        keep: How many of them to keep.
-
-    Returns:
-        The silence.
+    The history must be wider than ``longest``; ``lengths`` are ``(B,)`` int64, ``silent`` ``(V,)``
+    bool.
     """
     quiet = silent[recent.clamp(min=0)] & (recent >= 0)
     run_length = quiet.to(torch.int64).cumprod(-1).sum(-1)
@@ -108,17 +87,7 @@ def find_silence(
 
 
 def looped_frames(codes: Tensor, *, max_period: int, min_repeats: int, min_frames: int) -> Tensor:
-    """Find the frames of an utterance that only repeat a loop: all copies but the first.
-
-    Args:
-        codes: ``(T,)`` int64.
-        max_period: The largest period to look for.
-        min_repeats: Copies that make a loop.
-        min_frames: Frames that make a loop, all copies together.
-
-    Returns:
-        ``(T,)`` bool.
-    """
+    """Return which frames ``(T,)`` of an utterance only repeat a loop: all copies but the first."""
     frames = len(codes)
     edges = torch.zeros(frames + 1, dtype=torch.int64)  # where frames of loops begin, and end
     last_period = min(max_period, frames // min_repeats)
@@ -135,15 +104,7 @@ def looped_frames(codes: Tensor, *, max_period: int, min_repeats: int, min_frame
 
 
 def overlong_frames(silent: Tensor, *, longest: int) -> Tensor:
-    """Find the frames of each silence in an utterance beyond the length that is allowed.
-
-    Args:
-        silent: ``(T,)`` bool, the frames of silence.
-        longest: Frames of silence that are allowed; 0 allows any number.
-
-    Returns:
-        ``(T,)`` bool.
-    """
+    """Return which frames ``(T,)`` are beyond the allowed length of a silence; 0 allows any."""
     return (run_lengths(silent) > min(longest, _MANY)) & (longest > 0)
 
 
@@ -158,13 +119,10 @@ def discourage(logits: Tensor, codes: Tensor, factors: Tensor, strength: Tensor)
     """Lower codes that led into a loop or silence, before the processors run again.
 
     Args:
-        logits: ``(B, V)`` float32, the model's at that frame.
+        logits: The model's at that frame.
         codes: ``(B, Q)`` int64, the codes drawn there before; -1 pads.
         factors: ``(B, Q)`` float32 in (0, 1], what each code's odds are multiplied by.
-        strength: ``(B, 1)`` float32, exponent on the factors; 0 is off, 100 or more forbids.
-
-    Returns:
-        ``(B, V)``.
+        strength: Exponent on the factors; 0 is off, 100 or more forbids.
 
     Source: antislop-sampler, `_filter_probs`, on logits instead of unnormalised probabilities.
     """

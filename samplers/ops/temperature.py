@@ -25,37 +25,18 @@ def only_best(logits: Tensor) -> Tensor:
 def dynamic_sigmoid(
     logits: Tensor, low: Tensor, high: Tensor, slope: Tensor, center: Tensor
 ) -> Tensor:
-    """Return the temperature of a row by its best code: low where that is likely.
+    """Return a row's temperature by its best code's probability: ``low`` where that is certain.
 
-    Args:
-        logits: ``(B, V)`` float32, untempered.
-        low: ``(B, 1)`` temperature where the best code is certain.
-        high: ``(B, 1)`` temperature where no code is likely.
-        slope: ``(B, 1)`` steepness of the sigmoid.
-        center: ``(B, 1)`` probability of the best code halfway.
-
-    Returns:
-        ``(B, 1)``, at least 0.01; of a row without a code above -inf as if no code was likely.
-
-    Source: koboldcpp PR 464 by kalomaze, which vall-e has too.
+    It is halfway at ``center``, and at least 0.01. Source: koboldcpp PR 464 by kalomaze.
     """
     best = logits.softmax(-1).amax(-1, keepdim=True).nan_to_num_(nan=0.0)
     return (high - (high - low) * torch.sigmoid(slope * (best - center))).clamp_(min=0.01)
 
 
 def dynamic_entropy(logits: Tensor, low: Tensor, high: Tensor, exponent: Tensor) -> Tensor:
-    """Return the temperature of a row by its entropy as a share of the highest possible.
+    """Return a row's temperature by (entropy / highest possible entropy)^exponent.
 
-    Args:
-        logits: ``(B, V)`` float32, untempered; -inf does not count as possible.
-        low: ``(B, 1)`` temperature of a row without entropy.
-        high: ``(B, 1)`` temperature of a flat row.
-        exponent: ``(B, 1)`` exponent on the share.
-
-    Returns:
-        ``(B, 1)``, at least 0.01; 1 for a row with a single code left.
-
-    Source: koboldcpp PR 600; llama.cpp's extended temperature.
+    At least 0.01; 1 for a row with a single code left. Source: koboldcpp PR 600; llama.cpp.
     """
     alive = (logits > -torch.inf).sum(-1, keepdim=True)
     share = (entropy(logits) / alive.clamp(min=2).log()).clamp_(0, 1)

@@ -1,5 +1,4 @@
-"""What stands between knobs and formulas, built for the rows of a batch.
+"""What stands between knobs and formulas: logits processors for the rows of a batch, and the draw.
 
-Owns the logits processors, their registry, and the draw.
-Knows no history of a row beyond what `Scores` holds, and keeps no state from step to step.
+They know no history of a row beyond what `Scores` holds, and keep no state from step to step.
 """

@@ -13,15 +13,7 @@ from samplers.ops.bounds import within
 
 @dataclass(frozen=True)
 class BatchParams:
-    """The rows that a processor is built for; B is their number.
-
-    Attributes:
-        params: Resolved params of each row.
-        vocab_size: V.
-        stop_token: The id that ends an utterance.
-        device: Where the tensors are made.
-        silent: The codes of silence of each row, ``(<= V,)`` bool, or None.
-    """
+    """The B rows that a processor is built for; ``silent`` are codes of silence, or None."""
 
     params: Sequence[SamplingParams]
     vocab_size: int
@@ -48,20 +40,12 @@ class BatchParams:
         return [is_on(feature, params) for params in self.params]
 
     def column(self, values: Sequence[float], dtype: torch.dtype | None = None) -> Tensor:
-        """Return one value a row as ``(B, 1)``: float32, int64 or bool, as the values are.
-
-        A number that these cannot hold becomes the nearest that they can.
-        """
+        """Return a value a row, ``(B, 1)``, or the nearest that float32, int64 or bool can hold."""
         held = [within(value) for value in values]
         return torch.tensor(held, dtype=dtype, device=self.device)[:, None]
 
     def knob(self, feature: str, neutral: float) -> Tensor:
-        """Return the knob of a feature as ``(B, 1)``.
-
-        Args:
-            feature: A key of `samplers.knobs.features.FEATURES`.
-            neutral: Value in rows that have the feature off; it must change nothing exactly.
-        """
+        """Return the knob of a feature, ``(B, 1)``; ``neutral``, where off, changes nothing."""
         name = FEATURES[feature].knob
         return self.column([
             getattr(p, name) if is_on(feature, p) else neutral for p in self.params

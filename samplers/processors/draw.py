@@ -44,12 +44,11 @@ class DrawResult:
         codes: ``(B,)`` int64.
         logits: ``(B, V)`` float32, the scores that each code was drawn from.
         repeated: ``(B, 1)`` bool, whether repetition-aware sampling drew a second time; None if no
-            row has it on.
-        mu: ``(B, 1)`` float32 bits, mirostat's next state; None if no row has it on.
-        mirostat: ``(B, 1)`` bool, which rows have mirostat on; None if none has.
+            row has it on, as in the next two.
+        mu: ``(B, 1)`` float32 bits, mirostat's next state.
+        mirostat: ``(B, 1)`` bool, which rows have mirostat on.
         alternatives: ``(B, n)`` int64 for rows that may branch: the code and the others to begin
-            with, -1 where there are no more; n is the largest number that a row asks for. None if
-            no row may branch.
+            with, -1 where there are no more; None if no row may branch.
     """
 
     codes: Tensor
@@ -65,11 +64,7 @@ class DrawResult:
         return self.logits.gather(-1, self.codes[:, None])[:, 0] == -torch.inf
 
     def take(self, rows: Tensor) -> "DrawResult":
-        """Return the result of some rows.
-
-        Args:
-            rows: ``(n,)`` int64 index; a row may occur twice.
-        """
+        """Return the result of some rows, by an ``(n,)`` int64 index; one may occur twice."""
         repeated, mu, mirostat, alternatives = (
             None if column is None else column.index_select(0, rows)
             for column in (self.repeated, self.mu, self.mirostat, self.alternatives)
@@ -106,11 +101,7 @@ class Drawer:
         return self._mirostat is not None
 
     def draw(self, scores: Scores) -> DrawResult:
-        """Draw one code a row.
-
-        Args:
-            scores: With `mu` if `wants_mu`. A row of -inf alone gives any code.
-        """
+        """Draw one code a row, any from a row of -inf alone; needs ``scores.mu`` if `wants_mu`."""
         if self._mirostat:
             self._mirostat.truncate(scores)
         noise = self._noise(scores)
@@ -149,11 +140,7 @@ class Drawer:
 
 
 class Mirostat:
-    """Mirostat for the rows that have it on; the others keep all codes.
-
-    Attributes:
-        active: ``(B, 1)`` bool, which rows have it on.
-    """
+    """Mirostat for the rows ``active`` (``(B, 1)`` bool); the others keep all codes."""
 
     def __init__(self, batch: BatchParams) -> None:
         params = batch.params
@@ -167,11 +154,7 @@ class Mirostat:
         self._full = self._tau
 
     def truncate(self, scores: Scores) -> None:
-        """Exclude codes whose surprise is above mu.
-
-        Args:
-            scores: With `mu`; their logits change.
-        """
+        """Exclude codes whose surprise is above ``scores.mu``."""
         self._full = scores.logits
         assert scores.mu is not None
         floor = torch.full_like(scores.mu, -torch.inf)
@@ -184,12 +167,7 @@ class Mirostat:
         scores.keep_from(floor)
 
     def update(self, scores: Scores, codes: Tensor) -> Tensor:
-        """Return the next mu, ``(B, 1)`` float32 bits, from the surprise of what was drawn.
-
-        Args:
-            scores: As `truncate` left them.
-            codes: ``(B, 1)`` int64.
-        """
+        """Return the next mu, ``(B, 1)`` float32 bits, after the ``(B, 1)`` codes drawn."""
         assert scores.mu is not None
         log_prob = self._full.log_softmax(-1).gather(-1, codes)
         if self._truncated is not None:
@@ -236,9 +214,9 @@ class RepetitionAware(HistoryReader):
 class Redraw:
     """Draws again in rows where entropix decided so; the others keep their codes.
 
-    *Resample* excludes the code that was drawn and draws another:
-    P(j) = sum_i p_i p_j / (1 - p_i). *Candidates* draws several and takes the likeliest: with the
-    codes in ascending order and C their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
+    *Resample* excludes the code that was drawn and draws another: P(j) = sum_i p_i p_j / (1 - p_i).
+    *Candidates* draws several and takes the likeliest: with the codes in ascending order and C
+    their cumulated probabilities, P(i) = C_i^n - C_(i-1)^n.
 
     Attributes:
         resamples: Whether any row may resample.
@@ -260,16 +238,9 @@ class Redraw:
         noise: Noise,
         others: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Draw again where entropix decided so.
+        """Return the codes ``(B,)``, and the logits ``(B, V)`` that each was drawn from.
 
-        Args:
-            scores: With the decision.
-            drawn: What was drawn already.
-            noise: Of every draw.
-            others: The candidates beside the first, if they are drawn already.
-
-        Returns:
-            Codes ``(B,)``, and the logits ``(B, V)`` that each was drawn from.
+        ``others`` are the candidates beside the first, if they are drawn already.
         """
         codes, logits, decision = drawn.codes, drawn.logits, scores.decision
         if decision is None:

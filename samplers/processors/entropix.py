@@ -61,11 +61,7 @@ class Entropix(LogitsProcessor):
         self._pause = Pause(batch, self._settings) if any(Pause.rows(batch)) else None
 
     def __call__(self, scores: Scores) -> None:
-        """Decide for each row.
-
-        Args:
-            scores: With the attention statistics; gets `adjusted` and `decision`. A row that pauses
-                keeps only codes of silence.
+        """Set ``scores.adjusted`` and ``decision``; a row that pauses keeps only codes of silence.
 
         Raises:
             ValueError: There are no attention statistics.
@@ -151,15 +147,7 @@ class Pause:
         ]
 
     def decide(self, scores: Scores, unsure: Tensor) -> Tensor:
-        """Leave only codes of silence in the rows that pause.
-
-        Args:
-            scores: With `limits` and `last_act`; its logits change.
-            unsure: ``(B, 1)`` bool, rows whose state asks for a pause.
-
-        Returns:
-            ``(B, 1)`` bool, rows that pause.
-        """
+        """Leave only codes of silence in the ``unsure`` rows that pause; return which do."""
         lengths, span = scores.lengths, self._settings["pause_silence"]
         assert scores.limits is not None
         assert scores.last_act is not None

@@ -28,20 +28,15 @@ class HistoryReader:
 
     @classmethod
     def lookback(cls, params: SamplingParams) -> int:  # noqa: ARG003
-        """Return how many of the newest codes it reads in a row that it acts on.
-
-        Args:
-            params: The row's; `samplers.ops.bounds.ALL` stands for the whole history.
-        """
+        """Return how many of the newest codes it reads in a row; `samplers.ops.bounds.ALL`: all."""
         return 0
 
 
 class LogitsProcessor(HistoryReader, ABC):
     """A step of the chain, built for the rows of a batch and then called once a code.
 
-    Its constructor reads the rows' params into ``(B, 1)`` tensors. A row in which its features are
-    off gets neutral values, with which not a bit of the row's scores changes: a row's codes do not
-    depend on the rows beside it.
+    A row in which its features are off gets neutral values, with which not a bit of the row's
+    scores changes: a row's codes do not depend on the other rows.
 
     Attributes:
         penalty: Whether it changes what the model said; the others decide how a code is drawn.

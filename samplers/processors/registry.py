@@ -41,11 +41,7 @@ BY_STEP: Mapping[StepName, tuple[type[LogitsProcessor], ...]] = {
 
 
 def lookback(params: SamplingParams) -> int:
-    """Return how many of a row's newest codes its processors read.
-
-    Args:
-        params: The row's; `samplers.ops.bounds.ALL` stands for the whole history.
-    """
+    """Return how many of a row's newest codes its processors read; `bounds.ALL` is all."""
     return max((one.lookback(params) for one in _READERS if one.acts_on(params)), default=0)
 
 

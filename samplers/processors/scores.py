@@ -20,8 +20,7 @@ class Scores:
         recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
         counted: As ``recent``, but what penalties count: with `penalty_includes_prompt` the codes
             of the voice's prompt come before the history.
-        runs: ``(B, W)`` int64 of `samplers.ops.repeats.runs_of` over ``counted``; read only by
-            processors with ``reads_runs``.
+        runs: ``(B, W)`` int64 of `samplers.ops.repeats.runs_of` over ``counted``.
         keys: ``(B, 1)`` int64, key of each row's random stream.
         attempts: ``(B, 1)`` int64, how often each row was rewound.
         limits: ``(B, 1)`` int64, how many frames each row may have.
@@ -81,30 +80,16 @@ class Scores:
             self._floors.append(floor)
 
     def noise(self, draw: Tensor | int, width: int) -> Tensor:
-        """Return uniform noise for the next code, ``(B, width)`` float32; see `uniform`.
-
-        Args:
-            draw: What it decides; each `Draw` has noise of its own.
-            width: Entries a row.
-        """
+        """Return uniform noise for the next code, ``(B, width)``; each `Draw` has its own."""
         return uniform(self.keys, width, step=self.lengths, attempt=self.attempts, draw=draw)
 
     def knob(self, name: str, own: Tensor) -> Tensor:
-        """Return a knob that entropix may adjust, ``(B, 1)``.
-
-        Args:
-            name: A field of `SamplingTensors`.
-            own: The rows' own values, returned if no row has entropix on.
-        """
+        """Return a knob of `SamplingTensors`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
         value: Tensor = own if self.adjusted is None else getattr(self.adjusted, name)
         return value
 
     def take(self, rows: Tensor) -> "Scores":
-        """Return the scores of some rows.
-
-        Args:
-            rows: ``(n,)`` int64 index; a row may occur twice.
-        """
+        """Return the scores of some rows, by an ``(n,)`` int64 index; one may occur twice."""
         attention = None if self.attention is None else self.attention.take(rows)
         decision = None if self.decision is None else self.decision.take(rows)
         limits, mu, last_act, divisor = (

@@ -31,7 +31,7 @@ _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 
 @dataclass(frozen=True)
 class FileLayout:
-    """FileLayout and sizes of a published file.
+    """Name of a layout, and the sizes of a file.
 
     Attributes:
         name: The layout.
@@ -106,9 +106,7 @@ class FileLayout:
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
     """Detect the layout of published tensors and check every one of them.
 
-    Args:
-        tensors: By their published names; may be on the device "meta".
-        source: Name of the file in errors.
+    They may be on the device "meta"; ``source`` names the file in errors.
 
     Raises:
         CheckpointError: It is neither layout, or a tensor is missing, unknown or of another shape.

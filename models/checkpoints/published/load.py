@@ -2,8 +2,7 @@
 
 The files do not state three *switches* that change what is computed: which lower levels a level is
 predicted from, the NAR attention mask, and whether there is a language segment. The defaults are
-what the files were trained with as far as is known; `tools.eras` measures
-it.
+what the files were trained with as far as is known; `tools.eras` measures it.
 """
 
 import logging
@@ -52,14 +51,7 @@ AS_FILED = Switches()
 
 @dataclass(frozen=True)
 class Published:
-    """The contents of a published file.
-
-    Attributes:
-        path: The file.
-        form: Its file layout.
-        config: The model's configuration, switches applied.
-        tensors: Under our names, in the dtypes of the file.
-    """
+    """The contents of a published file: switches applied, our names, the dtypes of the file."""
 
     path: Path
     form: Literal["ar+nar", "ar+nar-len", "hf"]
@@ -67,7 +59,7 @@ class Published:
     tensors: Mapping[str, Tensor]
 
     def check_numbers(self) -> None:
-        """Raise unless all tensors are finite.
+        """Refuse tensors that are not finite.
 
         Raises:
             CheckpointError: One holds NaN or infinity.
@@ -105,13 +97,7 @@ def configured(config: ModelConfig, switches: Switches) -> ModelConfig:
 
 
 def load_public(source: Path, switches: Switches = AS_FILED, loras: Sequence[Path] = ()) -> Valle:
-    """Load a published language model in float32, ready for inference.
-
-    Args:
-        source: A file, or a folder with one.
-        switches: Overrides for the file.
-        loras: LoRA files to merge.
-    """
+    """Load a published language model, a file or a folder with one, in float32 and eval mode."""
     found = read_public(source, switches, loras)
     log.info("%s", found)
     model = Valle(found.config)

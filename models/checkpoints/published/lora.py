@@ -17,11 +17,9 @@ _PART = re.compile(r"(?P<layer>.+?)(?:\.parametrizations\.weight\.0)?\.lora_(?P<
 
 
 def merge(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Merge a LoRA file into a checkpoint's tensors; updated ones become float32.
+    """Merge a LoRA file into a checkpoint's tensors, under their published names, as float32.
 
-    Args:
-        tensors: Of either layout, under their published names.
-        path: The LoRA file; its names may be relative to the stack or to the whole model.
+    Names in the file may be relative to the stack or to the whole model.
 
     Raises:
         CheckpointError: The file is damaged, for some levels only, or of other shapes.

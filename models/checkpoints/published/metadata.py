@@ -120,14 +120,9 @@ def describe(metadata: Mapping[str, str], source: str) -> Description | None:
 
 
 def vocabulary(metadata: Mapping[str, str], path: Path) -> dict[str, int]:
-    """Return the id of every phoneme name, from the metadata or a ``tokenizer.json`` beside.
+    """Return phoneme ids by name, from the metadata or a ``tokenizer.json`` beside the file.
 
-    Args:
-        metadata: Of the file.
-        path: The file.
-
-    Returns:
-        Ids by name; empty if there is neither.
+    It is empty if there is neither.
 
     Raises:
         CheckpointError: It is not a mapping of names to ids.

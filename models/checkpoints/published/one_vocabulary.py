@@ -22,10 +22,7 @@ def is_one_vocabulary(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def check_description(path: Path) -> int | None:
-    """Check the ``config.json`` beside the file and return its number of attention heads.
-
-    Returns:
-        None if there is no such file.
+    """Check the ``config.json`` beside the file; return its number of heads, None without the file.
 
     Raises:
         CheckpointError: It describes another architecture.
@@ -55,11 +52,7 @@ def check_description(path: Path) -> int | None:
 
 
 def split(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Split the tensors into those of the layout `ar+nar-len`.
-
-    Args:
-        tensors: Of the branch; may be on the device "meta".
-        source: Name of the file in errors.
+    """Split the tensors, which may be on the device "meta", into those of the layout `ar+nar-len`.
 
     Raises:
         CheckpointError: The vocabulary has another size, so rows cannot be assigned.

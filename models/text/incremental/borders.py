@@ -56,12 +56,7 @@ _LIST_NUMBER: Final = re.compile(
 
 
 def unfinished(text: str, searched: int) -> int:
-    """Return the index where the search must resume once more text has arrived.
-
-    Args:
-        text: The text, without a further boundary.
-        searched: Index where the last search began.
-    """
+    """Return the index where the search must resume once more text has arrived."""
     place = len(text)
     while place > searched and (text[place - 1] in _TAIL or text[place - 1].isspace()):
         place -= 1
@@ -80,10 +75,7 @@ def piece_end(match: re.Match[str]) -> int:
 def numbers(match: re.Match[str], since: int, *, at_line_start: bool) -> bool:
     """Return whether a candidate is the full stop after the number of a list item.
 
-    Args:
-        match: A candidate boundary.
-        since: End of the previous candidate, which no number spans.
-        at_line_start: Whether the text begins a line.
+    ``since`` is the end of the previous candidate, which no number spans.
     """
     if match["mark"] != "." or match["closing"] or match["space"].strip(" \t"):
         return False

@@ -100,10 +100,8 @@ class Enclosure:
     def around(self, text: str, place: int, *, complete: bool = False) -> bool:
         """Return whether an index is inside a quotation or brackets that are closed soon after.
 
-        Args:
-            text: The text of earlier calls, possibly extended.
-            place: The index, not smaller than in earlier calls and not inside a word.
-            complete: Whether no text follows.
+        Between calls text may be extended and ``place`` grow; it is not inside a word.
+        ``complete``: no text follows.
 
         Raises:
             Undecided: They are still open and the following text may close them.

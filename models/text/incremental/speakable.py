@@ -26,9 +26,7 @@ class Speakable:
     def within(self, text: str, end: int) -> bool:
         """Return whether there is a word before an index; an open tag counts as one.
 
-        Args:
-            text: The text of earlier calls, possibly extended.
-            end: The index, not smaller than in earlier calls.
+        Between calls text may be extended and ``end`` grow.
         """
         while not self._word and self._read_to < end:
             if self._tag:

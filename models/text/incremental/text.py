@@ -175,11 +175,7 @@ class _InlinePhonemes:
         self._closes = -1
 
     def around(self, text: str, place: int) -> bool:
-        """Return whether an index is inside inline phonemes.
-
-        Args:
-            text: The text of earlier calls, possibly extended.
-            place: The index, not smaller than in earlier calls.
+        """Return whether an index, which grows between calls, is inside inline phonemes.
 
         Raises:
             Undecided: Their end has not arrived.

@@ -25,11 +25,7 @@ def normalise(text: str) -> str:
 
 
 def normalised(text: Rewritten) -> Rewritten:
-    """Return a text as words and punctuation, without digits.
-
-    Args:
-        text: A result of `models.text.characters.cleaned`.
-    """
+    """Return a text, `models.text.characters.cleaned`, as words and punctuation without digits."""
     for rule in symbols.LAYOUT:
         text = rule.apply(text)
     text = text.without_layout()
