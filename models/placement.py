@@ -8,9 +8,8 @@ from models.valle import Valle
 def prepare_for(device: torch.device, model: Valle, dtype: torch.dtype | None = None) -> Valle:
     """Move a float32 model to a device in place, converting its weights, and return it.
 
-    A ``dtype`` of None is bfloat16 on a GPU that computes in it, where a step is bound by reading
-    them, and float32 elsewhere. Heads, rotations and logits stay float32: of logits in bfloat16 a
-    thirtieth have a tied maximum.
+    A ``dtype`` of None is bfloat16 on a GPU that computes in it and float32 elsewhere. Heads,
+    rotations and logits stay float32: of logits in bfloat16 a thirtieth have a tied maximum.
     """
     if dtype is None:
         narrow = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -7,24 +7,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Prefix:
-    """Everything before the response: text, language, level and voice prompt, already embedded.
+    """Everything before the response: text, language, level and voice prompt, already embedded."""
 
-    Attributes:
-        embeddings: ``[S, D]``.
-        positions: ``[S]`` int64.
-        blocks: ``[S]`` int64 ranks of the block-causal mask: 0 up to the prompt, 1 for phonemes.
-        response_start: Position of response frame 0; not 0 where positions count through.
-        shared: Length of the leading part that is the same for every text and attends to nothing
-            after it, so that its keys and values can be cached across texts.
-        text_start: Index of the first phoneme.
-    """
-
-    embeddings: Tensor
-    positions: Tensor
-    blocks: Tensor
-    response_start: int = 0
+    embeddings: Tensor  # [S, D]
+    positions: Tensor  # [S] int64
+    blocks: Tensor  # [S] int64 ranks of the block-causal mask: 0 up to the prompt, 1 for phonemes
+    response_start: int = 0  # position of response frame 0; not 0 where positions count through
+    # length of the leading part that is the same for every text and attends to nothing after it, so
+    # that its keys and values can be cached across texts
     shared: int = 0
-    text_start: int = 0
+    text_start: int = 0  # index of the first phoneme
 
     def __len__(self) -> int:
         return len(self.positions)

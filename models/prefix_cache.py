@@ -33,12 +33,7 @@ class NullKey(NamedTuple):
 
 
 class PrefixCache:
-    """LRU cache of the shared parts of one model's prefixes. Not thread-safe.
-
-    Attributes:
-        bytes: Memory of all cached keys and values.
-        new_cache: Makes a cache of so many slots of so many positions, of the kind of its own.
-    """
+    """LRU cache of the shared parts of one model's prefixes, of so many bytes. Not thread-safe."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def pack(rows: Sequence[NarRow]) -> NDArray[np.int64]:
 def sample_nar(
     logits: Tensor, rows: Tensor, position: Tensor, codebook: Tensor, kind: NarKind
 ) -> Tensor:
-    """Draw one code a frame of several rows, in operators of fixed shapes.
+    """Draw one code a frame of several rows, ``(B, T)`` int64; 0 without a finite logit.
 
     A code depends only on its own row, the frame's index and the seed: drawing in chunks gives the
     same codes as drawing the whole.
@@ -94,9 +94,6 @@ def sample_nar(
         position: ``(B,)`` int64, the index of each row's first frame.
         codebook: ``(V, D)`` vectors of this level's codes, for `nar_decision` `mean`.
         kind: What any of the rows needs.
-
-    Returns:
-        ``(B, T)`` int64. A frame without a finite logit gives id 0.
     """
     batch, frames, vocab_size = logits.shape
     scores = filters.sanitise(logits.flatten(0, 1))

@@ -12,9 +12,7 @@ from models.valle import Valle
 class TextAttention:
     """Feeds known frames of level 0 to a model and gives their attention to the text.
 
-    One pass over the frames of each push, without drawing anything: however they were drawn, frames
-    are aligned alike. ``rest`` is the part of the prefix that is not in slot 0 of the cache yet:
-    not empty.
+    ``rest`` is the part of the prefix that is not in slot 0 of the cache yet: not empty.
     """
 
     @torch.inference_mode()

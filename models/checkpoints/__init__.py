@@ -1,8 +1,4 @@
-"""Loading, downloading, checking and converting checkpoints; one adapter for each file layout.
-
-Owns layouts: `builtin`, `published` (ecker/vall-e), `encodec`, `vocos`; `open_speech_model` loads
-any of them by name. Does not know what is done with a loaded model.
-"""
+"""Loading, downloading and checking checkpoints, an adapter for each layout of files."""
 
 from models.checkpoints.builtin import (
     DecoderName,

@@ -41,23 +41,14 @@ class _Architecture(BaseModel):
 
 @dataclass(frozen=True)
 class SpeechModel:
-    """A loaded model with its codec: phonemes to samples.
+    """A loaded model with its codec: phonemes to samples."""
 
-    Attributes:
-        name: The model's name in requests.
-        sha256: Hash of all weights; part of responses, so that they can be reproduced.
-        folder: Folder with ``voices/``.
-        model: The language model.
-        codec: Encodes voices, and decodes unless there is ``vocos``.
-        vocos: Decodes in place of the codec, or None.
-    """
-
-    name: str
-    sha256: str
-    folder: Path
+    name: str  # the model's name in requests
+    sha256: str  # hash of all weights; part of responses, so that they can be reproduced
+    folder: Path  # folder with `voices/`
     model: Valle
-    codec: Encodec | SpectralCodec
-    vocos: Vocos | None = None
+    codec: Encodec | SpectralCodec  # encodes voices, and decodes unless there is `vocos`
+    vocos: Vocos | None = None  # decodes in place of the codec, or None
 
     @property
     def decoder(self) -> Encodec | SpectralCodec | Vocos:

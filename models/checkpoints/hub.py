@@ -27,23 +27,14 @@ _BESIDE: Final = ("config.json", "tokenizer.json")
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a repository at one commit.
+    """A file of a repository at one commit."""
 
-    Attributes:
-        repo: ``owner/name``.
-        revision: The commit.
-        path: Path in the repository.
-        sha256: Expected hash; empty to rely on the hub's own.
-        size_bytes: Length; 0 if unknown.
-        licence: As stated on its page; empty if unknown.
-    """
-
-    repo: str
+    repo: str  # `owner/name`
     revision: str
     path: str
-    sha256: str = ""
-    size_bytes: int = 0
-    licence: str = ""
+    sha256: str = ""  # expected hash; empty to rely on the hub's own
+    size_bytes: int = 0  # length; 0 if unknown
+    licence: str = ""  # as stated on its page; empty if unknown
 
     def local(self) -> Path:
         """Return its path in the user's hub cache, whether or not it exists."""

@@ -1,9 +1,8 @@
 """What speech is made of before it is shaped: pulses at the pitch of the voice, and noise.
 
-The phase of a voice is its pitch added up over time. No feed-forward network adds up, and one that
-has to guess phases from frame to frame sounds rough, however right its magnitudes are. So pitch is
-predicted, phase follows from it by summation, and the decoder only shapes: the source-filter model
-(Fant 1960), with a predicted filter as in DDSP (Engel et al. 2020, arXiv:2001.04643).
+The phase of a voice is its pitch summed over time, which no feed-forward network computes. So pitch
+is predicted, phase follows by summation, and the decoder only shapes: the source-filter model (Fant
+1960), with a predicted filter as in DDSP (Engel et al. 2020, arXiv:2001.04643).
 """
 
 import math

@@ -12,12 +12,10 @@ class DecoderState(dict[nn.Module, Tensor]):
     """What streams remember, ``[B, ...]`` by the layer that will ask for it.
 
     A layer that is not there has no past in any of the streams: it takes its input as a beginning.
-
-    Attributes:
-        begins: ``[B]`` bool, the streams that have no past although every layer is there: theirs is
-            0, and layers that begin otherwise look at this. None: all have one.
     """
 
+    # [B] bool, the streams that have no past although every layer is there: theirs is 0, and layers
+    # that begin otherwise look at this. None: all have one
     begins: Tensor | None = None
 
     def past(self, layer: nn.Module, fresh: Tensor) -> Tensor:

@@ -1,4 +1,1 @@
-"""Transformer passes with int8 weights and KV cache, for CPUs.
-
-`quantized.quantize_linears` installs them in a model.
-"""
+"""Transformer passes with int8 weights and KV cache, for CPUs; see `quantized.quantize_linears`."""

@@ -4,7 +4,8 @@ Queries and attention weights are quantised to 14 bits and a sign, as two digits
 that nearly all of the error is that of keys and values. Weights are quantised in blocks of 64
 positions, each with its own scale, so that small weights keep their precision.
 
-Rows are computed independently, as in `models.int8.kernels`.
+Of R rows, computed independently, ``slots`` are their slots of the cache; scales are those of rows,
+columns those of a product's columns; ``queries``, ``integers`` and their scales are written.
 """
 
 import math
@@ -37,18 +38,18 @@ def store(
     queries: Floats,
     layer: Int8Layer,
 ) -> None:
-    """Rotate queries and keys by their positions; write keys and values to the cache.
+    """Rotate queries and keys by their positions; write keys and values to the layer's cache.
 
     Args:
         product: ``[R, (heads + 2 kv_heads) head_dim]`` int32: queries, keys, values.
-        scales: ``[R]``, of its rows.
-        columns: ``[(heads + 2 kv_heads) head_dim]``, of its columns.
+        scales: ``[R]``.
+        columns: ``[(heads + 2 kv_heads) head_dim]``.
         rotations: ``[P, 2, head_dim / 2]``, cosines and sines of each position.
         positions: ``[R]``, for the rotation.
-        slots: ``[R]``, the slot of each row.
+        slots: ``[R]``.
         starts: ``[R]``, the row's index in its slot.
-        queries: ``[R, heads, head_dim]``, written.
-        layer: The cache of the layer, written.
+        queries: ``[R, heads, head_dim]``.
+        layer: Written.
     """
     heads, size = queries.shape[1:]
     kv_heads, half = layer.keys.shape[1], size // 2
@@ -93,16 +94,10 @@ def attend(
     integers: Int8s,
     scales: Floats,
 ) -> None:
-    """Attend from each row to the first positions of its slot, and quantise the result.
+    """Attend from each row to the first ``counts`` positions of its slot, and quantise the result.
 
-    Args:
-        queries: ``[R, heads, head_dim]``, from `store`.
-        layer: The cache of the layer.
-        slots: ``[R]``, the slot of each row.
-        counts: ``[R]``, how many positions of the slot the row attends to.
-        mask: ``[R, counts]``, true where visible; None: all are.
-        integers: ``[R, heads head_dim]``, written.
-        scales: ``[R]``, written.
+    ``queries`` are those of `store`; ``mask`` ``[R, counts]`` is true where visible, None where all
+    are; ``integers`` ``[R, heads head_dim]``.
     """
     rows, heads, size = queries.shape
     kv_heads = layer.keys.shape[1]

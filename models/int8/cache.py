@@ -22,20 +22,15 @@ BLOCK: Final = 64  # positions; attention weights within one block of values sha
 
 
 class Int8Layer(NamedTuple):
-    """Keys and values of one layer; T is the capacity rounded up to whole blocks.
+    """Keys and values of one layer; T is the capacity rounded up to whole blocks."""
 
-    Args:
-        keys: ``[slots, kv_heads, T / 32, head_dim / 4, 32, 4]``, tiles whose columns are positions.
-        key_scales: ``[slots, kv_heads, T]``.
-        values: ``[slots, kv_heads, T / 64, head_dim / 32, 16, 32, 4]``, tiles of each block, whose
-            columns are dimensions.
-        value_scales: ``[slots, kv_heads, T]``.
-    """
-
+    # [slots, kv_heads, T / 32, head_dim / 4, 32, 4], tiles whose columns are positions
     keys: Uint8s
-    key_scales: Floats
+    key_scales: Floats  # [slots, kv_heads, T]
+    # [slots, kv_heads, T / 64, head_dim / 32, 16, 32, 4], tiles of each block, whose columns are
+    # dimensions
     values: Uint8s
-    value_scales: Floats
+    value_scales: Floats  # [slots, kv_heads, T]
 
 
 class Int8Cache(SlotCache):

@@ -1,7 +1,4 @@
-"""The text front end: written text to utterances of phonemes, and phonemes to ids.
-
-`prepare` is the entry point. It knows no audio, weights or requests.
-"""
+"""The text front end: written text to utterances of phonemes (`prepare`), and phonemes to ids."""
 
 from models.text.errors import TextError
 from models.text.front_end import FrontEnd

@@ -32,21 +32,13 @@ _MARKUP: Final = re.compile(
 
 @dataclass(frozen=True)
 class Stretch:
-    """Text up to a pause, another speaker or another rate.
-
-    Attributes:
-        text: The text.
-        pause_after_s: Silence after it; None without a pause.
-        voice: Who speaks it; None: the voice of the request.
-        rate: Its tempo.
-        goes_on: Whether the next one is only spoken at another rate.
-    """
+    """Text up to a pause, another speaker or another rate."""
 
     text: str
-    pause_after_s: float | None
-    voice: str | None = None
+    pause_after_s: float | None  # silence after it; None without a pause
+    voice: str | None = None  # who speaks it; None: the voice of the request
     rate: float = 1.0
-    goes_on: bool = False
+    goes_on: bool = False  # whether the next one is only spoken at another rate
 
 
 @dataclass(frozen=True)

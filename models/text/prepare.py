@@ -23,22 +23,15 @@ ENDS = ",.!?;:—…\"')"
 
 
 class TextOptions(NamedTuple):
-    """How a text is read.
-
-    Attributes:
-        language: The language of the text.
-        max_chars: The longest text accepted.
-        max_phonemes: The longest utterance returned.
-        symbols: Phonemes that the model knows, allowed in inline phonemes.
-        reader: Converts words to phonemes; None is that of the built-in voice.
-        pronunciations: What is spoken for words; see `models.text.pronunciations`.
-    """
+    """How a text is read."""
 
     language: str = "en"
     max_chars: int = 4096
     max_phonemes: int = 250
+    # phonemes that the model knows, allowed in inline phonemes
     symbols: Collection[str] = ENGLISH_SYMBOLS
-    reader: Reader | None = None
+    reader: Reader | None = None  # converts words to phonemes; None is that of the built-in voice
+    # what is spoken for words; see `models.text.pronunciations`
     pronunciations: Entries = MappingProxyType({})
 
 

@@ -11,19 +11,15 @@ from models.text.source import Rewritten
 
 @dataclass(frozen=True)
 class Reader:
-    """Converts text of one language to phonemes for one family of models.
+    """Converts text of one language to phonemes for one family of models."""
 
-    Attributes:
-        clean: Written text to words and punctuation only; raises TextError for characters that
-            cannot be pronounced.
-        phonemize: The result of ``clean`` to phonemes with punctuation. Characters of the Private
-            Use Area are kept.
-        closes: Whether the model expects punctuation at the end of every utterance.
-    """
-
+    # written text to words and punctuation only; raises TextError for characters that cannot be
+    # pronounced
     clean: Callable[[Rewritten], Rewritten]
+    # the result of `clean` to phonemes with punctuation. Characters of the Private Use Area are
+    # kept
     phonemize: Callable[[str], str]
-    closes: bool = True
+    closes: bool = True  # whether the model expects punctuation at the end of every utterance
 
 
 def builtin_reader(language: str) -> Reader:

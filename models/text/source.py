@@ -29,19 +29,14 @@ class WrittenWord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A text and its source.
+    """A text and its source."""
 
-    Attributes:
-        text: As rewritten so far.
-        source: As written.
-        spans: For each character of `text` the part of `source` that it stands for, from one index
-            to before another.
-        hidden: Indices of `source` that are layout, such as the address of a link.
-    """
-
-    text: str
-    source: str
+    text: str  # as rewritten so far
+    source: str  # as written
+    # for each character of `text` the part of `source` that it stands for, from one index to before
+    # another
     spans: Sequence[Span]
+    # indices of `source` that are layout, such as the address of a link
     hidden: frozenset[int] = frozenset()
 
     @classmethod

@@ -55,23 +55,17 @@ Speak = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Utterance:
-    """A part of a text that is synthesised at once.
+    """A part of a text that is synthesised at once."""
 
-    Attributes:
-        text: Its normalised words; inline phonemes in brackets.
-        phonemes: Input of the model; empty only for a pause at the beginning of a text.
-        pause_after_s: Silence after it in seconds: that of the markup, 0 where a sentence was cut
-            between two words, None for the default pause of the request.
-        voice: Who speaks it, as the markup names them; None: the voice of the request.
-        rate: Its tempo: 1 is the model's own, 2 is twice as fast.
-        words: As they were written, in order.
-    """
-
-    text: str
-    phonemes: str
+    text: str  # its normalised words; inline phonemes in brackets
+    phonemes: str  # input of the model; empty only for a pause at the beginning of a text
+    # silence after it in seconds: that of the markup, 0 where a sentence was cut between two words,
+    # None for the default pause of the request
     pause_after_s: float | None = None
+    # who speaks it, as the markup names them; None: the voice of the request
     voice: str | None = None
-    rate: float = 1.0
+    rate: float = 1.0  # its tempo: 1 is the model's own, 2 is twice as fast
+    # as they were written, in order
     words: tuple[WrittenWord, ...] = field(default=(), compare=False)
 
 

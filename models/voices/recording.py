@@ -58,17 +58,11 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording that can be used as a voice.
+    """A recording that can be used as a voice."""
 
-    Args:
-        samples: ``[N]`` in [-1, 1], mono, trimmed, at `LEVEL_LUFS`.
-        rate_hz: At most `MAX_KEPT_RATE_HZ`.
-        warnings: What may spoil the voice.
-    """
-
-    samples: Samples
-    rate_hz: int
-    warnings: tuple[str, ...] = ()
+    samples: Samples  # [N] in [-1, 1], mono, trimmed, at `LEVEL_LUFS`
+    rate_hz: int  # at most `MAX_KEPT_RATE_HZ`
+    warnings: tuple[str, ...] = ()  # what may spoil the voice
 
     @property
     def audio_s(self) -> float:

@@ -1,8 +1,7 @@
 """Voices: a few seconds of speech that the model imitates, with a language and a description.
 
-A voice is stored as audio. Its codes are computed with the loaded codec and cached in memory, so
-voices survive a change of model. Names come from requests: they are only used as dictionary keys,
-never as paths.
+A voice is stored as audio, its codes are cached in memory, so voices survive a change of model.
+Names come from requests: they are only used as dictionary keys, never as paths.
 """
 
 import io
@@ -56,31 +55,22 @@ class BuiltinCard(VoiceCard):
 
 
 class Voice(VoiceCard):
-    """A voice that requests can name.
+    """A voice that requests can name."""
 
-    Attributes:
-        name: Identifier; lower-case letters, digits, `_` and `-`.
-        audio: An audio file, of which the first 12 s are used; None: the model speaks unprompted.
-        owner: Owner of an uploaded voice; None for those that ship with a model.
-        digest: SHA-256 of the audio of an uploaded voice, whose name may be reused; else empty.
-        recording: Contents of ``audio`` when a job began, as an upload may be deleted meanwhile.
-        created_at: Time of the upload, in seconds since 1970.
-        audio_s: Length of the audio in seconds, if known.
-        speech_lufs: Loudness of speech in this voice, if measured.
-        warnings: What may spoil it, as found when it was uploaded; empty later.
-        codes: File with the codes of ``audio``, if it ships: see `models.codecs.shipped_codes`.
-    """
-
-    name: str = Field(pattern=NAME_PATTERN)
+    name: str = Field(pattern=NAME_PATTERN)  # identifier; lower-case letters, digits, `_` and `-`
+    # an audio file, of which the first 12 s are used; None: the model speaks unprompted
     audio: Path | None = None
-    owner: str | None = None
+    owner: str | None = None  # owner of an uploaded voice; None for those that ship with a model
+    # SHA-256 of the audio of an uploaded voice, whose name may be reused; else empty
     digest: str = ""
+    # contents of `audio` when a job began, as an upload may be deleted meanwhile
     recording: bytes | None = Field(None, repr=False)
-    created_at: int = 0
-    audio_s: float | None = None
-    speech_lufs: float | None = None
+    created_at: int = 0  # time of the upload, in seconds since 1970
+    audio_s: float | None = None  # length of the audio in seconds, if known
+    speech_lufs: float | None = None  # loudness of speech in this voice, if measured
+    # file with the codes of `audio`, if it ships: see `models.codecs.shipped_codes`
     codes: Path | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what may spoil it, as found when it was uploaded; empty later
 
     @property
     def key(self) -> str:

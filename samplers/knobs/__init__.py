@@ -1,5 +1,1 @@
-"""The knobs of a request: their declaration, presets, conflicts and resolution.
-
-Owns each knob's name, bounds, default and meaning, and which features it switches on.
-Loads without torch: the API, the command line and the docs are made from it.
-"""
+"""The knobs of a request: declaration, presets, conflicts, resolution. Loads without torch."""

@@ -17,21 +17,14 @@ Predicate = Callable[[SamplingParams], bool]
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that a knob switches on.
-
-    Attributes:
-        knob: Name of the knob.
-        on: Whether params ask for the feature.
-        step: The step of the order that it belongs to; None if it is not part of the order.
-        random: Whether it has no effect on a greedy row, which draws nothing at random.
-        group: Group of the knob, as documentation shows it.
-    """
+    """Something that a knob switches on."""
 
     knob: str
-    on: Predicate
+    on: Predicate  # whether params ask for the feature
+    # the step of the order that it belongs to; None if it is not part of the order
     step: StepName | None = None
-    random: bool = False
-    group: str = ""
+    random: bool = False  # whether it has no effect on a greedy row, which draws nothing at random
+    group: str = ""  # group of the knob, as documentation shows it
 
 
 _ALL_OFF = SamplingParams.model_validate({

@@ -40,17 +40,11 @@ def final_score(scores: Tensor, lengths: Tensor, alpha: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Extension:
-    """The result of a step of all searches; rows that are no beams keep their codes.
+    """The result of a step of all searches; rows that are no beams keep their codes."""
 
-    Attributes:
-        sources: For each row, the row that it continues.
-        codes: ``(B,)`` int64, the code that extends each; -1 where a beam is not extended.
-        scores: ``(B,)`` float32 nats, log-probability of each beam; -inf in a row without one.
-    """
-
-    sources: Sequence[int]
-    codes: Tensor
-    scores: Tensor
+    sources: Sequence[int]  # for each row, the row that it continues
+    codes: Tensor  # (B,) int64, the code that extends each; -1 where a beam is not extended
+    scores: Tensor  # (B,) float32 nats, log-probability of each beam; -inf in a row without one
 
 
 def extend(

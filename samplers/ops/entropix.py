@@ -34,19 +34,12 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class AttentionStatistics:
-    """Statistics of the last layer's attention from the last position, each ``(B,)`` float32.
+    """Statistics of the last layer's attention from the last position, each ``(B,)`` float32."""
 
-    Attributes:
-        entropy: Mean over the heads of each head's entropy, bits.
-        varentropy: Variance over the heads (population) of the heads' entropies, bits squared.
-        agreement: Mean distance of a head's weights from the heads' mean; 0 is agreement.
-        strength: Mean size of the scores before the softmax.
-    """
-
-    entropy: Tensor
-    varentropy: Tensor
-    agreement: Tensor
-    strength: Tensor
+    entropy: Tensor  # mean over the heads of each head's entropy, bits
+    varentropy: Tensor  # variance over the heads (population) of the heads' entropies, bits squared
+    agreement: Tensor  # mean distance of a head's weights from the heads' mean; 0 is agreement
+    strength: Tensor  # mean size of the scores before the softmax
 
     def take(self, rows: Tensor) -> "AttentionStatistics":
         """Return those of some rows, by an ``(n,)`` int64 index."""
@@ -72,21 +65,13 @@ class SamplingTensors:
 
 @dataclass(frozen=True)
 class Decision:
-    """What entropix decided for each row, each ``(B, 1)``.
+    """What entropix decided for each row, each ``(B, 1)``."""
 
-    Attributes:
-        state: Int64 of `State`.
-        resample: Bool: the code drawn is excluded, and another drawn.
-        candidates: Int64: this many codes are drawn, and the likeliest is taken.
-        paused: Bool: only codes of silence were kept.
-        branched: Bool: the row branches, unless it ends here.
-    """
-
-    state: Tensor
-    resample: Tensor
-    candidates: Tensor
-    paused: Tensor
-    branched: Tensor
+    state: Tensor  # int64 of `State`
+    resample: Tensor  # bool: the code drawn is excluded, and another drawn
+    candidates: Tensor  # int64: this many codes are drawn, and the likeliest is taken
+    paused: Tensor  # bool: only codes of silence were kept
+    branched: Tensor  # bool: the row branches, unless it ends here
 
     @classmethod
     def none(cls, rows: int, device: torch.device) -> Self:

@@ -15,20 +15,15 @@ _MANY = 2**31  # more frames than there are; knobs may be larger than int64 hold
 
 @dataclass(frozen=True)
 class Hit:
-    """What a detector found, each ``(B,)``.
+    """What a detector found, each ``(B,)``."""
 
-    Attributes:
-        found: Bool, whether the row is stuck.
-        period: Int64, frames after which a loop repeats; 1 for a silence. 0 if nothing was found.
-        run_length: Int64, how many of the newest frames are part of it; the length of a silence is
-            counted even if that is allowed.
-        rewind_to: Int64, how many frames to keep; the row's length if nothing was found.
-    """
-
-    found: Tensor
+    found: Tensor  # bool, whether the row is stuck
+    # int64, frames after which a loop repeats; 1 for a silence. 0 if nothing was found
     period: Tensor
+    # int64, how many of the newest frames are part of it; the length of a silence is counted even
+    # if that is allowed
     run_length: Tensor
-    rewind_to: Tensor
+    rewind_to: Tensor  # int64, how many frames to keep; the row's length if nothing was found
 
 
 def loop_lengths(

@@ -1,4 +1,1 @@
-"""What stands between knobs and formulas: logits processors for the rows of a batch, and the draw.
-
-They know no history of a row beyond what `Scores` holds, and keep no state from step to step.
-"""
+"""Logits processors for the rows of a batch, from knobs to formulas, and the draw."""

@@ -21,41 +21,27 @@ from samplers.processors.scores import Scores
 
 
 class Noise(NamedTuple):
-    """The noise of one step, of `samplers.ops.draw.uniform`.
+    """The noise of one step, of `samplers.ops.draw.uniform`."""
 
-    Attributes:
-        code: ``(B, V)``.
-        second: ``(B, V)``, of a second draw; any if no row draws one.
-        candidates: ``(n, B, V)``, of the draws after the first of several candidates.
-        all: ``(m, B, V)``, these one behind the other.
-    """
-
-    code: Tensor
-    second: Tensor
-    candidates: Tensor
-    all: Tensor
+    code: Tensor  # (B, V)
+    second: Tensor  # (B, V), of a second draw; any if no row draws one
+    candidates: Tensor  # (n, B, V), of the draws after the first of several candidates
+    all: Tensor  # (m, B, V), these one behind the other
 
 
 @dataclass
 class DrawResult:
-    """What was drawn in a step.
+    """What was drawn in a step."""
 
-    Attributes:
-        codes: ``(B,)`` int64.
-        logits: ``(B, V)`` float32, the scores that each code was drawn from.
-        repeated: ``(B, 1)`` bool, whether repetition-aware sampling drew a second time; None if no
-            row has it on, as in the next two.
-        mu: ``(B, 1)`` float32 bits, mirostat's next state.
-        mirostat: ``(B, 1)`` bool, which rows have mirostat on.
-        alternatives: ``(B, n)`` int64 for rows that may branch: the code and the others to begin
-            with, -1 where there are no more; None if no row may branch.
-    """
-
-    codes: Tensor
-    logits: Tensor
+    codes: Tensor  # (B,) int64
+    logits: Tensor  # (B, V) float32, the scores that each code was drawn from
+    # (B, 1) bool, whether repetition-aware sampling drew a second time; None if no row has it on,
+    # as in the next two
     repeated: Tensor | None = None
-    mu: Tensor | None = None
-    mirostat: Tensor | None = None
+    mu: Tensor | None = None  # (B, 1) float32 bits, mirostat's next state
+    mirostat: Tensor | None = None  # (B, 1) bool, which rows have mirostat on
+    # (B, n) int64 for rows that may branch: the code and the others to begin with, -1 where there
+    # are no more; None if no row may branch
     alternatives: Tensor | None = None
 
     @property

@@ -11,15 +11,11 @@ from samplers.processors.scores import Scores
 
 
 class HistoryReader:
-    """What some features of a row need of the codes that it has drawn.
+    """What some features of a row need of the codes that it has drawn."""
 
-    Attributes:
-        features: Keys of `samplers.knobs.features.FEATURES`: it acts on a row with any of them on.
-        reads_runs: Whether it reads `Scores.runs`.
-    """
-
+    # keys of `samplers.knobs.features.FEATURES`: it acts on a row with any of them on
     features: ClassVar[tuple[str, ...]]
-    reads_runs: ClassVar[bool] = False
+    reads_runs: ClassVar[bool] = False  # whether it reads `Scores.runs`
 
     @classmethod
     def acts_on(cls, params: SamplingParams) -> bool:
@@ -37,11 +33,9 @@ class LogitsProcessor(HistoryReader, ABC):
 
     A row in which its features are off gets neutral values, with which not a bit of the row's
     scores changes: a row's codes do not depend on the other rows.
-
-    Attributes:
-        penalty: Whether it changes what the model said; the others decide how a code is drawn.
     """
 
+    # whether it changes what the model said; the others decide how a code is drawn
     penalty: ClassVar[bool] = False
 
     @abstractmethod

@@ -12,42 +12,29 @@ from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
 
 @dataclass
 class Scores:
-    """What the processors read and change; B rows, V codes, W columns of history.
+    """What the processors read and change; B rows, V codes, W columns of history."""
 
-    Attributes:
-        logits: ``(B, V)`` float32, as the processors so far left them; -inf is excluded.
-        lengths: ``(B, 1)`` int64, frames drawn.
-        recent: ``(B, W)`` int64, the history, newest first, -1 before its beginning.
-        counted: As ``recent``, but what penalties count: with `penalty_includes_prompt` the codes
-            of the voice's prompt come before the history.
-        runs: ``(B, W)`` int64 of `samplers.ops.repeats.runs_of` over ``counted``.
-        keys: ``(B, 1)`` int64, key of each row's random stream.
-        attempts: ``(B, 1)`` int64, how often each row was rewound.
-        limits: ``(B, 1)`` int64, how many frames each row may have.
-        attention: Statistics of the model's attention; entropix needs them.
-        mu: ``(B, 1)`` float32 bits, mirostat's state; None if no row has it on.
-        last_act: ``(B, 1)`` int64, the frame at which entropix last paused or branched; None if no
-            row may.
-        divisor: ``(B, 1)`` float32, the temperature that was divided by, 0 where greedy.
-        adjusted: Temperature, top_p, top_k and min_p as entropix adjusted them; None without it.
-        decision: What else entropix decided; None without it.
-    """
-
-    logits: Tensor
-    lengths: Tensor
-    recent: Tensor
+    logits: Tensor  # (B, V) float32, as the processors so far left them; -inf is excluded
+    lengths: Tensor  # (B, 1) int64, frames drawn
+    recent: Tensor  # (B, W) int64, the history, newest first, -1 before its beginning
+    # as `recent`, but what penalties count: with `penalty_includes_prompt` the codes of the voice's
+    # prompt come before the history
     counted: Tensor
-    runs: Tensor
-    keys: Tensor
-    attempts: Tensor
+    runs: Tensor  # (B, W) int64 of `samplers.ops.repeats.runs_of` over `counted`
+    keys: Tensor  # (B, 1) int64, key of each row's random stream
+    attempts: Tensor  # (B, 1) int64, how often each row was rewound
     _: KW_ONLY
-    limits: Tensor | None = None
+    limits: Tensor | None = None  # (B, 1) int64, how many frames each row may have
+    # statistics of the model's attention; entropix needs them
     attention: AttentionStatistics | None = None
-    mu: Tensor | None = None
+    mu: Tensor | None = None  # (B, 1) float32 bits, mirostat's state; None if no row has it on
+    # (B, 1) int64, the frame at which entropix last paused or branched; None if no row may
     last_act: Tensor | None = None
+    # (B, 1) float32, the temperature that was divided by, 0 where greedy
     divisor: Tensor | None = None
+    # temperature, top_p, top_k and min_p as entropix adjusted them; None without it
     adjusted: SamplingTensors | None = None
-    decision: Decision | None = None
+    decision: Decision | None = None  # what else entropix decided; None without it
     _ordered: Tensor | None = field(default=None, init=False, repr=False)
     _floors: list[Tensor] = field(default_factory=list, init=False, repr=False)
 

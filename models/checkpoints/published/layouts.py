@@ -1,10 +1,9 @@
 """The two tensor layouts of e-c-k-e-r/vall-e, and their mapping to our tensor names.
 
 `ar+nar` predicts level 0 token by token. `ar+nar-len` can also predict it in masked passes: it has
-one more response table with a head, and length prediction. The layout is detected from the tensors;
-then every name and shape is checked, so that no unknown file is loaded.
-
-`models.checkpoints.published.one_vocabulary` converts the third published format into the second.
+one more response table with a head, and length prediction. The layout is detected from the tensors,
+of which every name and shape is checked. `one_vocabulary` converts the third format into the
+second.
 """
 
 import re
@@ -31,27 +30,16 @@ _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 
 @dataclass(frozen=True)
 class FileLayout:
-    """Name of a layout, and the sizes of a file.
-
-    Attributes:
-        name: The layout.
-        width: D.
-        layers: Blocks of the stack.
-        ffn: Hidden width of the feed-forward.
-        levels: K.
-        codes: V.
-        phonemes: Rows of the phoneme table.
-        languages: Rows of the language table.
-    """
+    """Name of a layout, and the sizes of a file."""
 
     name: LayoutName
-    width: int
-    layers: int
-    ffn: int
-    levels: int
-    codes: int
-    phonemes: int
-    languages: int
+    width: int  # D
+    layers: int  # blocks of the stack
+    ffn: int  # hidden width of the feed-forward
+    levels: int  # K
+    codes: int  # V
+    phonemes: int  # rows of the phoneme table
+    languages: int  # rows of the language table
 
     @property
     def masked_level_0(self) -> bool:
@@ -95,18 +83,13 @@ class FileLayout:
         return rows
 
     def unused_heads(self) -> dict[int, int | None]:
-        """Return the indices of the heads of other tasks, and their rows if known.
-
-        Speech to text predicts phonemes; version 6 adds a head for raw text.
-        """
+        """Return the indices of the heads of other tasks, and their rows if known."""
         speech_to_text = self.levels + self.masked_level_0
         return {speech_to_text: self.phonemes, self.levels + 1 + 2 * self.masked_level_0: None}
 
 
 def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
-    """Detect the layout of published tensors and check every one of them.
-
-    They may be on the device "meta"; ``source`` names the file in errors.
+    """Detect the layout of published tensors, even on the device "meta", and check them all.
 
     Raises:
         CheckpointError: It is neither layout, or a tensor is missing, unknown or of another shape.
@@ -133,10 +116,7 @@ def find_layout(tensors: Mapping[str, Tensor], source: str) -> FileLayout:
 
 
 def rename(layout: FileLayout, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename checked tensors to those of `models.valle.Valle`, fusing q/k/v and gate/up.
-
-    A head without a bias gets one of zeros.
-    """
+    """Rename checked tensors to those of `models.valle.Valle`, fusing q/k/v and gate/up."""
     ours = {
         "phonemes.weight": tensors["text_emb.weight"],
         "languages.weight": tensors["langs_emb.weight"],

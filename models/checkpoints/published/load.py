@@ -33,16 +33,10 @@ NarMask = Literal["causal", "full"]
 
 @dataclass(frozen=True)
 class Switches:
-    """Training switches of a file; None: as its metadata say, else the default of its layout.
+    """Training switches of a file; None: as its metadata say, else the default of its layout."""
 
-    Attributes:
-        code_sums: Which of the levels below a level are summed as its input.
-        nar_mask: Attention mask of NAR and masked passes.
-        language: Whether there is a language segment.
-    """
-
-    code_sums: CodeSums | None = None
-    nar_mask: NarMask | None = None
+    code_sums: CodeSums | None = None  # which of the levels below a level are summed as its input
+    nar_mask: NarMask | None = None  # attention mask of NAR and masked passes
     language: bool | None = None
 
 

@@ -38,15 +38,11 @@ class Undecided(Exception):
 
 @dataclass
 class _Open:
-    """The quotations and brackets open at some index.
+    """The quotations and brackets open at some index."""
 
-    Attributes:
-        closers: The closing character of each, outermost first.
-        lasting: How many have been open since the index in question.
-    """
-
+    # the closing character of each, outermost first
     closers: list[str] = field(default_factory=list)
-    lasting: int = 0
+    lasting: int = 0  # how many have been open since the index in question
 
     def read(self, text: str, at: int) -> bool:
         """Process a character; return whether it closes a quotation or bracket.

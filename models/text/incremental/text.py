@@ -1,15 +1,13 @@
 """Text that arrives in packets, as a person types it or a language model writes it.
 
 A piece is cut off as soon as its end is certain: after a sentence, a paragraph or a pause, once no
-further text can change that. The pieces therefore depend on the text and on flushes, not on how the
-text was divided into packets. Where "St." may be a saint or the end of a sentence, more text is
-awaited. A complete text is cut in the same way (`pieces`), so its speech is the same; `split` finds
-further boundaries within a piece. Who speaks and how fast holds until the text says otherwise, so a
-piece begins with that of the pieces before.
+further text can change that. The pieces therefore depend on the text and on flushes, not on
+packets. Where "St." may be a saint or the end of a sentence, more text is awaited. A complete text
+is cut in the same way (`pieces`); `split` finds further boundaries within a piece. Who speaks and
+how fast holds until the text says otherwise, so a piece begins with that of the pieces before.
 
-The total cost is linear in the length of the text: each packet resumes where the previous one
-stopped, and text is searched again only if it is at most `_NEAR_CHARS` long or has grown by a
-quarter.
+The cost is linear in the length of the text: each packet resumes where the previous one stopped,
+and text is searched again only if it is at most `_NEAR_CHARS` long or has grown by a quarter.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Normalisation of written English: numbers, money, dates, units, abbreviations, addresses.
 
-Owns regex rules, applied in order, with American usage; case and punctuation are kept. Does not
-know phonemes or markup: characters of the Private Use Area (inline phonemes) are not changed.
+Regex rules, applied in order, with American usage; case and punctuation are kept, and so are
+characters of the Private Use Area (inline phonemes).
 """
 
 from typing import Final

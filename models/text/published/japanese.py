@@ -21,9 +21,7 @@ _JANOME: Final = Lock()
 
 
 def to_hiragana(text: str) -> str:
-    """Convert kanji and katakana to hiragana.
-
-    Particles keep their spelling (は, not わ), as in the reference.
+    """Convert kanji and katakana to hiragana; particles keep their spelling (は, not わ).
 
     Raises:
         TextError: The text has kanji and Janome is not installed, or a kanji has no known reading.

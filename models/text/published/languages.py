@@ -33,21 +33,14 @@ _CHINESE_TONES: Final = dict(zip(map(ord, "12345"), "\u02c7\u02c9\u02ca\u02cb_",
 
 @dataclass(frozen=True)
 class Language:
-    """How a language is phonemised.
+    """How a language is phonemised."""
 
-    Attributes:
-        voice: The voice of espeak-ng.
-        scripts: Prefixes of the Unicode names of its letters.
-        spaced: Whether words are separated by spaces.
-        spell: Converts words to a script that the voice reads; raises TextError if it cannot.
-        tones: Translation table of espeak-ng's tone symbols.
-    """
-
-    voice: str
-    scripts: tuple[str, ...] = ("LATIN ",)
-    spaced: bool = True
+    voice: str  # the voice of espeak-ng
+    scripts: tuple[str, ...] = ("LATIN ",)  # prefixes of the Unicode names of its letters
+    spaced: bool = True  # whether words are separated by spaces
+    # converts words to a script that the voice reads; raises TextError if it cannot
     spell: Callable[[str], str] | None = None
-    tones: dict[int, str] | None = None
+    tones: dict[int, str] | None = None  # translation table of espeak-ng's tone symbols
 
     def reads(self, letter: str) -> bool:
         """Return whether a letter belongs to this language; ideographs beyond the BMP do not."""

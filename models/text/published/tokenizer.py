@@ -15,18 +15,13 @@ _SPECIALS: Final = {"<unk>": UNKNOWN_ID, "<bos>": BOS_ID, "</eos>": EOS_ID, "<ma
 
 
 class Tokenizer:
-    """Phoneme strings to ids.
+    """Phoneme strings to ids up to ``size``; ``symbols`` are the single code points with an id.
 
-    Several tokens may share an id ("a" and "ä"); merges are defined on ids, so such tokens merge
-    alike.
-
-    Attributes:
-        size: One more than the highest id.
-        symbols: The single code points with an id.
+    Several tokens may share an id ("a" and "ä"); merges are defined on ids.
 
     Raises:
-        ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is
-            not a merge of two tokens with lower ids.
+        ValueError: An id is negative, special tokens have other ids than 0 to 3, or a token is not
+            a merge of two tokens with lower ids.
     """
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
@@ -59,10 +54,7 @@ class Tokenizer:
             self._lengths[number] = sum(self._lengths.get(piece, 1) for piece in pieces)
 
     def encode(self, phonemes: str) -> list[int]:
-        """Return BOS, the ids of the string, EOS.
-
-        Each symbol without an id is UNKNOWN_ID; the names of special tokens are recognised.
-        """
+        """Return BOS, the ids of the string, EOS; names of special tokens are recognised."""
         return [BOS_ID, *self._pieces(phonemes), EOS_ID]
 
     def lengths(self, phonemes: str) -> list[int]:
