@@ -7,7 +7,7 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import open_speech_model
-from models.checkpoints.checksums import write_sums
+from models.checkpoints.files import write_sums
 from models.codecs.shipped_codes import SUFFIX, codec_digest, write_codes
 from models.codecs.silence import SHIPPED, silent_codes
 from models.voices.voice import BuiltinVoices, PromptCodes

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from models.checkpoints.checksums import SUMS, write_sums
-from models.checkpoints.files import CheckpointError, write_tensors
+from models.checkpoints.files import SUMS, CheckpointError, write_sums, write_tensors
 from models.checkpoints.published.load import AS_FILED, Published, Switches, read_public
 
 

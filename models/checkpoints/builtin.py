@@ -3,7 +3,7 @@
 codec.json  codec.safetensors     the codec
 prior.safetensors                 what clean speech looks like to it, if it restores recordings
 lm.json     lm-*.safetensors      the language model, in parts small enough for a git host
-SHA256SUMS                        hashes of the weights, see `models.checkpoints.checksums`
+SHA256SUMS                        hashes of the weights, see `models.checkpoints.files`
 voices/                           voices, see `models.voices.voice`
 """
 
@@ -17,8 +17,14 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
-from models.checkpoints.checksums import check_sums, write_sums
-from models.checkpoints.files import CheckpointError, fill, read_tensors, write_tensors
+from models.checkpoints.files import (
+    CheckpointError,
+    check_sums,
+    fill,
+    read_tensors,
+    write_sums,
+    write_tensors,
+)
 from models.codecs.encodec import Encodec
 from models.codecs.spectral import MAGNITUDE_FLOOR, SpectralCodec
 from models.codecs.speech_prior import SpeechPrior

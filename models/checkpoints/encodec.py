@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.checkpoints.download import DownloadError, fetch
-from models.checkpoints.files import CheckpointError, fill, read_tensors
-from models.checkpoints.pickles import convert_once
+from models.checkpoints.files import CheckpointError, convert_once, fill, read_tensors
+from models.checkpoints.hub import DownloadError, fetch
 from models.codecs.encodec import Encodec
 from models.config import CodecConfig
 

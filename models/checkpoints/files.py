@@ -1,14 +1,24 @@
-"""Strict reading and writing of safetensors: every mismatch is an error that names the tensor."""
+"""Files of weights: safetensors, checksums, and the conversion of published pickles.
 
-import hashlib
+Every mismatch is an error that names the tensor. Checksums of a folder's weights are beside them in
+the format of `sha256sum`: corruption that leaves valid numbers would go unnoticed.
+"""
+
 import os
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+SUMS = "SHA256SUMS"
+
+_LINE = re.compile(r"(?P<digest>[0-9a-f]{64}) [ *](?P<name>[^/\n]+)")
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
@@ -127,9 +137,98 @@ def write_tensors(
 
 def sha256_of(paths: Sequence[Path]) -> str:
     """Return the hexadecimal SHA-256 of the concatenated contents of files."""
-    digest = hashlib.sha256()
+    digest = sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def write_sums(files: Sequence[Path]) -> None:
+    """Add the hashes of files of one folder to its checksums; drop entries of deleted files."""
+    folder = files[0].parent
+    kept = {name: digest for name, digest in _listed(folder).items() if (folder / name).exists()}
+    sums = kept | {file.name: sha256_of([file]) for file in files}
+    lines = [f"{digest}  {name}\n" for name, digest in sorted(sums.items())]
+    partial = folder / f"{SUMS}.partial"
+    partial.write_text("".join(lines))
+    partial.rename(folder / SUMS)
+
+
+def check_sums(files: Sequence[Path]) -> str:
+    """Compare files of one folder with its checksums, if it has any.
+
+    Returns:
+        The SHA-256 of the contents of all files, in the order given: that of `sha256_of`.
+
+    Raises:
+        CheckpointError: A file differs or is not listed.
+    """
+    folder = files[0].parent
+    stored = _listed(folder) if (folder / SUMS).exists() else None
+    together = sha256()
+    for file in files:
+        if stored is not None and file.name not in stored:
+            raise CheckpointError(f"{file} is not in {SUMS}: it does not belong to the others")
+        # The hash of the first file is that of all files so far: it is not computed twice.
+        own = together if file is files[0] else sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                together.update(block)
+                if own is not together and stored is not None:
+                    own.update(block)
+        if stored is not None and own.hexdigest() != stored[file.name]:
+            raise CheckpointError(
+                f"{file} is damaged, or not the file that was saved: its hash is not that of {SUMS}"
+            )
+    return together.hexdigest()
+
+
+def _listed(folder: Path) -> Mapping[str, str]:
+    """Return the listed hash of each file name; empty if there is no list."""
+    path = folder / SUMS
+    if not path.exists():
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    matches = [_LINE.fullmatch(line) for line in lines]
+    if None in matches:
+        raise CheckpointError(f"{path}: line {matches.index(None) + 1} is no hash and name")
+    return {match["name"]: match["digest"] for match in matches if match is not None}
+
+
+def convert_once(
+    pickle: Path, converted: Path, make: Callable[[Mapping[str, Tensor]], nn.Module]
+) -> None:
+    """Write a verified pickle's weights as safetensors, once; safe across processes.
+
+    Raises:
+        CheckpointError: The pickle has unexpected contents, or writing fails.
+    """
+    from filelock import FileLock
+    from safetensors import SafetensorError
+
+    try:
+        converted.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(converted.with_name(f"{converted.name}.lock")):
+            if not converted.is_file():
+                write_tensors(converted, make(_unpickle(pickle)).state_dict(), dtype=None)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{converted} cannot be written: {error}") from error
+
+
+def _unpickle(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a pickle by name."""
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        first = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} is no pickle of tensors: {first}") from error
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in tensors.items()
+    ):
+        raise CheckpointError(f"{path} is no mapping of names to tensors")
+    return tensors

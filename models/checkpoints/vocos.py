@@ -9,9 +9,8 @@ from typing import Final
 
 from torch import Tensor
 
-from models.checkpoints.files import fill, read_tensors
+from models.checkpoints.files import convert_once, fill, read_tensors
 from models.checkpoints.hub import HubFile, obtain
-from models.checkpoints.pickles import convert_once
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig
 

@@ -11,7 +11,7 @@ import torch
 from app.engine.backend.options import ModelOptions
 from app.engine.interface import ModelInfo
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
-from models.checkpoints.download import Unreachable
+from models.checkpoints.hub import Unreachable
 from models.config import ModelConfig
 from models.cuda import library
 from models.cuda.kernels.check import usable

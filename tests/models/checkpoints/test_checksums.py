@@ -8,8 +8,7 @@ import torch
 
 from app.settings import BUILTIN_MODEL
 from models.checkpoints import CheckpointError, load_lm, load_speech_model, save_codec, save_lm
-from models.checkpoints.checksums import SUMS, check_sums, write_sums
-from models.checkpoints.files import sha256_of
+from models.checkpoints.files import SUMS, check_sums, sha256_of, write_sums
 from tests.toy.make_toy import make
 
 CPU = torch.device("cpu")

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.checkpoints.download import DownloadError
 from models.checkpoints.encodec import load_official, official_file
 from models.checkpoints.files import CheckpointError
+from models.checkpoints.hub import DownloadError
 from models.codecs.encodec import Encodec
 from models.config import CodecConfig
 from tests.models.checkpoints.hub_server import Hub

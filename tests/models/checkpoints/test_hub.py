@@ -12,8 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from models.checkpoints.download import DownloadError, NoSuchFile, Unreachable, fetch
-from models.checkpoints.hub import PINNED, HubFile, find, locate
+from models.checkpoints.hub import (
+    PINNED,
+    DownloadError,
+    HubFile,
+    NoSuchFile,
+    Unreachable,
+    fetch,
+    find,
+    locate,
+)
 from tests.models.checkpoints.hub_server import COMMIT, Hub
 
 CONTENT = os.urandom(300_000)

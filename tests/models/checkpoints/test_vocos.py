@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.checkpoints.download import DownloadError
 from models.checkpoints.files import CheckpointError
-from models.checkpoints.hub import HubFile
+from models.checkpoints.hub import DownloadError, HubFile
 from models.checkpoints.vocos import PUBLISHED, load_vocos, vocos_file
 from models.codecs.vocos import Vocos
 from models.config import VocosConfig

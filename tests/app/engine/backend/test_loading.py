@@ -14,7 +14,7 @@ from app.engine.job import SpeechJob
 from app.main import alignment_head
 from app.settings import Settings
 from models.checkpoints import CheckpointError, SpeechModel, open_speech_model
-from models.checkpoints.download import DownloadError, Unreachable
+from models.checkpoints.hub import DownloadError, Unreachable
 from models.config import AlignmentHead
 from samplers.knobs.params import SamplingParams
 
