@@ -12,14 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from samplers.knobs.order import StepName
 from samplers.knobs.params import SamplingParams
 from samplers.ops import stuck as backtrack
 from samplers.ops.draw import Draw, Stage, categorical, stream_key, uniform
 from samplers.processors.draw import Drawer
 from samplers.processors.scores import Scores
 from samplers.processors.truncation import Xtc
-from tests.samplers.reference.harness import Case, load, make_batch, newest_first, run, stack
+from tests.samplers.reference.harness import (
+    FILTERS,
+    Case,
+    load,
+    make_batch,
+    newest_first,
+    run,
+    stack,
+)
 from tests.samplers.statistics import (
     chi_square,
     independence,
@@ -28,16 +35,6 @@ from tests.samplers.statistics import (
 )
 
 DRAWS, CHUNK = 200_000, 20_000
-FILTERS: Mapping[str, StepName] = {
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical": "typical_p",
-    "epsilon_cutoff": "epsilon_cutoff",
-    "eta_cutoff": "eta_cutoff",
-    "top_n_sigma": "top_n_sigma",
-}
-
 PValues = dict[str, float]
 
 

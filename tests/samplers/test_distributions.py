@@ -18,14 +18,20 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
 from samplers.ops.draw import Stage, categorical, stream_key, uniform
 from tests.samplers.distributions import (
-    FILTERS,
     QUICK,
     THOROUGH,
     PValues,
     count_draws,
     streams,
 )
-from tests.samplers.reference.harness import entries_of, load, make_sampler, run, stack
+from tests.samplers.reference.harness import (
+    FILTERS,
+    entries_of,
+    load,
+    make_sampler,
+    run,
+    stack,
+)
 from tests.samplers.statistics import chi_square, rejected
 
 pytestmark = pytest.mark.slow

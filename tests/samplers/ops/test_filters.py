@@ -14,29 +14,6 @@ from samplers.knobs.params import SamplingParams
 from samplers.ops import filters
 from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
 
-FAMILIES: dict[str, tuple[StepName, dict[str, str]]] = {
-    "top_k": ("top_k", {}),
-    "top_p": ("top_p", {}),
-    "min_p": ("min_p", {}),
-    "typical": ("typical_p", {}),
-    "epsilon_cutoff": ("epsilon_cutoff", {}),
-    "eta_cutoff": ("eta_cutoff", {}),
-    "top_n_sigma": ("top_n_sigma", {}),
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_golden_rows_of_different_params_keep_the_stated_codes(golden: Path, family: str) -> None:
-    cases = load(golden, family)
-    step, renamed = FAMILIES[family]
-    params = [
-        SamplingParams(**{renamed.get(knob, knob): value for knob, value in case["params"].items()})
-        for case in cases
-    ]
-    filtered = run([step], params, stack([case["logits"] for case in cases]))
-    assert kept(filtered) == [case["expected"]["kept"] for case in cases]
-    assert_probs(filtered, [case["expected"]["probs"] for case in cases])
-
 
 @given(
     st.lists(

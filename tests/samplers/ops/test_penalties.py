@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samplers.knobs.params import SamplingParams
-from samplers.knobs.presets import PRESETS
 from samplers.processors.registry import FIXED
 from tests.samplers.reference.harness import (
-    Case,
     assert_logits,
     load,
     make_batch,
@@ -21,75 +19,6 @@ from tests.samplers.reference.harness import (
     run,
     stack,
 )
-
-
-def _repeated(cases: list[Case], **fixed: Any) -> torch.Tensor:
-    params = []
-    for case in cases:
-        knobs = dict(case["params"])
-        once = knobs.pop("one_time", False)
-        params.append(SamplingParams(**{"repetition_penalty_one_time": once, **knobs, **fixed}))
-    logits = stack([case["logits"] for case in cases])
-    return run(["repetition_penalty"], params, logits, [case["history"] for case in cases])
-
-
-@pytest.mark.parametrize(
-    ("field", "mode", "clamp"),
-    [
-        ("logits_signed", "signed", True),
-        ("logits_raw", "raw", True),
-        ("logits_additive", "additive", True),
-        ("logits_signed_unclamped", "signed", False),
-        ("logits_raw_unclamped_vall_e_8920e5e", "raw", False),
-    ],
-)
-def test_golden_repetition_penalty_in_each_mode(
-    golden: Path, field: str, mode: str, clamp: bool
-) -> None:
-    cases = [case for case in load(golden, "rep_pen_decay") if field in case["expected"]]
-    if mode == "additive":  # its decay is ours
-        cases = [case for case in cases if not case["params"]["repetition_penalty_decay"]]
-    assert len(cases) >= 5
-    logits = _repeated(cases, repetition_penalty_mode=mode, repetition_penalty_clamp=clamp)
-    assert_logits(logits, [case["expected"][field] for case in cases])
-
-
-def test_golden_repetition_penalty_as_transformers_has_it(golden: Path) -> None:
-    cases = load(golden, "rep_pen_hf")
-    once = {name: PRESETS["hf"][name] for name in PRESETS["hf"] if name.startswith("repetition")}
-    assert_logits(_repeated(cases, **once), [case["expected"]["logits"] for case in cases])
-
-
-def test_golden_frequency_and_presence_in_one_batch(golden: Path) -> None:
-    cases = load(golden, "freq_presence")
-    params = [
-        SamplingParams(
-            frequency_penalty=case["params"]["frequency_penalty"],
-            presence_penalty=case["params"]["presence_penalty"],
-            repetition_penalty_window=case["params"]["window"],
-        )
-        for case in cases
-    ]
-    logits = stack([case["logits"] for case in cases])
-    after = run(["repetition_penalty"], params, logits, [case["history"] for case in cases])
-    assert_logits(after, [case["expected"]["logits"] for case in cases])
-
-
-def test_golden_exponential_decay_in_one_batch(golden: Path) -> None:
-    cases = load(golden, "exp_decay_length_penalty")
-    knobs = [case["params"] for case in cases]
-    params = [
-        SamplingParams(
-            exponential_decay_factor=knob["factor"], exponential_decay_start=knob["start"]
-        )
-        for knob in knobs
-    ]
-    stops = [float(c["logits"][knob["eos"]]) for c, knob in zip(cases, knobs, strict=True)]
-    moved = run(
-        ["length_penalty"], params, torch.tensor(stops)[:, None],
-        lengths=[knob["cur_len"] - knob["prompt_len"] for knob in knobs], stop_token=0,
-    )  # fmt: skip
-    assert_logits(moved, [[case["expected"]["eos_logit"]] for case in cases])
 
 
 @pytest.mark.parametrize(("length", "stop"), [(0, -3.0), (9, -6.0)])
@@ -101,24 +30,6 @@ def test_a_decay_factor_that_float32_cannot_hold_still_gives_a_number(
         ["length_penalty"], [params], torch.tensor([[-3.0]]), lengths=[length], stop_token=0
     )
     assert moved.tolist() == [[stop]]
-
-
-@pytest.mark.parametrize("mode", ["signed", "additive", "raw"])
-def test_golden_length_penalty_in_each_mode(golden: Path, mode: Any) -> None:
-    cases = load(golden, "length_penalty")
-    knobs = [case["params"] for case in cases]
-    params = [
-        SamplingParams(length_penalty=knob["length_penalty"], length_penalty_mode=mode)
-        for knob in knobs
-    ]
-    # The stop's id differs between cases, and within a batch it cannot: move it to the front.
-    stops = [float(c["logits"][knob["stop_token"]]) for c, knob in zip(cases, knobs, strict=True)]
-    penalised = run(
-        ["length_penalty"], params, torch.tensor(stops)[:, None],
-        lengths=[knob["length"] - 1 for knob in knobs], stop_token=0,
-    )  # fmt: skip
-    field = "stop_logit_raw_vall_e" if mode == "raw" else f"stop_logit_{mode}"
-    assert_logits(penalised, [[case["expected"][field]] for case in cases])
 
 
 def test_golden_bans_in_one_batch(golden: Path) -> None:

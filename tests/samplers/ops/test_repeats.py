@@ -95,14 +95,6 @@ def test_dry_is_its_definition(
         assert after[code] == (0.0 if n is None else -(2.0 ** (n - allowed)))
 
 
-def test_golden_no_repeat_ngram_in_one_batch(golden: Path) -> None:
-    cases = load(golden, "no_repeat_ngram")
-    params = [SamplingParams(**case["params"]) for case in cases]
-    logits = stack([case["logits"] for case in cases])
-    after = run(["no_repeat_ngram"], params, logits, [case["history"] for case in cases])
-    assert_logits(after, [case["expected"]["logits"] for case in cases])
-
-
 def _banned(sequences: list[dict[str, Any]], history: list[int]) -> list[float]:
     params = [
         SamplingParams(ban_sequences=[*sequences, {"codes": [0], "strength": 0.0}]),

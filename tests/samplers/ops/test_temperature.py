@@ -7,43 +7,7 @@ import torch
 
 from samplers.knobs.params import SamplingParams
 from samplers.ops.temperature import dynamic_entropy, dynamic_sigmoid
-from tests.samplers.reference.harness import Case, assert_probs, kept, load, run, stack
-
-
-def test_golden_temperatures_in_one_batch(golden: Path) -> None:
-    cases = load(golden, "temperature")
-    params = [SamplingParams(temperature=case["params"]["temperature"]) for case in cases]
-    logits = run(["temperature"], params, stack([case["logits"] for case in cases]))
-    assert_probs(logits, [case["expected"]["probs"] for case in cases])
-    for row, case in zip(logits, cases, strict=True):
-        if case["params"]["temperature"] > 0:
-            expected = stack([case["expected"]["logits"]])[0]
-            torch.testing.assert_close(row[: len(expected)], expected, atol=1e-4, rtol=1e-5)
-        else:
-            assert row.argmax() == case["expected"]["token"]
-
-
-def _moving(case: Case) -> SamplingParams:
-    knobs = case["params"]
-    if "dynatemp_high" in knobs:
-        return SamplingParams(
-            dynatemp_mode="entropy", temperature=knobs["dynatemp_high"],
-            min_temperature=knobs["dynatemp_low"], dynatemp_exponent=knobs["dynatemp_exponent"],
-        )  # fmt: skip
-    return SamplingParams(
-        temperature=knobs["temperature"], min_temperature=knobs["min_temperature"],
-        dynatemp_slope=knobs["k"], dynatemp_center=knobs["sigmoid_center"],
-    )  # fmt: skip
-
-
-def test_golden_dynamic_temperatures_of_both_kinds_in_one_batch(golden: Path) -> None:
-    cases = [*load(golden, "dynatemp_sigmoid"), *load(golden, "dynatemp_entropy")]
-    logits = stack([case["logits"] for case in cases])
-    after = run(["temperature"], [_moving(case) for case in cases], logits)
-    assert_probs(after, [case["expected"]["probs"] for case in cases])
-    for row, case in zip(after, cases, strict=True):
-        expected = stack([case["expected"]["logits"]])[0]
-        torch.testing.assert_close(row[: len(expected)], expected, atol=1e-4, rtol=1e-5)
+from tests.samplers.reference.harness import assert_probs, kept, load, run, stack
 
 
 def test_golden_greedy_beats_a_dynamic_temperature(golden: Path) -> None:

@@ -23,6 +23,17 @@ from samplers.processors.scores import Scores
 
 Case = Mapping[str, Any]
 
+FILTERS: Mapping[str, StepName] = {
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "typical": "typical_p",
+    "epsilon_cutoff": "epsilon_cutoff",
+    "eta_cutoff": "eta_cutoff",
+    "top_n_sigma": "top_n_sigma",
+}
+"""The step that each family of golden filters is of."""
+
 
 def load(golden: Path, family: str) -> list[Case]:
     """The cases of a family of golden vectors."""

@@ -1,0 +1,151 @@
+"""What every codec does: streams equal one piece, alone and in rows; bad input is refused."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.codecs.encodec import Encodec
+from models.codecs.spectral import SpectralCodec
+from models.codecs.streaming import StreamTable
+from models.config import CodecConfig, SpectralCodecConfig
+
+pytestmark = pytest.mark.usefixtures("without_gradients")
+
+KINDS = ("constant", "reflect", "spectral")
+FRAMES, HOP, CODES = 40, 320, 64
+
+
+def make(kind: str, gain: float = 1.0) -> Encodec | SpectralCodec:
+    torch.manual_seed(0)
+    if kind == "spectral":
+        made: Encodec | SpectralCodec = SpectralCodec(
+            SpectralCodecConfig(
+                width=16, ffn=24, dimension=8, codes=CODES, bands=20, gain=gain,
+                encoder_layers=1, decoder_layers=2,
+            )
+        )  # fmt: skip
+    else:
+        made = Encodec(
+            CodecConfig(
+                pad_mode=kind, gain=gain, filters=4, dimension=16, lstm_layers=2, codes=CODES
+            )
+        )
+    made.quantizer.codebooks.normal_()
+    return made.eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def codec(request: pytest.FixtureRequest) -> Encodec | SpectralCodec:
+    return make(request.param)
+
+
+def some_codes(codec: Encodec | SpectralCodec, frames: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(CODES, (frames, codec.config.levels), generator=generator)
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+SIZES = [
+    *([min(chunk, FRAMES - at) for at in range(0, FRAMES, chunk)] for chunk in (*range(1, 9), 13)),
+    *([FRAMES], [1, 9, 2, 20, 3, 5], [7, 33], [15, 15, 10]),
+    *([1] * frames for frames in range(1, 8)),  # with reflect padding the first 7 come together
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: f"{sum(sizes)} by {sizes[0]}")
+def test_any_chunking_equals_one_piece(codec, sizes: list[int]) -> None:
+    codes, stream = some_codes(codec, sum(sizes)), codec.stream()
+    pieces = [*(stream.push(piece) for piece in codes.split(sizes)), stream.finish()]
+    assert_close(torch.cat(pieces), codec.decode(codes))
+
+
+def test_two_streams_do_not_disturb_each_other(codec) -> None:
+    both = [some_codes(codec, 20, seed) for seed in (0, 1)]
+    streams = [codec.stream(), codec.stream()]
+    found: list[list[Tensor]] = [[], []]
+    for turn in range(4):
+        for own, codes, stream in zip(found, both, streams, strict=True):
+            own.append(stream.push(codes[5 * turn : 5 * turn + 5]))
+    for own, codes, stream in zip(found, both, streams, strict=True):
+        assert_close(torch.cat([*own, stream.finish()]), codec.decode(codes))
+
+
+@pytest.mark.parametrize(
+    ("samples", "frames"), [(1, 1), (3 * HOP, 3), (3 * HOP + 1, 4), (24_001, 76)]
+)
+def test_a_frame_is_hop_samples_and_a_begun_frame_counts(codec, samples: int, frames: int) -> None:
+    codes = codec.encode(torch.randn(samples) * 0.05)
+    assert codes.shape == (frames, codec.config.levels)
+    assert codes.dtype == torch.int64
+    assert len(codec.decode(codes)) == frames * HOP
+
+
+def test_fewer_levels_decode_the_sum_of_those_levels(codec) -> None:
+    codes = some_codes(codec, 9)
+    latent = sum(codec.quantizer.codebooks[level][codes[:, level]] for level in range(3))
+    assert isinstance(latent, Tensor)
+    assert_close(codec.decode(codes[:, :3]), codec.sound(latent[None])[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gain_scales_the_input_and_unscales_the_output(kind: str) -> None:
+    plain, loud = make(kind), make(kind, gain=24.0)
+    loud.load_state_dict(plain.state_dict())
+    samples, codes = torch.randn(2000) * 0.05, some_codes(plain, 9)
+    assert torch.equal(loud.encode(samples), plain.encode(samples * 24))
+    assert_close(loud.decode(codes) * 24, plain.decode(codes))
+
+
+def test_codes_and_samples_that_are_none_are_refused(codec) -> None:
+    levels = codec.config.levels
+    for codes in (
+        torch.zeros(0, levels), torch.zeros(3), torch.zeros(3, levels + 1),
+        torch.full((3, levels), CODES), torch.full((3, levels), -1),
+    ):  # fmt: skip
+        for refuse in (codec.decode, codec.stream().push):
+            with pytest.raises(ValueError, match="codes must"):
+                refuse(codes.long())
+    for samples in (torch.zeros(0), torch.zeros(1, 100)):
+        with pytest.raises(ValueError, match="samples must"):
+            codec.encode(samples)
+
+
+STREAMS, CHUNKS = 3, (15, 15, 30, 45)
+
+
+def test_rows_of_a_table_that_begin_and_go_on_together_sound_as_alone(codec) -> None:
+    latent = torch.randn(STREAMS, sum(CHUNKS), codec.config.dimension)
+    table = StreamTable(codec, latent[:1, :15], STREAMS + 2)
+    alone = [codec.sound(one[None])[0] for one in latent]
+    rows, at = torch.tensor([4, 0, 2]), [0, 0, 0]
+    found: list[list[Tensor]] = [[] for _ in range(STREAMS)]
+    for number in range(len(CHUNKS) + STREAMS - 1):  # each begins a chunk later than the one before
+        turn = [one for one in range(STREAMS) if 0 <= number - one < len(CHUNKS)]
+        for size in {CHUNKS[number - one] for one in turn}:
+            those = [one for one in turn if CHUNKS[number - one] == size]
+            begins = torch.tensor([number == one for one in those])
+            state = table.read(rows[those], begins)
+            given = torch.stack([latent[one, at[one] : at[one] + size] for one in those])
+            for one, samples in zip(those, codec.sound(given, state), strict=True):
+                found[one].append(samples)
+                at[one] += size
+            table.write(rows[those], state)
+    for one, samples in enumerate(alone):
+        assert_close(torch.cat(found[one]), samples)
+
+
+def test_what_a_row_held_before_a_stream_began_is_not_heard() -> None:
+    own = make("constant")
+    latent = torch.randn(1, 15, own.config.dimension)
+    table, row, yes = StreamTable(own, latent, 1), torch.tensor([0]), torch.tensor([True])
+    state = table.read(row, yes)
+    own.sound(latent * torch.nan, state)
+    table.write(row, state)
+    assert not own.sound(latent, table.read(row, ~yes)).isfinite().all()
+    found = own.sound(latent, table.read(row, yes))
+    assert torch.equal(found, own.sound(latent, table.read(row, yes)))
+    assert_close(found, own.sound(latent))
