@@ -1,26 +1,19 @@
 """The installed numba and llvmlite are in the tested range and have the internals that we use."""
 
-import ast
-import importlib
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-import llvmlite.ir
 import numba
 import pytest
 from numba.core import event
-from numba.core.base import BaseContext
 from numba.core.registry import cpu_target
 from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
 
 PACKAGES = ("numba", "llvmlite")
-OBJECTS = {"builder": llvmlite.ir.IRBuilder, "context": BaseContext}
-"""Classes of the parameters that numba hands to an intrinsic, by the name they have in our code."""
 
 
 def declared_ranges() -> dict[str, Requirement]:
@@ -28,48 +21,6 @@ def declared_ranges() -> dict[str, Requirement]:
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     requirements = map(Requirement, dependencies)
     return {found.name: found for found in requirements if found.name in PACKAGES}
-
-
-def used() -> Iterator[tuple[str, str]]:
-    """Yield each module and name, or object and method, of numba and llvmlite that int8 uses."""
-    for path in sorted((ROOT / "models" / "int8").glob("*.py")):
-        tree = ast.parse(path.read_text())
-        modules: dict[str, str] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and _ours(node.module):
-                for alias in node.names:
-                    yield node.module, alias.name
-                    modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.Import):
-                modules |= {alias.name: alias.name for alias in node.names if _ours(alias.name)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                owner = node.value.id
-                if owner in OBJECTS or owner in modules:
-                    yield modules.get(owner, owner), node.attr
-
-
-def _ours(module: str) -> bool:
-    return module.partition(".")[0] in PACKAGES
-
-
-def has(owner: str, name: str) -> bool:
-    """Whether a module, an object in a module or a class of `OBJECTS` has an attribute."""
-    if owner in OBJECTS:
-        return hasattr(OBJECTS[owner], name)
-    found: object
-    try:
-        found = importlib.import_module(owner)
-    except ImportError:
-        module, _, attribute = owner.rpartition(".")
-        found = getattr(importlib.import_module(module), attribute, None)
-    if hasattr(found, name):
-        return True
-    try:
-        importlib.import_module(f"{owner}.{name}")
-    except ImportError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -81,23 +32,6 @@ def test_the_installed_version_is_in_the_tested_range(package: str) -> None:
         f"{package} {version(package)} is outside the tested range {requirement.specifier}:"
         " run tests/models/int8 and the golden requests with it, then widen pyproject.toml"
     )
-
-
-@pytest.mark.parametrize(("owner", "name"), sorted(set(used())))
-def test_what_int8_uses_of_numba_exists(owner: str, name: str) -> None:
-    assert has(owner, name), (
-        f"numba {numba.__version__} with llvmlite {llvmlite.__version__} has no {owner}.{name},"
-        " which models/int8 uses"
-    )
-
-
-def test_the_list_of_what_is_used_is_not_empty() -> None:
-    found = set(used())
-    assert ("numba.core.cgutils", "for_range_slice") in found
-    assert ("builder", "shuffle_vector") in found
-    assert ("context", "get_dummy_value") in found
-    assert not has("builder", "no_such_instruction")
-    assert not has("numba.core.cgutils", "no_such_function")
 
 
 def test_a_function_can_be_cached_in_a_folder_of_our_choice() -> None:
