@@ -157,10 +157,7 @@ def write_sums(files: Sequence[Path]) -> None:
 
 
 def check_sums(files: Sequence[Path]) -> str:
-    """Compare files of one folder with its checksums, if it has any.
-
-    Returns:
-        The SHA-256 of the contents of all files, in the order given: that of `sha256_of`.
+    """Compare files of a folder with its checksums, if it has any; return `sha256_of` all files.
 
     Raises:
         CheckpointError: A file differs or is not listed.

@@ -125,12 +125,9 @@ def find(name: str) -> HubFile | None:
 
 
 def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> Path:
-    """Return the local path of a model, downloading it if needed.
+    """Return the local path of a model, as `find` reads its name, downloading it if needed.
 
-    Args:
-        name: See `find`.
-        offline: Forbids downloads.
-        endpoint: URL of the hub; None is HF_ENDPOINT or the public one.
+    The endpoint is the hub's URL; None is HF_ENDPOINT or the public one.
     """
     wanted = find(name)
     if wanted is None:
@@ -139,11 +136,7 @@ def locate(name: str, *, offline: bool = False, endpoint: str | None = None) -> 
 
 
 def obtain(wanted: HubFile, *, offline: bool = False, endpoint: str | None = None) -> Path:
-    """Return the local path of a file of the hub, downloading it if needed.
-
-    Args:
-        offline: Forbids downloads.
-        endpoint: As for `locate`.
+    """Return the local path of a file of the hub, downloading it unless ``offline``.
 
     Raises:
         DownloadError: The file is unavailable or its hash differs.
@@ -222,12 +215,7 @@ def _check(wanted: HubFile, path: Path) -> None:
 
 
 def fetch(url: str, target: Path, *, sha256: str) -> None:
-    """Download a file unless it exists; safe across processes.
-
-    Args:
-        url: The source.
-        target: The file to write; its folder is created.
-        sha256: Leading hexadecimal digits of its SHA-256.
+    """Download a file whose SHA-256 begins with ``sha256``, once; safe across processes.
 
     Raises:
         Unreachable: The server does not answer or is overloaded.

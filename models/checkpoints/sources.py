@@ -24,18 +24,11 @@ def open_speech_model(
     switches: Switches = AS_FILED,
     decoder: DecoderName = "codec",
 ) -> SpeechModel:
-    """Load a model with its codec, downloading what is missing.
+    """Load a model with its codec, downloading what is missing to ``cache``.
 
-    A model without its own codec gets the official EnCodec, which published checkpoints were
-    trained with.
-
-    Args:
-        name: A folder, a published file, or a name as `models.checkpoints.hub.find` reads it.
-        device: The target device.
-        cache: Folder of downloaded and converted codecs.
-        offline: Forbids downloads.
-        switches: Overrides for a published file.
-        decoder: Decodes codes to samples; Vocos only if the codec is EnCodec.
+    The name is a folder, a published file, or as `models.checkpoints.hub.find` reads it. A model
+    without its own codec gets the official EnCodec, which published checkpoints were trained with.
+    Vocos decodes only EnCodec's codes; ``switches`` override those of a published file.
 
     Raises:
         CheckpointError: The model is of no known layout, or does not fit the codec.

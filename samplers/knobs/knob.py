@@ -48,10 +48,7 @@ class KnobSet(BaseModel):
 
 @dataclass(frozen=True)
 class SwitchesStep:
-    """Annotation of a knob that switches on a step of the chain, by its name in `sampler_order`.
-
-    ``random``: it has no effect on a greedy row.
-    """
+    """Annotation of a knob that switches on a step; ``random``: it does nothing to a greedy row."""
 
     step: str
     random: bool = False
@@ -60,12 +57,8 @@ class SwitchesStep:
 def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
     """Declare a knob, as a field of a `KnobSet`; its JSON schema has the hints as ``x-ui``.
 
-    Args:
-        default: Value of a request that does not set the knob.
-        description: One sentence.
-        group: Of `HEADINGS`, under which documentation and user interfaces show the knob.
-        **options: Hints of `ui`, and constraints of pydantic's `Field`: ``ge``, ``gt``, ``le``,
-            ``lt``, ``max_length``.
+    The description is one sentence; the options are hints of `ui`, and constraints of pydantic's
+    `Field`: ``ge``, ``gt``, ``le``, ``lt``, ``max_length``.
     """
     hints = {name: value for name, value in options.items() if name in _HINTS}
     bounds = {name: value for name, value in options.items() if name not in _HINTS}
@@ -75,12 +68,10 @@ def knob(default: Any, description: str, *, group: str, **options: Any) -> Any:
 def ui(group: str, **hints: Any) -> dict[str, Any]:
     """Return hints for user interfaces as an addition to a JSON schema.
 
-    Args:
-        group: Of `HEADINGS`.
-        **hints: ``off``, the value at which the knob has no effect; ``unit`` of the value; ``step``
-            of a slider, and its ends ``bottom`` and ``top`` where they are not the bounds;
-            ``label``, the name of the few knobs that a first view shows; ``values`` that are worth
-            a comparison; ``needs``, what else must be set for it to act.
+    They are ``off``, the value at which the knob has no effect; ``unit`` of the value; ``step`` of
+    a slider, and its ends ``bottom`` and ``top`` where they are not the bounds; ``label``, the name
+    of the few knobs that a first view shows; ``values`` that are worth a comparison; ``needs``,
+    what else must be set for it to act.
     """
     given = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}
     return {"x-ui": {"group": group, "heading": HEADINGS[group], **given}}

@@ -67,11 +67,7 @@ def _mix(words: Tensor) -> Tensor:
 
 
 def stream_key(seed: int, utterance: int, stage: Stage, level: int = 0, candidate: int = 0) -> int:
-    """Hash the name of a stream of noise into an int64, a key for `uniform`.
-
-    Of the seed the low 64 bits count; ``level`` is the codebook, ``candidate`` one of several
-    hypotheses.
-    """
+    """Hash the name of a stream of noise, with 64 bits of the seed, into a key for `uniform`."""
     key = 0
     for word in (seed, utterance, candidate, int(stage), level):
         key = _mix_int((key + _GOLDEN + word) & _WORD)

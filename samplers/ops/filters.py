@@ -3,6 +3,11 @@
 Most keep every logit that reaches a *floor* ``(B, 1)``, so they are functions from a row to its
 floor, and several share one descending sort: after `keep_from` the sorted row is still sorted. Each
 keeps at least one code.
+
+Sources: top-p, Holtzman et al. 2019, arXiv:1904.09751. Min-p, Nguyen et al. 2024, arXiv:2407.01082.
+Epsilon and eta, Hewitt et al. 2022, arXiv:2210.15191. Top-n-sigma, Tang et al. 2024,
+arXiv:2411.07641 (the unbiased deviation, as the authors' code has). Typical, Meister et al. 2022,
+arXiv:2202.00666. XTC, koboldcpp and text-generation-webui, by p-e-w.
 """
 
 import numpy as np
@@ -32,18 +37,12 @@ def keep_from(logits: Tensor, floor: Tensor) -> Tensor:
 
 
 def top_k_floor(ordered: Tensor, k: Tensor) -> Tensor:
-    """Return the k-th largest logit; ``k`` is int64, V or more keeps all.
-
-    Codes tied with it stay too, as in `transformers`.
-    """
+    """Return the k-th largest logit (k int64; V keeps all); ties stay too, as in `transformers`."""
     return ordered.gather(-1, (k - 1).clamp(0, ordered.shape[-1] - 1))
 
 
 def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
-    """Return the last logit of the shortest prefix whose probability reaches p.
-
-    0 keeps the best code, infinity (not 1) all. Source: Holtzman et al. 2019, arXiv:1904.09751.
-    """
+    """Return the last logit of the shortest prefix that reaches p; infinity (not 1) keeps all."""
     mass = torch.softmax(ordered, -1)
     before = mass.cumsum(-1).sub_(mass)
     kept = (before < p).sum(-1, keepdim=True)
@@ -51,37 +50,24 @@ def top_p_floor(ordered: Tensor, p: Tensor) -> Tensor:
 
 
 def min_p_floor(best: Tensor, p: Tensor) -> Tensor:
-    """Return the logit of a code that is p times as likely as the best, whose logit is ``(B, 1)``.
-
-    0 keeps all, 1 or more the best. Source: Nguyen et al. 2024, arXiv:2407.01082.
-    """
+    """Return the logit of a code p times as likely as the best: 0 keeps all, 1 or more the best."""
     return best + p.log().clamp_(max=0)
 
 
 def epsilon_floor(logits: Tensor, epsilon: Tensor) -> Tensor:
-    """Return the logit of a code with probability epsilon, or the best if none is that likely.
-
-    0 keeps all. Source: Hewitt et al. 2022, arXiv:2210.15191.
-    """
+    """Return the logit of a code of probability epsilon, or the best if none is that likely."""
     floor = logits.logsumexp(-1, keepdim=True).add_(epsilon.log())
     return torch.minimum(floor, logits.amax(-1, keepdim=True))
 
 
 def eta_floor(logits: Tensor, eta: Tensor) -> Tensor:
-    """Return the logit at min(eta, sqrt(eta) e^-H), or the best if none is that likely; H in nats.
-
-    0 keeps all. Source: Hewitt et al. 2022, arXiv:2210.15191.
-    """
+    """Return the logit at min(eta, sqrt(eta) e^-H), H in nats, or the best if none is as likely."""
     cut = torch.minimum(eta, eta.sqrt() * (-entropy(logits)).exp())
     return epsilon_floor(logits, cut)
 
 
 def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
-    """Return the best logit less n standard deviations of the codes not excluded.
-
-    Infinity keeps all. Source: Tang et al. 2024, arXiv:2411.07641 (the unbiased deviation, as the
-    authors' code has).
-    """
+    """Return the best logit less n standard deviations of the codes that are not excluded."""
     best = logits.amax(-1, keepdim=True)
     alive = logits > -torch.inf
     count = alive.sum(-1, keepdim=True)
@@ -96,8 +82,7 @@ def top_n_sigma_floor(logits: Tensor, n: Tensor) -> Tensor:
 def typical(logits: Tensor, p: Tensor) -> Tensor:
     """Keep the codes whose surprise is nearest to the entropy until their probability reaches p.
 
-    It may exclude the likeliest code; infinity (not 1) keeps all. Ties with the last kept code
-    stay, as in `transformers`. Source: Meister et al. 2022, arXiv:2202.00666.
+    It may exclude the likeliest code; infinity (not 1) keeps all. Ties stay, as in `transformers`.
     """
     log_probs = logits.log_softmax(-1)
     distance = (log_probs + entropy(logits)).abs_()
@@ -118,13 +103,7 @@ def entropy(logits: Tensor) -> Tensor:
 def xtc(logits: Tensor, threshold: Tensor, acts: Tensor, protected: Tensor | None = None) -> Tensor:
     """Exclude top choices: of the codes with at least this probability keep only the least likely.
 
-    Args:
-        logits: As everywhere.
-        threshold: Probability.
-        acts: ``(B, 1)`` bool, the coin: False leaves the row unchanged.
-        protected: ``(B, V)`` bool; a row that would lose such a code is left unchanged.
-
-    Source: koboldcpp and text-generation-webui, by p-e-w.
+    Where ``acts`` ``(B, 1)`` is False, or a ``protected`` ``(B, V)`` code would go, the row stays.
     """
     probs = logits.softmax(-1)
     choices = probs >= threshold

@@ -1,6 +1,7 @@
 """Mirostat: truncation that steers the surprise of the codes drawn to a target.
 
-Its state mu is the largest surprise allowed, in bits; it starts at twice the target.
+Its state mu is the largest surprise allowed, in bits; it starts at twice the target. Source: Basu
+et al. 2020, arXiv:2007.14966, with the author's script (rounding of k) and notebook (version 2).
 """
 
 import math
@@ -16,8 +17,6 @@ def version_1_floor(ordered: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
     """Return the logit of the k-th code, where k makes a Zipf law's surprise equal to mu (bits).
 
     ``ordered`` is largest first. Where the row is too flat for an estimate all codes stay.
-
-    Source: Basu et al. 2020, arXiv:2007.14966, and the author's script for the rounding of k.
     """
     alive = (ordered > -torch.inf).sum(-1, keepdim=True)
     head = ordered[:, : _RATIOS + 1]
@@ -44,10 +43,7 @@ def log_k(s: Tensor, mu: Tensor, vocab_size: int) -> Tensor:
 
 
 def version_2_floor(logits: Tensor, mu: Tensor) -> Tensor:
-    """Return the logit of a code whose surprise is mu (bits), or the best if none is that likely.
-
-    Source: the author's notebook, basusourya/mirostat.
-    """
+    """Return the logit of a code whose surprise is mu bits, or the best if none is that likely."""
     floor = logits.logsumexp(-1, keepdim=True) - mu * math.log(2)
     return torch.minimum(floor, logits.amax(-1, keepdim=True))
 

@@ -1,6 +1,10 @@
 """Penalties: finite changes to the logits of codes drawn before, and of the stop; -inf stays -inf.
 
 ``lengths`` are ``(B, 1)`` int64, frames drawn; ``mode`` is ``(B, 1)`` int64, an index of `MODES`.
+
+Sources: penalty, Keskar et al. 2019, arXiv:1909.05858, with the sign rule of `transformers` and
+llama.cpp; of the stop's length, vall-e, with that rule: undivided by sign it makes an unlikely stop
+likelier; exponential decay, `transformers`; frequency and presence, OpenAI's API reference.
 """
 
 import torch
@@ -21,8 +25,6 @@ def apply_penalty(logits: Tensor, nats: Tensor, mode: Tensor) -> Tensor:
 
     ``signed`` divides what is positive and multiplies the rest by P, so that a penalty always
     lowers; ``additive`` subtracts ``nats``; ``raw`` always divides.
-
-    Source: Keskar et al. 2019, arXiv:1909.05858; the sign rule, `transformers` and llama.cpp.
     """
     factor = torch.where((logits > 0) | (mode == RAW), -nats, nats).exp_()
     return torch.where(mode == ADDITIVE, logits - nats, logits * factor).clamp_(max=1e30)
@@ -58,11 +60,7 @@ def nats_by_distance(
 
 
 def summed_nats(recent: Tensor, vocab_size: int, each: Tensor, one_time: Tensor | None) -> Tensor:
-    """Return each code's nats over its occurrences, ``(B, V)`` float32 within 20 of 0.
-
-    ``each`` is of `nats_by_distance`. Where ``one_time`` (bool) only a code's newest occurrence
-    counts.
-    """
+    """Return each code's nats, within 20 of 0; ``one_time``: those of its newest occurrence."""
     counts, ids = recent >= 0, recent.clamp(min=0)
     if one_time is not None:
         counts &= ~one_time | _is_newest(ids, recent >= 0, vocab_size)
@@ -84,11 +82,7 @@ def _is_newest(ids: Tensor, valid: Tensor, vocab_size: int) -> Tensor:
 def length_penalty(
     logits: Tensor, lengths: Tensor, power: Tensor, mode: Tensor, stop_token: int
 ) -> Tensor:
-    """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one.
-
-    A power above 0 makes speech longer. Source: vall-e's length penalty, with a sign rule:
-    undivided by sign it makes an unlikely stop likelier.
-    """
+    """Divide the odds of the stop by L^power, where L is the number of frames drawn plus one."""
     stop = logits[:, stop_token, None]
     penalised = apply_penalty(stop, power * (lengths + 1).log(), mode)
     return logits.index_copy(1, _index(stop_token, logits), penalised)
@@ -97,10 +91,7 @@ def length_penalty(
 def exponential_decay(
     logits: Tensor, lengths: Tensor, factor: Tensor, start: Tensor, stop_token: int
 ) -> Tensor:
-    """Move the stop's logit z by ``|z| * (factor^n - 1)``, n frames past ``start`` (int64).
-
-    A factor above 1 ends speech sooner. Source: `transformers` ExponentialDecayLengthPenalty.
-    """
+    """Move the stop's logit z by ``|z| * (factor^n - 1)``, n frames past ``start`` (int64)."""
     stop = logits[:, stop_token, None]
     past = (lengths - start).clamp(min=0)
     # A factor too small for float32 has the logarithm -inf, of which 0 frames are no number.
@@ -120,10 +111,7 @@ def occurrences(recent: Tensor, vocab_size: int, window: Tensor) -> Tensor:
 def frequency_presence(
     logits: Tensor, counts: Tensor, frequency: Tensor, presence: Tensor
 ) -> Tensor:
-    """Subtract ``frequency`` nats for each occurrence of a code and ``presence`` nats for any.
-
-    Source: OpenAI's API reference; llama.cpp.
-    """
+    """Subtract ``frequency`` nats for each occurrence of a code and ``presence`` nats for any."""
     return logits - counts * frequency - (counts > 0) * presence
 
 

@@ -10,10 +10,7 @@ from samplers.ops import filters
 
 
 def nucleus_floor(ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
-    """Return the last logit of the likeliest codes, at most ``top_k``, that sum to ``top_p``.
-
-    ``ordered`` is of `filters.descending`; ``top_p`` 0 keeps one code, infinity (not 1) all.
-    """
+    """Return the last logit of the likeliest codes, at most ``top_k``, that sum to ``top_p``."""
     return torch.maximum(filters.top_p_floor(ordered, top_p), filters.top_k_floor(ordered, top_k))
 
 

@@ -55,7 +55,7 @@ def dry(
     A code after a match of n codes loses multiplier * base^(n - allowed_length) nats.
 
     Args:
-        logits: As everywhere, as the history ``recent``.
+        logits: Of the model.
         recent: The history.
         runs: See the module.
         multiplier: Nats; 0 is off.
@@ -84,9 +84,7 @@ def dry(
 
 
 def no_repeat_ngram(logits: Tensor, recent: Tensor, runs: Tensor, size: Tensor) -> Tensor:
-    """Forbid every code that would complete a sequence of ``size`` codes for a second time.
-
-    ``size`` is int64; 0 is off, 1 forbids every code drawn before.
+    """Forbid every code that would complete a sequence of ``size`` codes (int64) again; 0 is off.
 
     Source: `transformers` NoRepeatNGramLogitsProcessor.
     """
@@ -102,7 +100,7 @@ def ban_sequences(
     """Lower the code that would complete a listed sequence; of several the strongest counts.
 
     Args:
-        logits: As everywhere, as the history ``recent``.
+        logits: Of the model.
         recent: The history.
         prefixes: ``(B, Q, M)`` int64: all but the last code of each sequence, newest first; -2
             matches anything.

@@ -27,7 +27,7 @@ def dynamic_sigmoid(
 ) -> Tensor:
     """Return a row's temperature by its best code's probability: ``low`` where that is certain.
 
-    It is halfway at ``center``, and at least 0.01. Source: koboldcpp PR 464 by kalomaze.
+    Halfway at ``center``, and at least 0.01. Source: koboldcpp PR 464 by kalomaze.
     """
     best = logits.softmax(-1).amax(-1, keepdim=True).nan_to_num_(nan=0.0)
     return (high - (high - low) * torch.sigmoid(slope * (best - center))).clamp_(min=0.01)

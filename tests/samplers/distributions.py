@@ -7,7 +7,6 @@ Noise is a hash, so every p-value is fixed for ever, and no test is run again wi
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from samplers.processors.truncation import Xtc
 from tests.samplers.reference.harness import (
     FILTERS,
     Case,
+    chain_params,
     load,
     make_batch,
     newest_first,
@@ -71,19 +71,13 @@ def _probs(case: Case, field: str = "probs") -> Tensor:
     return stack([case["expected"][field]], 0.0)[0]
 
 
-SIGNED: dict[str, Any] = {"repetition_penalty_mode": "signed", "length_penalty_mode": "signed"}
-"""The modes that golden cases leave out."""
-
-
 def chains(golden: Path, order: str = "") -> PValues:
     """The golden chains, of one order or all."""
     rows = {}
     for case in load(golden, "chain"):
-        knobs: dict[str, Any] = dict(case["params"])
-        stop = knobs.pop("stop_token")
         if case["order_name"] != (order or case["order_name"]):
             continue
-        params = SamplingParams(**SIGNED | knobs, protect_stop=False)
+        params, stop = chain_params(case)
         final = run(
             case["order"], [params], stack([case["logits"]]), [case["history"]], stop_token=stop
         )

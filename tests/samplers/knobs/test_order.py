@@ -12,8 +12,8 @@ from samplers.ar.state import RowParams
 from samplers.knobs.order import ORDERS, OrderName, arrange
 from samplers.knobs.params import SamplingParams
 from tests.samplers.reference.harness import (
-    Case,
     assert_probs,
+    chain_params,
     kept,
     load,
     make_sampler,
@@ -32,16 +32,9 @@ def test_the_canonical_order_is_that_of_the_knobs_in_their_declaration() -> None
     assert set(ORDERS) == set(get_args(OrderName))
 
 
-def _params(case: Case) -> tuple[SamplingParams, int]:
-    knobs: dict[str, Any] = dict(case["params"])
-    stop = knobs.pop("stop_token")
-    modes = {"repetition_penalty_mode": "signed", "length_penalty_mode": "signed"}
-    return SamplingParams(**modes, **knobs, protect_stop=False), stop
-
-
 def test_golden_chains_keep_what_they_should_after_each_step(golden: Path) -> None:
     for case in load(golden, "chain"):
-        params, stop = _params(case)
+        params, stop = chain_params(case)
         logits = stack([case["logits"]])
         for place, count in enumerate(case["expected"]["kept_after_each_step"], start=1):
             after = run(case["order"][:place], [params], logits, [case["history"]], stop_token=stop)
@@ -54,7 +47,7 @@ def test_golden_chains_of_unlike_orders_and_params_in_one_batch(golden: Path) ->
     for stop in {case["params"]["stop_token"] for case in load(golden, "chain")}:
         cases = [case for case in load(golden, "chain") if case["params"]["stop_token"] == stop]
         params = [
-            _params(case)[0].model_copy(update={"sampler_order": tuple(case["order"])})
+            chain_params(case)[0].model_copy(update={"sampler_order": tuple(case["order"])})
             for case in cases
         ]
         rows = [RowParams(one, 100, None, 0) for one in params]

@@ -10,7 +10,6 @@ from samplers.ops import ras
 from samplers.ops.filters import descending, keep_from
 from samplers.processors.draw import Drawer
 from tests.samplers.reference.harness import (
-    Case,
     kept,
     load,
     make_batch,
@@ -18,14 +17,6 @@ from tests.samplers.reference.harness import (
     newest_first,
     stack,
 )
-
-
-def _params(case: Case, *, mask_first: bool = True) -> SamplingParams:
-    knobs = case["params"]
-    return SamplingParams(
-        ras=True, ras_top_p=knobs["top_p"], ras_top_k=knobs["top_k"],
-        ras_window=knobs["win_size"], ras_tau=knobs["tau_r"], ras_mask_first=mask_first,
-    )  # fmt: skip
 
 
 def test_golden_nucleus_and_repeats_in_one_batch(golden: Path) -> None:

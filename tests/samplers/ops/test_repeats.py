@@ -21,8 +21,6 @@ from tests.samplers.reference.harness import (
     stack,
 )
 
-HISTORIES = st.lists(st.lists(st.integers(0, 2), max_size=14), min_size=1, max_size=4)
-
 
 def _run_of(history: list[int], lag: int) -> int:
     """How many of the newest codes equal the codes ``lag`` back, counted one by one."""

@@ -45,6 +45,14 @@ def load(golden: Path, family: str) -> list[Case]:
     return cases
 
 
+def chain_params(case: Case) -> tuple[SamplingParams, int]:
+    """The params of a golden chain, in the modes that the cases leave out, and its stop."""
+    knobs: dict[str, Any] = dict(case["params"])
+    stop = knobs.pop("stop_token")
+    modes = {"repetition_penalty_mode": "signed", "length_penalty_mode": "signed"}
+    return SamplingParams(**modes, **knobs, protect_stop=False), stop
+
+
 def count_runs(recent: Tensor) -> Tensor:
     """The runs ``(B, L)`` of histories ``(B, L)``, newest first, -1 before their beginning."""
     table = torch.zeros_like(recent)

@@ -68,6 +68,12 @@ def _frequent(case: Case) -> Knobs:
     return {"repetition_penalty_window": own.pop("window"), **own}
 
 
+def _longer(mode: str) -> Callable[[Case], Knobs]:
+    return lambda case: {
+        "length_penalty": case["params"]["length_penalty"], "length_penalty_mode": mode
+    }  # fmt: skip
+
+
 def _no_decay(case: Case) -> bool:
     return not case["params"]["repetition_penalty_decay"]
 
@@ -103,9 +109,7 @@ GOLDENS = [
     *(
         Golden(
             "length_penalty", "length_penalty",
-            lambda case, mode=mode: {
-                "length_penalty": case["params"]["length_penalty"], "length_penalty_mode": mode
-            },
+            _longer(mode),
             field, "stop_token", lambda own: own["length"] - 1,
         )
         for field, mode in (
