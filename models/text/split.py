@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from models.text.characters import INLINE
+from models.text.incremental.enclosure import PARAGRAPH
 from models.text.incremental.text import pieces
 from models.text.markup import Inline
 from models.text.normalise.rule import any_of
@@ -19,7 +20,6 @@ from models.text.normalise.vocabulary import NUMBER_WORDS
 from models.text.phonemes import phonemize
 from models.text.source import Rewritten, WrittenWord
 
-_PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n\s*")
 _SPACES: Final = re.compile(r"\s+")
 _INLINE: Final = re.compile(f"[{INLINE}]")
 _JOINING: Final = (
@@ -99,7 +99,7 @@ def split(
 def _sentences(text: Rewritten) -> Iterator[Rewritten]:
     """Yield the sentences of each paragraph, each on one line."""
     start = 0
-    for end, after in [*(match.span() for match in _PARAGRAPH.finditer(text.text)), (None, 0)]:
+    for end, after in [*(match.span() for match in PARAGRAPH.finditer(text.text)), (None, 0)]:
         line = text[start:end].sub(_SPACES, " ").strip()
         start, at = after, 0
         plain = _INLINE.sub("X", line.text)

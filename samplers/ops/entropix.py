@@ -17,6 +17,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from samplers.ops.rows import Rows
+
 HOTTEST = 1e30
 """The highest temperature; above it products would not be finite in float32."""
 
@@ -33,7 +35,7 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True)
-class AttentionStatistics:
+class AttentionStatistics(Rows):
     """Statistics of the last layer's attention from the last position, each ``(B,)`` float32."""
 
     entropy: Tensor  # mean over the heads of each head's entropy, bits
@@ -41,15 +43,9 @@ class AttentionStatistics:
     agreement: Tensor  # mean distance of a head's weights from the heads' mean; 0 is agreement
     strength: Tensor  # mean size of the scores before the softmax
 
-    def take(self, rows: Tensor) -> "AttentionStatistics":
-        """Return those of some rows, by an ``(n,)`` int64 index."""
-        return AttentionStatistics(
-            *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
-        )
-
 
 @dataclass(frozen=True)
-class SamplingTensors:
+class SamplingTensors(Rows):
     """The sampling knobs that a state moves, each ``(B, 1)`` float32; top_k is int64."""
 
     temperature: Tensor
@@ -64,7 +60,7 @@ class SamplingTensors:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Rows):
     """What entropix decided for each row, each ``(B, 1)``."""
 
     state: Tensor  # int64 of `State`
@@ -80,12 +76,6 @@ class Decision:
         never = torch.zeros(3, rows, 1, dtype=torch.bool, device=device)
         resample, paused, branched = never.unbind()
         return cls(state, resample, torch.ones_like(state), paused, branched)
-
-    def take(self, rows: Tensor) -> "Decision":
-        """Return that of some rows, by an ``(n,)`` int64 index."""
-        return Decision(
-            *(getattr(self, field.name).index_select(0, rows) for field in fields(self))
-        )
 
 
 def moments(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from samplers.knobs.params import SamplingParams
 from samplers.ops import filters, mirostat, ras
 from samplers.ops.draw import Draw, categorical, greedy, without_replacement
+from samplers.ops.rows import Rows
 from samplers.processors.batch_params import BatchParams
 from samplers.processors.processor import HistoryReader
 from samplers.processors.scores import Scores
@@ -30,7 +31,7 @@ class Noise(NamedTuple):
 
 
 @dataclass
-class DrawResult:
+class DrawResult(Rows):
     """What was drawn in a step."""
 
     codes: Tensor  # (B,) int64
@@ -48,15 +49,6 @@ class DrawResult:
     def empty(self) -> Tensor:
         """``(B,)`` bool, rows from which nothing may be drawn: they alone give an excluded code."""
         return self.logits.gather(-1, self.codes[:, None])[:, 0] == -torch.inf
-
-    def take(self, rows: Tensor) -> "DrawResult":
-        """Return the result of some rows, by an ``(n,)`` int64 index; one may occur twice."""
-        repeated, mu, mirostat, alternatives = (
-            None if column is None else column.index_select(0, rows)
-            for column in (self.repeated, self.mu, self.mirostat, self.alternatives)
-        )
-        codes, logits = self.codes.index_select(0, rows), self.logits.index_select(0, rows)
-        return DrawResult(codes, logits, repeated, mu, mirostat, alternatives)
 
 
 class Drawer:

@@ -8,10 +8,11 @@ from torch import Tensor
 from samplers.ops import filters
 from samplers.ops.draw import uniform
 from samplers.ops.entropix import AttentionStatistics, Decision, SamplingTensors
+from samplers.ops.rows import Rows
 
 
 @dataclass
-class Scores:
+class Scores(Rows):
     """What the processors read and change; B rows, V codes, W columns of history."""
 
     logits: Tensor  # (B, V) float32, as the processors so far left them; -inf is excluded
@@ -74,26 +75,6 @@ class Scores:
         """Return a knob of `SamplingTensors`, ``(B, 1)``: as entropix adjusted it, else ``own``."""
         value: Tensor = own if self.adjusted is None else getattr(self.adjusted, name)
         return value
-
-    def take(self, rows: Tensor) -> "Scores":
-        """Return the scores of some rows, by an ``(n,)`` int64 index; one may occur twice."""
-        attention = None if self.attention is None else self.attention.take(rows)
-        decision = None if self.decision is None else self.decision.take(rows)
-        limits, mu, last_act, divisor = (
-            None if column is None else column.index_select(0, rows)
-            for column in (self.limits, self.mu, self.last_act, self.divisor)
-        )
-        return Scores(
-            *(
-                table.index_select(0, rows)
-                for table in (
-                    self.logits, self.lengths, self.recent, self.counted, self.runs, self.keys,
-                    self.attempts,
-                )
-            ),
-            limits=limits, attention=attention, mu=mu, last_act=last_act, divisor=divisor,
-            decision=decision,
-        )  # fmt: skip
 
     def ones(self) -> Tensor:
         """Return ``(B, 1)`` float32 ones on the device of the scores."""

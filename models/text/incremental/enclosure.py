@@ -9,7 +9,7 @@ from typing import Final
 PATIENCE_CHARS: Final = 400
 """How far the end of a quotation or bracket is searched before it is ignored as unbalanced."""
 
-PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n")
+PARAGRAPH: Final = re.compile(r"\n[ \t\r]*\n\s*")
 _CLOSERS: Final = {'"': '"', "“": "”", "(": ")", "[": "]"}
 _SIGNS: Final = re.compile("[\"“”()\\[\\]'‘’]")
 _MAX_DEPTH: Final = 64  # deeper nesting is ignored
