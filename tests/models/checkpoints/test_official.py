@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ def encodec_of(hub: Hub, content: Any, sha256: str = "") -> Fetch:
     name = f"encodec_24khz-{sha256 or hashlib.sha256(data).hexdigest()[:8]}.th"
     hub.files[f"/v0/{name}"] = data
     url = f"{hub.url}/v0/{name}"
-    return lambda cache, **options: official_file(cache, **{"config": CONFIG, "url": url} | options)
+    return partial(official_file, config=CONFIG, url=url)
 
 
 def vocos_of(hub: Hub, content: Any, sha256: str = "") -> Fetch:
@@ -95,9 +96,7 @@ def vocos_of(hub: Hub, content: Any, sha256: str = "") -> Fetch:
     hub.add(PUBLISHED.repo, PUBLISHED.path, data)
     sha256 = sha256 or hashlib.sha256(data).hexdigest()
     wanted = replace(PUBLISHED, revision=COMMIT, sha256=sha256)
-    return lambda cache, **options: vocos_file(
-        cache, **{"config": SMALL, "wanted": wanted, "endpoint": hub.url} | options
-    )
+    return partial(vocos_file, config=SMALL, wanted=wanted, endpoint=hub.url)
 
 
 class Official(NamedTuple):
