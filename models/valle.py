@@ -127,6 +127,7 @@ class Valle(nn.Module):
             torch.cat([prefix.positions, frames]),
             torch.cat([prefix.blocks, self.response_blocks(start, len(codes))]),
             start + len(codes),
+            text_start=prefix.text_start,
         )
 
     def embed_response(self, codes: Tensor, level: int) -> Tensor:

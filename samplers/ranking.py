@@ -1,13 +1,15 @@
 """The rank of a hypothesis: how likely its codes are, less penalties for loops, silence and length.
 
     rank = mean log-probability of the codes
+           + rank_alignment_weight * how well they follow the text, from 0 to 1
            - rank_loop_penalty * share of frames that only repeat a loop
            - rank_silence_penalty * share of frames in silences, beyond backtrack_max_silence each
            - rank_length_penalty * |ln((frames + 1) / (median frames of the hypotheses + 1))|
 
 The log-probabilities are the model's own, conditional on the words, at temperature 1. Likelihood
 alone prefers repetition and silence (Holtzman et al. 2020, arXiv:1904.09751), which the penalties
-make up for.
+make up for, and hardly sees a word that is missing or said twice: what follows the text is told by
+an alignment head, where the model has one (`models.alignment.path.followed`).
 """
 
 import math
@@ -27,11 +29,13 @@ def rank(
     params: SamplingParams,
     *,
     start: int = 0,
+    followed: float = 0.0,
 ) -> float:
     """Return the rank of a hypothesis without the length's part, in nats a code; higher is better.
 
     ``logprobs`` are those of its codes from ``start`` on, and of the stop if it drew one; without
-    any the rank is -inf. ``silent`` are the codes of silence.
+    any the rank is -inf. ``silent`` are the codes of silence, ``followed`` is how well the codes
+    follow the text.
     """
     if not logprobs:
         return -math.inf
@@ -48,6 +52,7 @@ def rank(
     count = max(len(codes) - start, 1)
     return (
         fmean(logprobs)
+        + params.rank_alignment_weight * followed
         - params.rank_loop_penalty * int(looped[start:].sum()) / count
         - params.rank_silence_penalty * int(overlong[start:].sum()) / count
     )

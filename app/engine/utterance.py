@@ -118,19 +118,36 @@ class UtteranceInput:
         Context and utterance form one utterance, without the marks between them. With
         `prompt_as_prefix` the prompt's level 0 begins the response (e-c-k-e-r/vall-e).
         """
-        begun = [earlier.codes.to(model.separator.device) for earlier in self.context]
-        prompt = self.prompt
-        if self.params.prompt_as_prefix and prompt is not None:
-            begun, prompt = [prompt[:, 0], *begun], None
+        prefixes = [self.ar_prefix(model)]
+        if is_guided(self.params):
+            prefixes.append(self._begun(model, self.null_prefix(model, 0)))
+        return prefixes
+
+    def ar_prefix(self, model: Valle) -> Prefix:
+        """Return the first of `ar_prefixes`."""
+        prompt = None if self.params.prompt_as_prefix else self.prompt
+        prefix = model.prefix(self._text_ids, 0, language=self.language, prompt=prompt)
+        return self._begun(model, prefix)
+
+    def own_text(self, prefix: Prefix) -> slice:
+        """Return the positions of its own symbols in its prefix of the AR, marks included."""
+        end = prefix.text_start + len(self._text_ids)
+        return slice(end - len(self.phoneme_ids), end)
+
+    @property
+    def _text_ids(self) -> list[int]:
+        """The phoneme ids of context and utterance as one utterance."""
         ids = [BOS_ID]
         for part in (*(earlier.phoneme_ids for earlier in self.context), self.phoneme_ids):
             ids += part[1:-1]
-        prefixes = [model.prefix([*ids, EOS_ID], 0, language=self.language, prompt=prompt)]
-        if is_guided(self.params):
-            prefixes.append(self.null_prefix(model, 0))
-        if not begun:
-            return prefixes
-        return [model.begin(prefix, torch.cat(begun)) for prefix in prefixes]
+        return [*ids, EOS_ID]
+
+    def _begun(self, model: Valle, prefix: Prefix) -> Prefix:
+        """Return a prefix with the frames that the response continues."""
+        begun = [earlier.codes.to(model.separator.device) for earlier in self.context]
+        if self.params.prompt_as_prefix and self.prompt is not None:
+            begun.insert(0, self.prompt[:, 0])
+        return model.begin(prefix, torch.cat(begun)) if begun else prefix
 
 
 @dataclass(frozen=True, slots=True)

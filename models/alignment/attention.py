@@ -12,7 +12,8 @@ from models.valle import Valle
 class TextAttention:
     """Feeds known frames of level 0 to a model and gives their attention to the text.
 
-    ``rest`` is the part of the prefix that is not in slot 0 of the cache yet: not empty.
+    ``rest`` is the part of the prefix that is not in the slot yet: not empty. ``text`` are the
+    positions of the symbols that frames attend to.
     """
 
     @torch.inference_mode()
@@ -22,18 +23,18 @@ class TextAttention:
         prefix: Prefix,
         rest: Prefix,
         cache: SlotCache,
+        slot: int = 0,
         *,
-        symbols: int,
+        text: slice,
         head: AlignmentHead,
     ) -> None:
-        self._model, self._cache, self._head = model, cache, head
+        self._model, self._cache, self._slot, self._head = model, cache, slot, head
         ranks = model.ranks(0, rest.blocks)
         hidden, queries = model.transformer.extend_with_queries(
-            rest.embeddings, rest.positions, cache, 0, ranks, head.layer
+            rest.embeddings, rest.positions, cache, slot, ranks, head.layer
         )
-        keys = cache.keys_of(head.layer, 0)
+        keys = cache.keys_of(head.layer, slot)
         group = model.config.heads // model.config.kv_heads
-        text = slice(prefix.text_start, prefix.text_start + symbols)
         self._keys = keys[head.head // group, text].float()
         self._hidden, self._queries = hidden[-1:], queries[-1:]  # which predict the next frame
         self._at = prefix.response_start
@@ -52,7 +53,7 @@ class TextAttention:
             model.embed_response(codes[:, None], 0),
             positions,
             self._cache,
-            0,
+            self._slot,
             torch.arange(len(codes), device=device),
             self._head.layer,
         )

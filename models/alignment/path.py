@@ -45,6 +45,39 @@ class MonotonicPath:
         return path
 
 
+def followed(attention: NDArray[np.float32]) -> float:
+    """Return how well frames follow a text: their mean attention along the likeliest whole path.
+
+    That path goes from the first symbol to the last, and from each frame to the next by one symbol
+    or none. Where speech leaves words out or repeats them its frames attend to symbols that are off
+    the path. Source: OAS, arXiv:2509.19852, which counts the symbol on the path alone; of two takes
+    the attention to its neighbours as well told the one with fewer errors more often:
+    docs/results/15-laboratory.md.
+
+    Args:
+        attention: ``[n, S]``, each row non-negative with a sum of about 1.
+
+    Returns:
+        From 0 to 1; 0 where there are fewer frames than symbols.
+    """
+    frames, symbols = attention.shape
+    if frames < symbols:
+        return 0.0
+    scores = np.log(np.maximum(attention, _LEAST)).astype(np.float64)
+    best = np.full(symbols, _IMPOSSIBLE, np.float64)
+    best[0] = scores[0, 0]
+    moved = np.zeros(scores.shape, bool)
+    for frame in range(1, frames):
+        moved[frame, 1:] = best[:-1] > best[1:]
+        best[1:] = np.maximum(best[1:], best[:-1])
+        best += scores[frame]
+    at, total = symbols - 1, 0.0
+    for frame in reversed(range(frames)):
+        total += float(attention[frame, max(0, at - 1) : at + 2].sum())
+        at -= int(moved[frame, at])
+    return total / frames
+
+
 def _advance(best: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the score ``[S]`` of each symbol after one step, and the symbol it came from."""
     after, came = best.copy(), np.arange(len(best))

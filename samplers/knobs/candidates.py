@@ -44,10 +44,17 @@ class CandidateKnobs(KnobSet):
         group="candidates", off=0.0, step=0.05, ge=0.0, le=2.0,
         needs=({"beam_width": ()},),
     )
+    rank_alignment_weight: float = knob(
+        16.0,
+        "Takes are ranked by the mean log-probability of their codes, plus this times how well "
+        "they follow the text, from 0 to 1, which an alignment head tells; without one 0.",
+        group="candidates", off=0.0, unit="nats", step=1.0, top=32.0, ge=0.0, le=100.0,
+        needs=({"best_of": ()},),
+    )
     rank_loop_penalty: float = _penalty(
         2.0,
-        "Takes are ranked by the mean log-probability of their codes, less this times the share "
-        "of frames that only repeat a loop, as the backtrack_ knobs define one.",
+        "Less this times the share of frames that only repeat a loop, as the backtrack_ knobs "
+        "define one.",
     )
     rank_silence_penalty: float = _penalty(
         2.0, "Less this times the share of frames in silences, beyond backtrack_max_silence each.",

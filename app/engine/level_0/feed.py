@@ -13,6 +13,7 @@ from torch import Tensor
 
 from app.engine.level_0.hypothesis import Condition, Hypothesis, StackOutput, as_tensor
 from app.engine.utterance import UtteranceInput
+from models.alignment.attention import TextAttention
 from models.prefix import Prefix
 from models.prefix_cache import PrefixCache
 from models.stack.slot_cache import SlotCache
@@ -86,6 +87,25 @@ class Feed(ABC):
     @abstractmethod
     def __call__(self, hypotheses: Sequence[Hypothesis]) -> Fed:
         """Feed the newest frame of each hypothesis that is not idle; of at least one."""
+
+    def read_text(self, hypothesis: Hypothesis) -> Tensor | None:
+        """Run the frames of a hypothesis that has no row any more again, in its slot.
+
+        Returns:
+            How much each frame attends to each of the utterance's symbols, ``[T, S]`` float32 on
+            the host; None where the model has no alignment head.
+        """
+        head, inputs = self.model.config.alignment, hypothesis.inputs
+        if head is None or not hypothesis.codes:
+            return None
+        prefix, own = inputs.ar_prefix(self.model), hypothesis.conditions[0]
+        last, text = len(prefix) - 1, inputs.own_text(prefix)
+        self.cache.rewind(own.slot, last)
+        reading = TextAttention(
+            self.model, prefix, prefix[last:], self.cache, own.slot, text=text, head=head
+        )
+        codes = torch.tensor(hypothesis.codes, device=self.model.separator.device)
+        return reading.push(codes)[0].cpu()
 
     def fetch(self, fed: Fed, codes: Tensor, logprobs: Tensor | None) -> Callable[[], Arrived]:
         """Return what gives ``[B]`` codes, and log-probabilities if asked, once they arrived."""

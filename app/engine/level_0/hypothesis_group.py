@@ -17,6 +17,7 @@ from app.engine.job import (
 from app.engine.level_0.hypothesis import Alternative, Hypothesis
 from app.engine.level_0.input_batch import InputBatch
 from app.engine.utterance import UtteranceInput
+from models.alignment.path import followed
 from samplers.ar.trace import columns
 from samplers.ops.beam import final_score
 from samplers.ranking import oddity, rank
@@ -93,6 +94,10 @@ class BestOf(HypothesisGroup):
 
     keeps_logprobs = True
 
+    def __init__(self, inputs: UtteranceInput, hypotheses: Sequence[Hypothesis]) -> None:
+        super().__init__(inputs, hypotheses)
+        self._followed: dict[Hypothesis, float] = {}  # of those that have ended
+
     @property
     def final(self) -> int:
         """How many of the first frames cannot change any more: none before one is chosen."""
@@ -103,19 +108,29 @@ class BestOf(HypothesisGroup):
         going = [one for one in self.hypotheses if one.finish_reason is None]
         if len(going) == len(self.hypotheses):
             return
-        held = {slot for one in going for slot in one.slots}
         batch.remove([one for one in self.hypotheses if one.finish_reason is not None])
+        for one in self.hypotheses:
+            if one.finish_reason is not None and one not in self._followed:
+                self._followed[one] = self._follow(batch, one)
+        held = {slot for one in going for slot in one.slots}
         batch.release([slot for slot in self.slots if slot not in held])
         self.slots = [slot for slot in self.slots if slot in held]
         if not going:
             self._choose()
+
+    def _follow(self, batch: InputBatch, one: Hypothesis) -> float:
+        """Return how well a hypothesis that has ended follows the text; 0 if nothing tells."""
+        weighed = self.inputs.params.rank_alignment_weight > 0
+        attention = batch.feed.read_text(one) if weighed else None
+        return 0.0 if attention is None else followed(attention.numpy())
 
     def _choose(self) -> None:
         """Keep the best: those that spoke to their stop first, then by rank; the empty last."""
         params, silent = self.inputs.params, self.inputs.silent_codes
         lengths = oddity([len(one.codes) for one in self.hypotheses])
         ranks = [
-            rank(one.logprobs, one.codes, silent, params) - params.rank_length_penalty * odd
+            rank(one.logprobs, one.codes, silent, params, followed=self._followed[one])
+            - params.rank_length_penalty * odd
             for one, odd in zip(self.hypotheses, lengths, strict=True)
         ]
 

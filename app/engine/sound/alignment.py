@@ -52,7 +52,8 @@ class UtteranceAlignment:
         cache = prefixes.new_cache(1, len(prefix) + inputs.max_frames)
         rest = prefixes.begin(prefix, 0, cache, 0, inputs.voice)
         symbols = len(inputs.phoneme_ids)
-        self._attention = TextAttention(model, prefix, rest, cache, symbols=symbols, head=head)
+        text = slice(prefix.text_start, prefix.text_start + symbols)
+        self._attention = TextAttention(model, prefix, rest, cache, text=text, head=head)
         self._path = MonotonicPath(symbols)
 
     def push(self, level_0: Tensor) -> Alignment:

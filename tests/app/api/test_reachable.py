@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
+from models.config import AlignmentHead
 from samplers.knobs.needs import needs_of
 from samplers.knobs.params import SamplingParams
 from tests.app.tools.serving import served
@@ -168,9 +169,13 @@ ROWS: dict[str, tuple[Any, Knobs]] = {
     "best_of": (4, {}),
     "beam_width": (2, {}),
     "beam_length_power": (0.0, {"beam_width": 4, "logit_bias": {str(STOP): 4.0}}),
+    "rank_alignment_weight": (100.0, TAKES | {"rank_alignment_weight": 0.0}),
     "rank_loop_penalty": (100.0, HUMMING | {"logit_bias": {"5": 5.0}}),
     "rank_silence_penalty": (100.0, HUSHED),
-    "rank_length_penalty": (100.0, TAKES | {"logit_bias": {str(STOP): 4.0}}),
+    "rank_length_penalty": (
+        100.0,
+        TAKES | {"logit_bias": {str(STOP): 4.0}, "rank_alignment_weight": 0.0},
+    ),
     "nar_levels": (1, FINER),
     "nar_decision": ("mean", FINER),
     "nar_temperature": (1.0, FINER),
@@ -263,7 +268,8 @@ REFUSED: Knobs = {
 @pytest.fixture(scope="module")
 def speak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speak]:
     """Ask models that can do everything; equal requests are sent once."""
-    able = MODEL.model_copy(update={"masked_level_0": True})
+    head = AlignmentHead(layer=0, head=0)
+    able = MODEL.model_copy(update={"masked_level_0": True, "alignment": head})
     full = able.model_copy(update={"nar_mask": "full"})
     folder = tmp_path_factory.mktemp("able")
     with (

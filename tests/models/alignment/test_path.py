@@ -1,13 +1,13 @@
 """The monotonic path: against all paths, and in pieces."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.alignment.path import SKIP_NATS, MonotonicPath
+from models.alignment.path import SKIP_NATS, MonotonicPath, followed
 
 
 def attention(frames: int, symbols: int, seed: int) -> np.ndarray:
@@ -45,3 +45,37 @@ def test_a_clear_attention_is_followed_and_a_skipped_symbol_has_no_frame() -> No
     walked = [0, 0, 1, 2, 2, 4, 4, 5]  # 3 is skipped
     rows = np.eye(6, dtype=np.float32)[walked]
     assert MonotonicPath(6).push(rows).tolist() == walked
+
+
+def whole_paths(frames: int, symbols: int) -> list[np.ndarray]:
+    """All paths from the first symbol to the last, by one or none at each frame."""
+    steps = [np.isin(np.arange(frames), at) for at in combinations(range(1, frames), symbols - 1)]
+    return [np.cumsum(step) for step in steps]
+
+
+@given(frames=st.integers(1, 7), symbols=st.integers(1, 5), seed=st.integers(0, 10**6))
+def test_what_is_followed_is_the_mean_along_and_beside_the_likeliest_whole_path(
+    frames: int, symbols: int, seed: int
+) -> None:
+    rows = attention(frames, symbols, seed)
+    paths = whole_paths(frames, symbols)
+    near = [np.abs(np.arange(symbols) - path[:, None]) <= 1 for path in paths]
+    means = [float((rows * one).sum(1).mean()) for one in near]
+    along = [rows[np.arange(frames), path] for path in paths]
+    nats = [float(np.log(np.maximum(one, 1e-4)).sum()) for one in along]
+    assert followed(rows) == pytest.approx(means[int(np.argmax(nats))] if paths else 0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("walked", "whole"),
+    [
+        ([0, 0, 1, 2, 3, 4, 5, 6, 7], True),
+        ([0, 1, 1, 2, 6, 6, 7, 7, 7], False),  # 3 to 5 are skipped
+        ([0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6, 7], False),  # 1 to 5 are repeated
+        ([0, 0, 1, 1, 2, 2, 3, 3, 3], False),  # the rest is not reached
+    ],
+)
+def test_a_text_is_followed_where_no_symbols_are_skipped_or_repeated(
+    walked: list[int], whole: bool
+) -> None:
+    assert (followed(np.eye(8, dtype=np.float32)[walked]) == 1.0) == whole

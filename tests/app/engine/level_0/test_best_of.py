@@ -1,14 +1,21 @@
 """Best of n: each hypothesis has the codes that it has alone; the highest rank is kept."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from app.engine.job import STOPPED
 from app.engine.level_0.hypothesis import Hypothesis
 from app.engine.level_0.hypothesis_group import HypothesisGroup
-from app.engine.utterance import UtteranceInput
+from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
+from models.alignment.attention import TextAttention
+from models.alignment.path import followed
+from models.config import AlignmentHead
+from models.prefix_cache import PrefixCache
 from models.valle import Valle
 from tests.app.engine.level_0.batches import (
     EAGER,
@@ -23,11 +30,22 @@ from tests.app.engine.level_0.batches import (
 )
 
 STOP = 512
+HEAD = AlignmentHead(layer=1, head=1)
 PLAIN_RANK: dict[str, Any] = {
+    "rank_alignment_weight": 0.0,
     "rank_loop_penalty": 0.0,
     "rank_silence_penalty": 0.0,
     "rank_length_penalty": 0.0,
 }
+
+
+@pytest.fixture
+def headed(model: Valle) -> Iterator[Valle]:
+    """The model, as if its card named an alignment head."""
+    plain = model.config
+    model.config = plain.model_copy(update={"alignment": HEAD})
+    yield model
+    model.config = plain
 
 
 def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
@@ -114,6 +132,41 @@ def test_a_penalty_lowers_the_rank_by_what_it_says(model: Valle) -> None:
     for before, after in zip(plain.ranked, weighed.ranked, strict=True):
         oddity = abs(np.log((before.frames + 1) / (usual + 1)))
         assert before.score - after.score == pytest.approx(3 * oddity, abs=1e-6)
+
+
+CONTEXT = ContextUtterance([1, 11, 12, 13, 2], torch.arange(7))
+PROMPT = torch.arange(24).reshape(3, 8)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KeptFrames(PROMPT)}],
+    ids=["alone", "after another", "with a prompt", "from a take"],
+)
+@pytest.mark.parametrize("knobs", [{}, {"prompt_as_prefix": True}, GUIDED])
+def test_what_follows_the_text_ranks_higher_by_its_weight(
+    headed: Valle, changes: dict[str, Any], knobs: dict[str, Any]
+) -> None:
+    asked = replace(traced(best_of=3, **knobs, **PLAIN_RANK), **changes)
+    params = asked.params.model_copy(update={"rank_alignment_weight": 3.0})
+    hypotheses, plain = hypotheses_of(headed, asked)
+    _, weighed = hypotheses_of(headed, replace(asked, params=params))
+    for one, before, after in zip(hypotheses, plain.ranked, weighed.ranked, strict=True):
+        follows = followed(attention_of(headed, asked, one.codes))
+        assert after.score - before.score == pytest.approx(3 * follows, abs=1e-3)
+
+
+def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.ndarray:
+    """How much each frame attends to the utterance's own symbols, from an empty cache."""
+    head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
+    assert head is not None
+    cache = model.new_cache(1, len(prefix) + len(codes))
+    rest = PrefixCache(model).begin(prefix, 0, cache, 0, None)
+    text = asked.own_text(prefix)
+    own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))
+    assert torch.equal(prefix.embeddings[text][1:-1], own)
+    reading = TextAttention(model, prefix, rest, cache, text=text, head=head)
+    return reading.push(torch.tensor(codes))[0].numpy()
 
 
 def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(

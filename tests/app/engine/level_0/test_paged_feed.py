@@ -21,6 +21,7 @@ from app.engine.level_0.paged_feed import PagedFeed
 from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import KeptFrames, UtteranceInput
 from models.checkpoints import load_speech_model
+from models.config import AlignmentHead
 from models.cuda.graphs import Record, Recorder, as_it_is
 from models.cuda.kernels.choice import FUSED, TORCH
 from models.prefix_cache import PrefixCache, VoiceKey
@@ -74,7 +75,10 @@ pytestmark = pytest.mark.usefixtures("sorted_as_on_a_gpu")
 
 @pytest.fixture(scope="module")
 def model(toy: Any) -> Valle:
-    return load_speech_model(toy, CPU).model
+    loaded = load_speech_model(toy, CPU).model
+    head = AlignmentHead(layer=1, head=1)
+    loaded.config = loaded.config.model_copy(update={"alignment": head})
+    return loaded
 
 
 def utterance(model: Valle, number: int) -> UtteranceInput:
