@@ -36,7 +36,7 @@ KNOBS: Final[tuple[dict[str, Any], ...]] = (
     {"dry_multiplier": 0.8, "xtc_probability": 0.5, "xtc_threshold": 0.1},
     {"min_temperature": 0.3, "dynatemp_mode": "entropy"},
     {"entropix": True},
-    {"best_of": 3, "temperature": 0.8},
+    {"best_of": 3, "temperature": 0.8, "rank_alignment_weight": 0.0},
     {"beam_width": 3},
     {"nar_temperature": 0.7, "nar_top_k": 20},
     {"backtrack": True, "temperature": 1.2, "nar_decision": "mean"},
