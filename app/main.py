@@ -13,21 +13,16 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.api.document import Service, operation_id
-from app.api.gate.access_log import AccessLogMiddleware, RequestIdMiddleware
 from app.api.gate.admission import Admission
 from app.api.gate.connections import OpenConnections
-from app.api.gate.delivery import DeliveryMiddleware
 from app.api.gate.keys import Keyring
-from app.api.gate.limits import BodyLimitMiddleware
 from app.api.gate.middleware import BEARER_KEY, GATE_RESPONSES, GateMiddleware
-from app.api.gate.origins import CrossOriginMiddleware, Hosts, Origins
 from app.api.health import health_router
 from app.api.http_metrics import HttpMetrics
 from app.api.live.route import live_router, unknown_router
 from app.api.metrics import metrics_router
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import RecentSpeeches
-from app.api.reports.request_ids import RequestIds
 from app.api.reports.writer import ReportWriter
 from app.api.routes import list_router
 from app.api.shapes.captioned import captioned_router
@@ -193,7 +188,7 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
     app.state.http_metrics = HttpMetrics()
     keyring = Keyring.of(settings)
     shared = app.state.shared = add_state(app, settings)
-    add_middlewares(app, settings, keyring)
+    add_middleware(app, settings, keyring)
     errors.install(app)
     app.include_router(live_router)  # its path looks like the id of a speech
     security = [BEARER_KEY] if keyring else []
@@ -217,18 +212,16 @@ def create_app(settings: Settings | None = None, engine: SpeechEngine | None = N
 
 
 def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
-    """Add limits, recent speeches and request ids; return the Redis that they share, if any."""
+    """Add limits and recent speeches; return the Redis that they share, if any."""
     state, url = app.state, settings.state_url
     limits = settings.rate_per_minute, settings.max_concurrent_per_key
     if url is None:
         state.admission = Admission(*limits)
         state.recent = RecentSpeeches(settings.keep, log_text=settings.log_text)
-        state.request_ids = RequestIds()
         shared = None
     else:
         from app.api.gate.shared_admission import SharedAdmission
-        from app.api.reports.shared_recent import SharedSpeeches
-        from app.api.reports.shared_request_ids import SharedRequestIds
+        from app.api.reports.shared import SharedSpeeches
         from app.storage.shared_state import SharedState
 
         closed = settings.state_fail == "closed"
@@ -241,35 +234,16 @@ def add_state(app: FastAPI, settings: Settings) -> "SharedState | None":
             keep_bytes=settings.keep_bytes,
             log_text=settings.log_text,
         )
-        state.request_ids = SharedRequestIds(shared, settings.keep_s)
-    state.recent.when_kept = lambda job, complete: state.request_ids.end(job.id, complete=complete)
     return shared
 
 
-def add_middlewares(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
-    """Add the middlewares that every request passes; the last one added runs first."""
+def add_middleware(app: FastAPI, settings: Settings, keyring: Keyring) -> None:
+    """Add the middleware that every request passes."""
     state = app.state
     admission: Admission = state.admission
     metrics: HttpMetrics = state.http_metrics
     metrics.working.set_function(lambda: admission.working)
     metrics.sessions.set_function(lambda: state.live_sessions.taken)
-    origins = Origins(settings.origins)
-    app.add_middleware(DeliveryMiddleware, stall_timeout_s=settings.stall_timeout_s)
     app.add_middleware(
-        BodyLimitMiddleware,
-        max_body_bytes=settings.max_body_bytes,
-        max_upload_bytes=settings.max_upload_bytes,
-        timeout_s=settings.body_timeout_s,
+        GateMiddleware, settings=settings, keyring=keyring, admission=admission, metrics=metrics
     )
-    app.add_middleware(
-        GateMiddleware,
-        keyring=keyring,
-        hosts=Hosts(settings.host, settings.allowed_hosts),
-        origins=origins,
-        admission=admission,
-        open_metrics=settings.metrics == "open",
-    )
-    if origins.named:
-        app.add_middleware(CrossOriginMiddleware, origins=origins)
-    app.add_middleware(AccessLogMiddleware, metrics=metrics)
-    app.add_middleware(RequestIdMiddleware)

@@ -18,13 +18,7 @@ from pydantic import (
 )
 
 from app.audio.formats import STREAMED, AudioFormat, ResponseFormat, SampleRate
-from app.engine.job import (
-    SpeechJob,
-    SpeechResult,
-    SpokenUtterance,
-    Timestamps,
-    WordTiming,
-)
+from app.engine.job import FinishReason, SpeechJob, Timestamps, Timings, UtteranceText
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
 
@@ -285,113 +279,22 @@ class Usage(BaseModel):
         return cls(input_tokens=phonemes, output_tokens=frames, total_tokens=phonemes + frames)
 
 
-class PhonemeTimes(BaseModel):
-    """When a phoneme is heard."""
+class SpeechDone(BaseModel):
+    """The last event or message of a speech."""
 
-    phoneme: str = Field(description="With its stress and length marks.")
-    start_s: float
-    end_s: float | None
-
-
-class WordTimes(BaseModel):
-    """When a word is heard, in the audio that was sent."""
-
-    utterance: int = Field(description="Number of its utterance, from 0.")
-    index: int = Field(description="Its number in the utterance, from 0.")
-    word: str = Field(description="As it was written, with its punctuation.")
-    spoken: str = Field(description="The words that are spoken for it: normalised.")
-    start_s: float
-    end_s: float | None = Field(description="Null while it is not known; it is then told later.")
-    missing: bool = Field(
-        description="Whether the sound lacks it; the times are then those where it should be."
+    type: Literal["speech.audio.done", "response.done"]
+    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}.")
+    finish_reason: FinishReason
+    seed: int | None = Field(description="Null if it ended before it started.")
+    codes_sha256: str | None = Field(description="Null if it did not complete.")
+    audio_s: float = Field(description="Seconds of audio sent.")
+    audio_bytes: int = Field(0, description="Bytes of audio sent.")
+    first_audio_s: float | None = Field(
+        None, description="Seconds from the first text accepted to the first audio sent."
     )
-    phonemes: list[PhonemeTimes] | None = Field(
-        description="Those that have begun; null unless `timestamps` is `phoneme`."
-    )
-
-    @classmethod
-    def of(cls, timing: WordTiming, speed: float) -> "WordTimes":
-        """Return the times of a word in the audio that is sent.
-
-        Args:
-            timing: At speed 1.
-            speed: Of the playback.
-        """
-
-        def sent(at_s: float | None) -> float | None:
-            return None if at_s is None else round(at_s / speed, 4)
-
-        phonemes = None
-        if timing.phonemes is not None:
-            phonemes = [
-                PhonemeTimes(
-                    phoneme=one.phoneme,
-                    start_s=round(one.start_s / speed, 4),
-                    end_s=sent(one.end_s),
-                )
-                for one in timing.phonemes
-            ]
-        return cls(
-            utterance=timing.utterance,
-            index=timing.index,
-            word=timing.word,
-            spoken=timing.spoken,
-            start_s=round(timing.start_s / speed, 4),
-            end_s=sent(timing.end_s),
-            missing=timing.missing,
-            phonemes=phonemes,
-        )
-
-
-class UtteranceText(BaseModel):
-    """How an utterance was read, and where it is in the audio that was sent."""
-
-    voice: str | None = Field(
-        description="Who speaks it, where the text names them; null is the voice of the request."
-    )
-    rate: float = Field(description="Its tempo, where the text asks for one; otherwise 1.")
-    text: str = Field(description="Its words, normalised: numbers and abbreviations written out.")
-    phonemes: str = Field(description="What the model spoke; empty if it is only a pause.")
-    start_s: float = Field(
-        description="Where it begins in the audio sent; trims, pauses, `rate` and `speed` are"
-        " counted."
-    )
-    duration_s: float = Field(description="How long it sounds, without the pause after it.")
-    trimmed_s: float = Field(
-        description="Silence that was cut off at its beginning: frame n of its codes is heard at"
-        " start_s - trimmed_s + n * frame_s."
-    )
-    frame_s: float = Field(description="How long a frame of its codes sounds.")
-    words: list[WordTimes] | None = Field(
-        description="When each word is heard; null without `timestamps`."
-    )
-
-    @classmethod
-    def fields_of(cls, spoken: SpokenUtterance, speed: float) -> dict[str, Any]:
-        """Return the values of these fields.
-
-        Args:
-            speed: Of the playback.
-        """
-        return {
-            "voice": spoken.voice,
-            "rate": spoken.rate,
-            "text": spoken.text,
-            "phonemes": spoken.phonemes,
-            "start_s": round(spoken.start_s / speed, 6),
-            "duration_s": round(spoken.duration_s / speed, 6),
-            "trimmed_s": round(spoken.trimmed_s / speed, 6),
-            "frame_s": spoken.frame_s / speed,
-            "words": None
-            if spoken.words is None
-            else [WordTimes.of(one, speed) for one in spoken.words],
-        }
-
-    @classmethod
-    def all_of(cls, result: SpeechResult | None, speed: float) -> list["UtteranceText"]:
-        """Return those of a result, in order."""
-        spoken = result.utterances if result else ()
-        return [UtteranceText(**cls.fields_of(one, speed)) for one in spoken]
+    timings: Timings | None
+    usage: Usage
+    utterances: list[UtteranceText] = Field(description="Those of the sentences that completed.")
 
 
 class PhonemesRequest(BaseModel):

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
 
 from samplers.knobs.params import SamplingParams
 
@@ -31,17 +33,42 @@ NarPlan = Literal["chunks", "whole", "windows"]
 `chunks`, for models whose frames see no later block, give the codes of the whole; `windows` do not.
 """
 
+
+class StoredArray:
+    """How pydantic writes an array: into the list in the context, and its place there as JSON."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of an array of any shape."""
+        return core_schema.with_info_plain_validator_function(
+            cls._read,
+            serialization=core_schema.plain_serializer_function_ser_schema(cls._add, info_arg=True),
+        )
+
+    @staticmethod
+    def _read(place: int, info: ValidationInfo) -> NDArray[Any]:
+        array: NDArray[Any] = info.context[place]
+        return array
+
+    @staticmethod
+    def _add(array: NDArray[Any], info: core_schema.SerializationInfo) -> int:
+        info.context.append(array)
+        return len(info.context) - 1
+
+
+Array = Annotated[NDArray[Any], StoredArray]
+
 Samples = NDArray[np.float32]
 """``[N]`` in [-1, 1], mono."""
 
-Codes = NDArray[np.int16]
+Codes = Annotated[NDArray[np.int16], StoredArray]
 """``[T, K]``."""
 
 
 USUAL_PHONEME_S: Final = 0.08
 """Usual seconds of speech a phoneme symbol: speech has 10 to 15 phonemes a second."""
 
-TraceColumns = Mapping[str, NDArray[Any]]
+TraceColumns = Mapping[str, Array]
 """Field of `samplers.ar.trace.Record` -> ``[N, ...]``, one entry a token drawn."""
 
 
@@ -50,35 +77,51 @@ Timestamps = Literal["none", "word", "phoneme"]
 
 
 @dataclass(frozen=True, slots=True)
-class PhonemeTiming:
-    """When a phoneme is heard, stress and length marks included; see `WordTiming`."""
+class PhonemeTimes:
+    """When a phoneme is heard."""
 
-    phoneme: str
+    phoneme: Annotated[str, Field(description="With its stress and length marks.")]
     start_s: float
     end_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class WordTiming:
-    """When a word is heard, in the speech at speed 1.
+class WordTimes:
+    """When a word is heard, in the audio that was sent."""
 
-    Args:
-        word: As it was written, with its punctuation.
-        end_s: When it ends; None while that is not known.
-        missing: Whether the sound lacks it: the times are then those where it should be.
-        phonemes: Its own, as far as they have begun; None if they were not asked for.
-        spoken: The normalised words that are spoken for it.
-    """
-
-    utterance: int
-    index: int
-    word: str
+    utterance: Annotated[int, Field(description="Number of its utterance, from 0.")]
+    index: Annotated[int, Field(description="Its number in the utterance, from 0.")]
+    word: Annotated[str, Field(description="As it was written, with its punctuation.")]
+    spoken: Annotated[str, Field(description="The words that are spoken for it: normalised.")]
     start_s: float
-    end_s: float | None
-    missing: bool = False
-    phonemes: tuple[PhonemeTiming, ...] | None = None
-    voice: str = ""
-    spoken: str = ""
+    end_s: Annotated[
+        float | None, Field(description="Null while it is not known; it is then told later.")
+    ]
+    missing: Annotated[
+        bool,
+        Field(
+            description="Whether the sound lacks it; the times are then those where it should be."
+        ),
+    ]
+    phonemes: Annotated[
+        tuple[PhonemeTimes, ...] | None,
+        Field(description="Those that have begun; null unless `timestamps` is `phoneme`."),
+    ]
+    voice: Annotated[str, Field(exclude=True)] = ""
+
+    def at_speed(self, speed: float) -> "WordTimes":
+        """Return the same at a speed of the playback, rounded to 0.1 ms; its own are at speed 1."""
+        phonemes = self.phonemes and tuple(
+            replace(one, start_s=round(one.start_s / speed, 4), end_s=_played(one.end_s, speed))
+            for one in self.phonemes
+        )
+        end_s = _played(self.end_s, speed)
+        start_s = round(self.start_s / speed, 4)
+        return replace(self, start_s=start_s, end_s=end_s, phonemes=phonemes)
+
+
+def _played(at_s: float | None, speed: float) -> float | None:
+    return None if at_s is None else round(at_s / speed, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,27 +264,73 @@ class SamplerMemory:
         last_act: ``[T + 1]`` int64, the frame at which entropix last acted.
     """
 
-    mu: NDArray[np.float32]
-    last_act: NDArray[np.int64]
+    mu: Array
+    last_act: Array
+
+
+def _every_field(schema: dict[str, Any]) -> None:
+    """Describe a result as it is written: each field is there, also those with a default here."""
+    schema["required"] = list(schema["properties"])
+    for one in schema["properties"].values():
+        one.pop("default", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtteranceText:
+    """How an utterance was read, and where it is in the audio that was sent."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_every_field)
+
+    voice: Annotated[
+        str | None,
+        Field(
+            description="Who speaks it, where the text names them; null is the voice of the"
+            " request."
+        ),
+    ] = None
+    rate: Annotated[
+        float, Field(description="Its tempo, where the text asks for one; otherwise 1.")
+    ] = 1.0
+    text: Annotated[
+        str, Field(description="Its words, normalised: numbers and abbreviations written out.")
+    ] = ""
+    phonemes: Annotated[
+        str, Field(description="What the model spoke; empty if it is only a pause.")
+    ] = ""
+    start_s: Annotated[
+        float,
+        Field(
+            description="Where it begins in the audio sent; trims, pauses, `rate` and `speed` are"
+            " counted."
+        ),
+    ] = 0.0
+    duration_s: Annotated[
+        float, Field(description="How long it sounds, without the pause after it.")
+    ] = 0.0
+    trimmed_s: Annotated[
+        float,
+        Field(
+            description="Silence that was cut off at its beginning: frame n of its codes is heard"
+            " at start_s - trimmed_s + n * frame_s."
+        ),
+    ] = 0.0
+    frame_s: Annotated[float, Field(description="How long a frame of its codes sounds.")] = 0.0
+    words: Annotated[
+        tuple[WordTimes, ...] | None,
+        Field(description="When each word is heard; null without `timestamps`."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenUtterance:
-    """The result of one utterance.
+class SpokenUtterance(UtteranceText):
+    """The result of one utterance; its times are those at speed 1.
 
     Args:
         codes: ``[T, K]`` int16.
         pause_after_s: Seconds of silence that the text asks for after it; None: `pause_s`.
         trace: None unless the job asked for it; empty for an utterance that is only a pause.
-        phonemes: What was spoken; empty for an utterance that is only a pause.
         takes: All complete hypotheses, if there were several.
-        text: Its words, normalised.
-        start_s: Where it begins in the speech at speed 1, in seconds.
-        duration_s: For how long it sounds, the pause after it not counted.
-        trimmed_s: Seconds of silence that were cut off before its beginning.
         memory: Of the sampler, if it has one beside the codes and the take was the only one.
-        voice: Who spoke it, as the text named them; None: the voice of the request.
-        rate: Its tempo, as the text asked for; the times tell the sound at that tempo.
     """
 
     codes: Codes
@@ -249,17 +338,19 @@ class SpokenUtterance:
     pause_after_s: float | None = None
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
-    phonemes: str = ""
     takes: tuple[RankedTake, ...] = ()
-    text: str = ""
-    start_s: float = 0.0
-    duration_s: float = 0.0
-    trimmed_s: float = 0.0
-    frame_s: float = 0.0
-    words: tuple[WordTiming, ...] | None = None
     memory: SamplerMemory | None = None
-    voice: str | None = None
-    rate: float = 1.0
+
+    def at_speed(self, speed: float) -> "SpokenUtterance":
+        """Return the same with the times at a speed of the playback."""
+        return replace(
+            self,
+            start_s=round(self.start_s / speed, 6),
+            duration_s=round(self.duration_s / speed, 6),
+            trimmed_s=round(self.trimmed_s / speed, 6),
+            frame_s=self.frame_s / speed,
+            words=self.words and tuple(one.at_speed(speed) for one in self.words),
+        )
 
     def kept(self, frames: int) -> "SpokenUtterance":
         """Return its first frames, as they were before any later one was drawn."""
@@ -340,7 +431,7 @@ class AudioChunk:
     samples: Samples
     sample_rate_hz: int
     result: SpeechResult | None = None
-    words: tuple[WordTiming, ...] = ()
+    words: tuple[WordTimes, ...] = ()
     codes: tuple[UtteranceCodes, ...] = ()
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from app.engine.backend.options import ModelOptions
 from app.engine.backend.synthesizer import Synthesizer
 from app.engine.interface import Plan
-from app.engine.job import SpeechJob, WordTiming
+from app.engine.job import SpeechJob, WordTimes
 from app.engine.level_0.job import Level0Job
 from app.engine.sound.alignment import Alignment, UtteranceAlignment
 from app.engine.sound.chunks import Chunks
@@ -108,14 +108,14 @@ def planned(synthesizer: Synthesizer, line: str, knobs: dict[str, Any]) -> Plan:
 
 def spoken(
     synthesizer: Synthesizer, plan: Plan, line: str, knobs: dict[str, Any]
-) -> tuple[Sequence[WordTiming], Sequence[WordTiming], NDArray[np.float32], torch.Tensor, float]:
+) -> tuple[Sequence[WordTimes], Sequence[WordTimes], NDArray[np.float32], torch.Tensor, float]:
     """Speak a sentence.
 
     Returns:
         Its words as the result has them, as the chunks told them, its samples ``[N]``, its codes
         ``[T, K]``, and the seconds that timestamps added.
     """
-    told: dict[int, WordTiming] = {}
+    told: dict[int, WordTimes] = {}
     samples = []
     started_s = perf_counter()
     for chunk in synthesizer.speak(plan):
@@ -137,7 +137,7 @@ def without_a_word(
     synthesizer: Synthesizer,
     plan: Plan,
     codes: torch.Tensor,
-    words: Sequence[WordTiming],
+    words: Sequence[WordTimes],
     number: int,
 ) -> tuple[bool, int] | None:
     """Cut one word out of the codes of a sentence and align the rest.

@@ -1,4 +1,4 @@
-"""Limits of a request: its head, the size and pace of its body, and the values in its JSON."""
+"""Limits of a request: its head, size and pace of its body and its answer, values in its JSON."""
 
 import asyncio
 import re
@@ -9,10 +9,10 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from app.api.errors import error_response
-from app.engine.errors import InvalidRequest
+from app.engine.errors import InvalidRequest, ReaderStalled
 
 PATIENCE_S = 5.0
 """Seconds a body may take in addition to its size over `LEAST_BYTES_A_S`."""
@@ -33,7 +33,8 @@ PACED_BYTES: Final = 65_536
 PACE_BYTES_S: Final = 500_000
 LONGEST_PAUSE_S: Final = 1.0
 
-_CLOSE = {"Connection": "close"}  # the rest of the body is not read
+_CLOSE: Final = {"Connection": "close"}  # the rest of the body is not read
+_FIRST_ERROR: Final = 400
 
 
 async def pace(size_bytes: int) -> None:
@@ -51,39 +52,8 @@ def media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-class BodyLimitMiddleware:
-    """ASGI middleware that fails a body which is too large or too slow, while it is read.
-
-    Error responses to large bodies are sent after a pause, see `pace`.
-    """
-
-    def __init__(
-        self, app: ASGIApp, *, max_body_bytes: int, max_upload_bytes: int, timeout_s: float
-    ) -> None:
-        self._app = app
-        self._max_body_bytes, self._max_upload_bytes = max_body_bytes, max_upload_bytes
-        self._timeout_s = timeout_s
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            upload = (scope["method"], scope["path"]) in UPLOADS
-            limit_bytes = self._max_upload_bytes if upload else self._max_body_bytes
-            body = _LimitedReceive(receive, headers, limit_bytes, self._timeout_s)
-
-            async def send_paced(message: Message) -> None:
-                if message["type"] == "http.response.start" and message["status"] >= 400:
-                    await pace(body.size_bytes)
-                await send(message)
-
-            await self._app(scope, body, send_paced)
-        else:
-            await self._app(scope, receive, send)
-
-
-class _LimitedReceive:
-    """An ASGI `receive` that enforces the limits until the body is complete."""
+class LimitedBody:
+    """An ASGI `receive` that fails a body which is too large or too slow, while it is read."""
 
     def __init__(
         self, receive: Receive, headers: Headers, limit_bytes: int, timeout_s: float
@@ -131,10 +101,53 @@ class _LimitedReceive:
             raise HTTPException(413, text, _CLOSE)
 
 
+PIECE_BYTES: Final = 65_536
+"""Longest piece of an answer: with the time limit, also the least rate at which it must be read."""
+
+
+class PacedAnswer:
+    """An ASGI `send` in pieces that raises `ReaderStalled` if a client reads nothing for a time.
+
+    A body that is handed to the server at once lies in the memory of the connection for as long as
+    the client likes, and nobody knows when it is sent. Here a request ends when its answer was
+    taken. Errors in answer to large bodies are sent after a pause, see `pace`.
+
+    Args:
+        body: The body of the request.
+        stall_timeout_s: Seconds a client may take to read a piece.
+    """
+
+    def __init__(self, send: Send, body: LimitedBody, stall_timeout_s: float) -> None:
+        self._send, self._body, self._stall_timeout_s = send, body, stall_timeout_s
+        self.bytes, self.stalled = 0, False
+
+    async def send(self, message: Message) -> None:
+        """Send a message; a body of several pieces was taken by the client when this returns."""
+        if message["type"] == "http.response.start" and message["status"] >= _FIRST_ERROR:
+            await pace(self._body.size_bytes)
+        body = memoryview(message.get("body", b""))
+        if len(body) > PIECE_BYTES:
+            for start in range(0, len(body), PIECE_BYTES):
+                piece = bytes(body[start : start + PIECE_BYTES])
+                await self._one({**message, "body": piece, "more_body": True})
+            message = {**message, "body": b""}  # which the server sends once the last piece is gone
+        await self._one(message)
+
+    async def _one(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await self._send(message)
+        except TimeoutError:
+            self.stalled = True
+            raise ReaderStalled(
+                f"the client read nothing for {self._stall_timeout_s:g} s"
+            ) from None
+        self.bytes += len(message.get("body", b""))
+
+
 MAX_HEAD_BYTES = 16_384
 """Limit of request line and headers; the 3,300 headers that fit take 5 ms of the event loop."""
 
-_CLOSE = {"Connection": "close"}
 _SEPARATORS = 4  # ": " and "\r\n"
 _VERSION = 12  # " HTTP/1.1" with its separators
 

@@ -1,31 +1,52 @@
-"""The access middleware for HTTP and WebSockets: head, origin, host, API key, rate limit.
+"""The middleware that every request passes: its id, access, limits and line in the log.
 
 Every path that is not listed here requires a key, so a new route is never open by accident.
 """
 
+import asyncio
+import ctypes
+import logging
+import re
 from contextlib import ExitStack
+from time import perf_counter
+from typing import Final
+from uuid import uuid4
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.errors import error_response, speech_error_response
-from app.api.gate.access_log import HEADER
-from app.api.gate.admission import Admission, client_of
+from app.api.errors import CLIENT_CLOSED, error_response, speech_error_response
+from app.api.gate.admission import Admission, address_of, client_of
 from app.api.gate.keys import Keyring, sent_key
-from app.api.gate.limits import head_refusal
-from app.api.gate.origins import Hosts, Origins, foreign_origin, unknown_host
+from app.api.gate.limits import UPLOADS, LimitedBody, PacedAnswer, head_refusal
+from app.api.gate.origins import (
+    CrossOriginMiddleware,
+    Hosts,
+    Origins,
+    foreign_origin,
+    unknown_host,
+)
+from app.api.http_metrics import HttpMetrics
 from app.api.responses import error_responses
 from app.engine.errors import SpeechError
+from app.logs import REQUEST_ID
+from app.settings import Settings
 from app.studio.route import OPEN_PATHS
 
-PROBES = frozenset({"/health", "/ready"})
+log = logging.getLogger("app.api.gate.access_log")  # operators filter by this name
+
+HEADER: Final = "x-request-id"
+_CLIENT_ID: Final = r"(?:[A-Za-z0-9._:/+=@-]{1,200})?"
+
+PROBES: Final = frozenset({"/health", "/ready"})
 """Paths that need no key and count towards no limit."""
 
-_DOCUMENTS = OPEN_PATHS | {"/openapi.json"}
-_METRICS = "/metrics"
+_DOCUMENTS: Final = OPEN_PATHS | {"/openapi.json"}
+_METRICS: Final = "/metrics"
 
 GATE_RESPONSES = error_responses(
     _400="The head declares two lengths of the body.",
@@ -36,7 +57,7 @@ GATE_RESPONSES = error_responses(
     _429="Too many requests, in total or at once; retry in Retry-After seconds.",
     _431="The request line and headers are too large.",
 )
-"""Responses of the middlewares, for every route but the probes."""
+"""Responses of the middleware, for every route but the probes."""
 
 BEARER_KEY = Security(
     HTTPBearer(auto_error=False, description="API key, if the service requires one.")
@@ -44,34 +65,86 @@ BEARER_KEY = Security(
 """Documents the key in OpenAPI; the middleware has checked it already."""
 
 
+_POLLED: Final = PROBES | {_METRICS}
+"""Polled routes: logged at level debug unless they fail."""
+
+_LONGEST_PATH: Final = 200
+_FIRST_ERROR: Final = 400
+_SERVER_ERROR: Final = 500
+_SWITCHING_PROTOCOLS: Final = 101
+_LARGE_BYTES: Final = 2**22
+"""Answers from this size on leave memory that the C library keeps unless it is asked."""
+
+
 class GateMiddleware:
-    """ASGI middleware that refuses requests or sets `request.state.owner`."""
+    """ASGI middleware that refuses requests, or limits their bodies and answers; logs each.
+
+    It sets `request.state.id`, a new id, and sends it as `x-request-id`: a speech is fetched by its
+    id, and a client could choose that of another. `state.client_id` is the id that the client sent:
+    empty if there is none, None if it is invalid. `state.owner` is the owner of the key, and
+    `state.held` an `ExitStack` that is closed when the answer was taken.
+
+    Args:
+        keyring: The valid keys; empty: none is required.
+        admission: Limits of each client.
+        metrics: Count the requests.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
+        settings: Settings,
         keyring: Keyring,
-        hosts: Hosts,
-        origins: Origins,
         admission: Admission,
-        open_metrics: bool = False,
+        metrics: HttpMetrics,
     ) -> None:
-        self._app = app
-        self._keyring, self._hosts = keyring, hosts
-        self._origins, self._admission = origins, admission
-        self._open = PROBES | _DOCUMENTS | ({_METRICS} if open_metrics else frozenset())
+        self._app, self._settings, self._keyring = app, settings, keyring
+        self._admission, self._metrics = admission, metrics
+        self._hosts = Hosts(settings.host, settings.allowed_hosts)
+        self._origins = Origins(settings.origins)
+        open_metrics = {_METRICS} if settings.metrics == "open" else frozenset[str]()
+        self._open = PROBES | _DOCUMENTS | open_metrics
+        self._admit: ASGIApp = self._admitted
+        if self._origins.named:
+            self._admit = CrossOriginMiddleware(self._admitted, self._origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request: forward or refuse it."""
+        """Handle a request, log it, and turn an uncaught exception into a 500."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
+        _identify(scope)
+        answer = _Answer(send, scope["state"]["id"])
+        began_s = perf_counter()
+        failed: Exception | None = None
+        try:
+            await self._admit(scope, receive, answer.send)
+        except Exception as error:  # of any route
+            failed = error
+            answer.status = answer.status or _SERVER_ERROR
+        finally:
+            self._log(scope, answer, perf_counter() - began_s)
+        if failed is None:
+            return
+        log.error("request %s failed", answer.id, exc_info=failed)
+        if answer.started:
+            raise failed
+        refusal = error_response(500, "internal error; the log has the details", code="internal")
+        await refusal(scope, receive, answer.send)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request or forward it."""
         connection = HTTPConnection(scope)
         with ExitStack() as work:
             connection.state.held = work
             refusal = await self._refusal(connection, work)
-            await (refusal or self._app)(scope, receive, send)
+            if refusal is not None:
+                await refusal(scope, receive, send)
+            elif scope["type"] == "http":
+                await self._limited(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
 
     async def _refusal(self, connection: HTTPConnection, work: ExitStack) -> Response | None:
         """Return the error response for a request that is refused, or None."""
@@ -101,6 +174,100 @@ class GateMiddleware:
         except SpeechError as error:
             return speech_error_response(error)
         return None
+
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward an HTTP request within the limits of its body and its answer."""
+        settings = self._settings
+        upload = (scope["method"], scope["path"]) in UPLOADS
+        limit_bytes = settings.max_upload_bytes if upload else settings.max_body_bytes
+        body = LimitedBody(receive, Headers(scope=scope), limit_bytes, settings.body_timeout_s)
+        answer = PacedAnswer(send, body, settings.stall_timeout_s)
+        try:
+            await self._app(scope, body, answer.send)
+        except Exception:
+            if not answer.stalled:
+                raise
+            log.warning("%s: cut off, as the client does not read", scope["path"][:_LONGEST_PATH])
+        finally:
+            if answer.bytes >= _LARGE_BYTES:
+                asyncio.get_running_loop().run_in_executor(None, _give_back_memory)
+
+    def _log(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+        connection = HTTPConnection(scope)
+        status = answer.status or CLIENT_CLOSED
+        method = scope.get("method", "WS")
+        path, milliseconds = scope["path"][:_LONGEST_PATH], round(1000 * seconds, 1)
+        who = {
+            "owner": connection.state.owner,
+            "client": connection.client.host if connection.client else "",
+            "client_request_id": connection.state.client_id,
+        }
+        route = getattr(scope.get("route"), "path", None)
+        self._metrics.count(method, route, status, seconds)
+        quiet = route in _POLLED and status < _FIRST_ERROR
+        known = "".join(f", {name} {value}" for name, value in who.items() if value)
+        cut = "" if answer.whole else " and cut"
+        log.log(
+            logging.DEBUG if quiet else logging.INFO,
+            "%s %s %d in %.1f ms, %d bytes%s%s",
+            *(method, path, status, milliseconds, answer.bytes, cut, known),
+            extra={
+                "method": method,
+                "path": path,
+                "status": status,
+                "ms": milliseconds,
+                "bytes": answer.bytes,
+                "whole": answer.whole,
+                **who,
+            },
+        )
+
+
+class _Answer:
+    """An ASGI `send` that adds the request's id, and notes what was sent of the answer."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send, self.id = send, request_id
+        self.status: int | None = None
+        self.bytes = 0
+        self.started = self.whole = False
+
+    async def send(self, message: Message) -> None:
+        """Forward a message."""
+        kind = message["type"].removeprefix("websocket.")
+        if kind in {"http.response.start", "accept"}:
+            self.started = True
+            own = (HEADER.encode(), self.id.encode())
+            message["headers"] = [*message.get("headers", ()), own]
+        await self._send(message)
+        match kind:
+            case "http.response.start":
+                self.status = message["status"]
+            case "http.response.body":
+                self.bytes += len(message.get("body", b""))
+                self.whole = not message.get("more_body", False)
+            case "accept":
+                self.status, self.whole = _SWITCHING_PROTOCOLS, True
+            case "send":
+                self.bytes += len(message.get("bytes") or message.get("text") or "")
+
+
+def _identify(scope: Scope) -> None:
+    """Give a request its id, and note that of the client and its address."""
+    request_id, sent_id = uuid4().hex, Headers(scope=scope).get(HEADER, "")
+    client_id = sent_id if re.fullmatch(_CLIENT_ID, sent_id) else None
+    scope.setdefault("state", {}).update(id=request_id, owner="", client_id=client_id)
+    if (client := scope.get("client")) is not None:
+        # A proxy that is trusted to name the client may pass on any text.
+        scope["client"] = (str(address_of(client[0]) or ""), client[1])
+    REQUEST_ID.set(request_id)
+
+
+def _give_back_memory() -> None:
+    """Return freed memory to the system, where the C library can: glibc keeps much of it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _is_work(scope: Scope) -> bool:

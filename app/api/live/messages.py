@@ -9,10 +9,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from app.api.reports.recent import UtteranceReport
-from app.api.schemas import ErrorDetail, SpeechOptions, Usage, UtteranceText, WordTimes
+from app.api.schemas import ErrorDetail, SpeechOptions
 from app.audio.formats import AudioFormat
-from app.engine.job import FinishReason, Timings
+from app.engine.job import WordTimes
 
 PROTOCOL: Final = "valle.speech.v1"
 """The WebSocket subprotocol."""
@@ -145,32 +144,6 @@ class ResponseTimestamps(BaseModel):
     type: Literal["response.timestamps"] = "response.timestamps"
     response_id: str
     words: list[WordTimes]
-
-
-class ResponseTrace(UtteranceReport):
-    """The trace of an utterance, after its audio; only if `trace` was requested."""
-
-    type: Literal["response.trace"] = "response.trace"
-    response_id: str
-    utterance: int = Field(description="Number of the utterance in the response, from 0.")
-
-
-class ResponseDone(BaseModel):
-    """The response has ended and no more audio follows. Each `response.created` has exactly one."""
-
-    type: Literal["response.done"] = "response.done"
-    response_id: str
-    finish_reason: FinishReason
-    seed: int | None = Field(description="Null if it ended before it started.")
-    codes_sha256: str | None = Field(description="Null if it did not complete.")
-    audio_s: float = Field(description="Seconds of audio sent.")
-    audio_bytes: int = Field(description="Bytes of audio sent.")
-    first_audio_s: float | None = Field(
-        description="Seconds from the first text accepted to the first audio sent."
-    )
-    timings: Timings | None
-    usage: Usage
-    utterances: list[UtteranceText] = Field(description="Those of the sentences that completed.")
 
 
 class ErrorMessage(BaseModel):

@@ -21,7 +21,7 @@ from app.engine.continued import GrowingSpeech
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, SpeechError
 from app.engine.interface import Plan
-from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTiming
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult, WordTimes
 from app.engine.serving.fairness import Places
 from app.settings import Settings
 
@@ -87,7 +87,7 @@ class SpeechMessages:
     async def started(self, plan: Plan) -> None:
         """Announce the sound."""
 
-    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+    async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send the next bytes, and words that are new or changed; either may be empty."""
         raise NotImplementedError
 
@@ -208,7 +208,7 @@ class LiveSpeech:
             await self._messages.spoken(chunk.result)
 
     async def _send_rendered(
-        self, render: Callable[[], bytes], words: Sequence[WordTiming] = ()
+        self, render: Callable[[], bytes], words: Sequence[WordTimes] = ()
     ) -> None:
         """Run a rendering step and send its bytes and words, if any."""
         pool = self._services.render_pool
@@ -238,9 +238,10 @@ class LiveSpeech:
 
     def _failure(self, error: SpeechError | None) -> Failure:
         so_far = self.growing.result
-        return Failure(
-            error,
+        return Failure.of(
+            self.job,
             self.growing.plan,
+            error,
             so_far.frames if so_far else 0,
             self.audio_s,
             so_far.utterances if so_far else (),

@@ -27,23 +27,21 @@ from app.api.live.messages import (
     ResponseCancel,
     ResponseCreate,
     ResponseCreated,
-    ResponseDone,
     ResponseStarted,
     ResponseTimestamps,
-    ResponseTrace,
     SessionCreated,
     SessionLimits,
 )
 from app.api.live.session import LiveSession
 from app.api.live.socket import LiveSocket, received
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages
-from app.api.reports.writer import ReportWriter, blank_report, utterance_pieces
+from app.api.reports.writer import ReportWriter, utterance_pieces
 from app.api.requests import check_model, cleaned, ignored_fields, model_names
-from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
+from app.api.schemas import ErrorDetail, SpeechDone, Usage
 from app.audio.formats import file_rate_hz
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
-from app.engine.job import SpeechResult, WordTiming
+from app.engine.job import SpeechResult, WordTimes
 from samplers.knobs.needs import idle_knobs
 
 _IDLE_CLOSE = 1000
@@ -197,10 +195,10 @@ class ResponseMessages(SpeechMessages):
         )
         await self._socket.message(started)
 
-    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+    async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send `response.timestamps` and a binary frame."""
         if words:
-            times = [WordTimes.of(one, self._wanted.speed) for one in words]
+            times = [one.at_speed(self._wanted.speed) for one in words]
             await self._socket.message(ResponseTimestamps(response_id=self.id, words=times))
         if sound:
             await self._socket.audio(sound)
@@ -208,14 +206,12 @@ class ResponseMessages(SpeechMessages):
     async def spoken(self, result: SpeechResult) -> None:
         """Send a `response.trace` for each utterance, if traces were requested."""
         for spoken in result.utterances if self._wanted.trace else ():
-            blank = blank_report(
-                spoken,
-                ResponseTrace,
-                self._wanted.speed,
-                response_id=self.id,
-                utterance=self._utterances,
-            )
-            pieces = self._reports.write(utterance_pieces(blank, spoken))
+            more = {
+                "type": "response.trace",
+                "response_id": self.id,
+                "utterance": self._utterances,
+            }
+            pieces = self._reports.write(utterance_pieces(spoken, self._wanted.speed, **more))
             self._utterances += 1
             await self._socket.text("".join([piece async for piece in pieces]))
 
@@ -228,7 +224,8 @@ class ResponseMessages(SpeechMessages):
             await self._socket.message(ErrorMessage(response_id=self.id, error=detail))
         growing = speech.growing
         so_far, plan = growing.result, growing.plan
-        done = ResponseDone(
+        done = SpeechDone(
+            type="response.done",
             response_id=self.id,
             finish_reason=result.finish_reason if result else "error" if error else "cancelled",
             seed=plan.seed if plan else None,
@@ -238,7 +235,9 @@ class ResponseMessages(SpeechMessages):
             first_audio_s=speech.first_audio_s,
             timings=so_far.timings if so_far else None,
             usage=Usage.of(growing.phonemes, so_far.frames if so_far else 0),
-            utterances=UtteranceText.all_of(so_far, self._wanted.speed),
+            utterances=[
+                one.at_speed(self._wanted.speed) for one in (so_far.utterances if so_far else ())
+            ],
         )
         await self._socket.message(done)
 

@@ -1,16 +1,17 @@
-"""Reports of the most recent speeches: their schema, and a bounded store in memory.
+"""Outcomes of the most recent speeches: the schema of their reports, and a bounded store in memory.
 
 Use it from the event loop only. Texts are not logged unless the operator enables that.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from app.api.schemas import ContinueFrom, ErrorDetail, UtteranceText
+from app.api.errors import RequestInProgress, speech_error_detail
+from app.api.schemas import ContinueFrom, ErrorDetail
 from app.engine.errors import InvalidRequest, ReaderStalled, SpeechError, UnknownSpeech
 from app.engine.interface import Plan
 from app.engine.job import (
@@ -23,10 +24,13 @@ from app.engine.job import (
     SpeechResult,
     SpokenUtterance,
     Timings,
+    UtteranceText,
 )
 from samplers.knobs.params import SamplingParams
 
 log = logging.getLogger(__name__)
+
+_MOST_IDS: Final = 4096
 
 
 class RequestReport(BaseModel):
@@ -39,26 +43,40 @@ class RequestReport(BaseModel):
     params: SamplingParams = Field(description="Every knob as used, with preset and seed.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UtteranceReport(UtteranceText):
     """One utterance of the text; the last three fields are null without `trace`."""
 
-    codes: list[list[int]] = Field(description="One list per frame, with its levels in order.")
+    codes: Annotated[
+        list[list[int]], Field(description="One list per frame, with its levels in order.")
+    ]
     finish_reason: FinishReason
-    backtracks: list[Backtrack] = Field(description="Each rewind, and its cause.")
-    takes: list[RankedTake] = Field(
-        description="The candidates of best_of, beam search or branching, if there were several; "
-        "see docs/samplers.md."
-    )
-    tokens: list[dict[str, int | float | bool | None]] | None = Field(
-        description="One record per draw, rewound ones and the stop included; see docs/trace.md."
-    )
-    scores: list[float | None] | None = Field(
-        description="Log-probability of each token kept, under the distribution it was drawn from; "
-        "0 if greedy."
-    )
-    logprobs: list[float | None] | None = Field(
-        description="Log-probability of each token kept, under the model's own logits."
-    )
+    backtracks: Annotated[list[Backtrack], Field(description="Each rewind, and its cause.")]
+    takes: Annotated[
+        list[RankedTake],
+        Field(
+            description="The candidates of best_of, beam search or branching, if there were"
+            " several; see docs/samplers.md."
+        ),
+    ]
+    tokens: Annotated[
+        list[dict[str, int | float | bool | None]] | None,
+        Field(
+            description="One record per draw, rewound ones and the stop included; see"
+            " docs/trace.md."
+        ),
+    ]
+    scores: Annotated[
+        list[float | None] | None,
+        Field(
+            description="Log-probability of each token kept, under the distribution it was drawn"
+            " from; 0 if greedy."
+        ),
+    ]
+    logprobs: Annotated[
+        list[float | None] | None,
+        Field(description="Log-probability of each token kept, under the model's own logits."),
+    ]
 
 
 class SpeechReport(BaseModel):
@@ -86,50 +104,87 @@ class SpeechReport(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Outcome of a speech that did not complete.
+    """Outcome of a speech that did not complete: a `SpeechResult` as far as it is known.
 
     Args:
-        error: The error; None if the client disconnected or cancelled.
-        plan: The resolved request, if the speech got that far.
-        frames: Number of frames generated.
-        audio_s: Seconds of audio sent.
-        utterances: The utterances that completed.
+        error: None if the client disconnected or cancelled.
+        finish_reason: `cancelled` or `error`.
+        nar: None if it ended before the request was resolved; voice, language and knobs are then
+            those of the request.
     """
 
-    error: SpeechError | None
-    plan: Plan | None
+    error: ErrorDetail | None
+    finish_reason: FinishReason
+    voice: str | None
+    language: str | None
+    params: SamplingParams
     frames: int
     audio_s: float
     utterances: tuple[SpokenUtterance, ...] = ()
+    nar: NarPlan | None = None
+    decoder: str | None = None
+    codes_sha256: None = None
+    timings: None = None
 
-    @property
-    def finish_reason(self) -> FinishReason:
-        """`cancelled` or `error`."""
-        cancelled = self.error is None or isinstance(self.error, ReaderStalled)
-        return "cancelled" if cancelled else "error"
+    @classmethod
+    def of(
+        cls,
+        job: SpeechJob,
+        plan: Plan | None,
+        error: SpeechError | None,
+        frames: int,
+        audio_s: float,
+        utterances: tuple[SpokenUtterance, ...] = (),
+    ) -> "Failure":
+        """Return the outcome of a job; without a plan it had not been resolved."""
+        cancelled = error is None or isinstance(error, ReaderStalled)
+        return cls(
+            speech_error_detail(error) if error else None,
+            "cancelled" if cancelled else "error",
+            plan.voice.name if plan else job.voice,
+            plan.language if plan else job.language,
+            plan.params if plan else job.params,
+            frames,
+            audio_s,
+            utterances,
+            plan.nar if plan else None,
+            plan.decoder if plan else None,
+        )
+
+
+Outcome = SpeechResult | Failure
+
+
+class Entry(NamedTuple):
+    """A request id of a client: the SHA-256 of its request's body, and its speech."""
+
+    digest: str
+    speech_id: str
+    done: bool
 
 
 class RecentSpeeches:
     """Bounded store of outcomes. If full, the client with the most entries loses its oldest.
 
+    A client that lost the connection, or a proxy that tries another replica, repeats its request
+    with the same `x-request-id`: such a request is spoken once.
+
     Args:
         limit: Number of entries; 0 stores none.
-
-    Attributes:
-        when_kept: Called with each job, and whether it completed, once its outcome is stored.
     """
 
     def __init__(self, limit: int, *, log_text: bool = False) -> None:
         self._limit, self._log_text = limit, log_text
-        self.when_kept: Callable[[SpeechJob, bool], None] = lambda _job, _complete: None
-        self._kept: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}  # oldest first
+        self._kept: dict[str, tuple[SpeechJob, Outcome]] = {}  # oldest first
+        self._ids: dict[str, Entry] = {}  # oldest first
+        self._claims: dict[str, tuple[str, str]] = {}  # speech id -> key, digest
 
-    def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
-        """Store a job's outcome and evict if full."""
-        self._keep(job, outcome)
-        self.when_kept(job, isinstance(outcome, SpeechResult))
+    def keep(self, job: SpeechJob, outcome: Outcome) -> None:
+        """Store a job's outcome, evict if full, and end the claim of its request id."""
+        self._remember(job, outcome)
+        self.end(job.id, complete=isinstance(outcome, SpeechResult))
 
-    def _keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
+    def _remember(self, job: SpeechJob, outcome: Outcome) -> None:
         if self._log_text:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
@@ -140,11 +195,11 @@ class RecentSpeeches:
                 next(one for one, (kept, _) in self._kept.items() if counts[kept.asker] == largest)
             ]
 
-    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
+    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
         """Return an owner's job and its outcome.
 
         Raises:
-            UnknownSpeech: It is not stored or belongs to another owner; the message does not tell
+            UnknownSpeech: It is not stored or belongs to another owner; the message does not say
                 which.
         """
         kept = self._kept.get(job_id)
@@ -154,12 +209,19 @@ class RecentSpeeches:
             )
         return kept
 
-    async def take(self, place: ContinueFrom | None, owner: str) -> KeptTake | None:
-        """Return what a request keeps of a recent take; None if it goes on from none.
+    async def complete(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult]:
+        """Return an owner's job and its result.
 
-        Args:
-            place: Where it goes on.
-            owner: Whose takes it can go on from.
+        Raises:
+            UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
+        """
+        job, outcome = await self.find(job_id, owner)
+        if isinstance(outcome, Failure):
+            raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
+        return job, outcome
+
+    async def take(self, place: ContinueFrom | None, owner: str) -> KeptTake | None:
+        """Return the utterances before a place of an owner's speech, the last one cut there.
 
         Raises:
             InvalidRequest: It has no such utterance, or that has fewer frames.
@@ -182,13 +244,48 @@ class RecentSpeeches:
         before = [one.kept(len(one.codes)) for one in spoken[: place.utterance]]
         return KeptTake((*before, last.kept(place.frame)), whole=len(before))
 
-    async def complete(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult]:
-        """Return an owner's job and its result.
+    async def claim(self, owner: str, client_id: str, digest: str, speech_id: str) -> str | None:
+        """Claim a request id for a speech; `keep` or `end` ends the claim.
+
+        Args:
+            owner: Owners have ids of their own, as clients choose them.
+            client_id: The id that the client sent.
+            digest: SHA-256 of the request's body.
+
+        Returns:
+            None if it is claimed, or the id of the complete speech of the same request.
 
         Raises:
-            UnknownSpeech: It is not stored, belongs to another owner, or did not complete.
+            InvalidRequest: Another request had that id.
+            RequestInProgress: The same request is in progress.
         """
-        job, outcome = await self.find(job_id, owner)
-        if isinstance(outcome, Failure):
-            raise UnknownSpeech(f"the speech of that id did not complete: {outcome.finish_reason}")
-        return job, outcome
+        key = f"request:{owner}:{client_id}"
+        found = await self._claim(key, Entry(digest, speech_id, done=False))
+        if found is None:
+            self._claims[speech_id] = (key, digest)
+            return None
+        if found.digest != digest:
+            raise InvalidRequest("another request had this id", param="x-request-id")
+        if not found.done:
+            raise RequestInProgress("the request with this id is in progress", retry_after_s=1)
+        return found.speech_id
+
+    def end(self, speech_id: str, *, complete: bool) -> None:
+        """End a claim, if there is one: keep the id if the speech is complete, else forget it."""
+        claim = self._claims.pop(speech_id, None)
+        if claim is not None:
+            key, digest = claim
+            self._end(key, Entry(digest, speech_id, done=True) if complete else None)
+
+    async def _claim(self, key: str, entry: Entry) -> Entry | None:
+        """Store an entry unless there is one; return that."""
+        found = self._ids.setdefault(key, entry)
+        while len(self._ids) > _MOST_IDS:
+            del self._ids[next(iter(self._ids))]
+        return None if found is entry else found
+
+    def _end(self, key: str, entry: Entry | None) -> None:
+        if entry is None:
+            self._ids.pop(key, None)
+        else:
+            self._ids[key] = entry

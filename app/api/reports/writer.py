@@ -7,19 +7,16 @@ sleeps between two.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
-from itertools import chain
+from collections.abc import AsyncIterator, Iterator, Sequence
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from app.api.errors import speech_error_detail
-from app.api.reports.recent import Failure, RequestReport, SpeechReport, UtteranceReport
-from app.api.schemas import UtteranceText
-from app.engine.job import STOPPED, SpeechJob, SpeechResult, SpokenUtterance, TraceColumns
+from app.api.reports.recent import Failure, Outcome, RequestReport, SpeechReport
+from app.engine.job import STOPPED, SpeechJob, SpokenUtterance, TraceColumns
 from models.text.warnings import warnings_of
 from samplers.ar.trace import TOPS, entries
 from samplers.knobs.needs import doubts
@@ -33,12 +30,12 @@ _LONGER = 16
 _REST = 4.0
 """Sleep after a piece, as a multiple of the time it took."""
 
-R = TypeVar("R", bound=UtteranceReport)
+_FREE_BITS, _WORTH_SAYING = 12.0, 0.25
+"""A mu that lets every code pass, and the share of the codes from which a warning says so."""
 
-_FREE_BITS, _TOLD = 12.0, 0.25
-"""A mu that lets every code pass, and the share of the codes from which it is told."""
-
-_LISTS = ("codes", "tokens", "scores", "logprobs")
+_LISTS: Final = ("tokens", "scores", "logprobs")
+_SPOKEN: Final = TypeAdapter(SpokenUtterance)
+_NOT_TEXT: Final = {"codes", "pause_after_s", "trace", "memory"}
 
 
 class ReportWriter:
@@ -64,25 +61,23 @@ def _timed(pieces: Iterator[str]) -> tuple[str | None, float]:
     return next(pieces, None), perf_counter() - began_s
 
 
-def report_json(job: SpeechJob, outcome: SpeechResult | Failure) -> str:
+def report_json(job: SpeechJob, outcome: Outcome) -> str:
     """Return a `SpeechReport` as JSON; NaN and infinity become null."""
     return "".join(report_pieces(job, outcome))
 
 
-def report_pieces(job: SpeechJob, outcome: SpeechResult | Failure) -> Iterator[str]:
+def report_pieces(job: SpeechJob, outcome: Outcome) -> Iterator[str]:
     """Yield a `SpeechReport` as JSON in pieces; NaN and infinity become null."""
-    if isinstance(outcome, Failure):
-        report = _failure_report(job, outcome)
-    else:
-        report = _result_report(job, outcome)
-    yield _open_object(report, "utterances") + ',"utterances":['
+    report = _report(job, outcome).model_dump_json(exclude={"utterances"})
+    yield report[:-1] + ',"utterances":['
     for number, spoken in enumerate(outcome.utterances):
-        blank = blank_report(spoken, UtteranceReport, job.speed)
-        yield from chain([","] if number else [], utterance_pieces(blank, spoken))
+        if number:
+            yield ","
+        yield from utterance_pieces(spoken, job.speed)
     yield "]}"
 
 
-def token_pieces(outcome: SpeechResult | Failure, form: Literal["csv", "jsonl"]) -> Iterator[str]:
+def token_pieces(outcome: Outcome, form: Literal["csv", "jsonl"]) -> Iterator[str]:
     """Yield the tokens of a traced speech in pieces: a row a draw, with its utterance's number."""
     traces = [(number, one.trace) for number, one in enumerate(outcome.utterances) if one.trace]
     if form == "csv" and traces:
@@ -109,23 +104,25 @@ def _token_rows(trace: TraceColumns) -> Iterator[list[dict[str, Any]]]:
 def _cell(value: Any) -> Any:
     """Return a value as CSV has it: nothing for no number, and a list as JSON in quotes."""
     if isinstance(value, list):
-        told = to_json(value, inf_nan_mode="null").decode().replace('"', '""')
-        return f'"{told}"'
+        shown = to_json(value, inf_nan_mode="null").decode().replace('"', '""')
+        return f'"{shown}"'
     return "" if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterator[str]:
-    """Yield an utterance's report as JSON in pieces.
+def utterance_pieces(spoken: SpokenUtterance, speed: float, **more: Any) -> Iterator[str]:
+    """Yield an `UtteranceReport` as JSON in pieces.
 
     Args:
-        blank: The report with empty lists.
-        spoken: The utterance with the lists' content.
+        speed: Of the playback.
+        more: Further fields of its object.
     """
-    yield _open_object(blank, *_LISTS) + ',"codes":'
+    fields = [_SPOKEN.dump_json(spoken.at_speed(speed), exclude=_NOT_TEXT).decode()[:-1]]
+    fields += [f'"{name}":{to_json(value).decode()}' for name, value in more.items()]
+    yield ",".join([*fields, '"codes":'])
     yield from _list_pieces(spoken.codes)
     trace = spoken.trace
     if trace is None:
-        yield "".join(f',"{name}":null' for name in _LISTS[1:]) + "}"
+        yield "".join(f',"{name}":null' for name in _LISTS) + "}"
         return
     yield ',"tokens":['
     drawn = len(trace["frame"]) if trace else 0
@@ -137,32 +134,6 @@ def utterance_pieces(blank: UtteranceReport, spoken: SpokenUtterance) -> Iterato
         yield f',"{name}":'
         yield from _list_pieces(trace[column][rows_kept] if drawn else np.zeros(0))
     yield "}"
-
-
-def blank_report(spoken: SpokenUtterance, kind: type[R], speed: float, **more: Any) -> R:
-    """Return an utterance's report with empty lists.
-
-    Args:
-        kind: `UtteranceReport` or a subclass.
-        speed: Of the playback.
-        more: Further fields of the subclass.
-    """
-    return kind(
-        **UtteranceText.fields_of(spoken, speed),
-        codes=[],
-        finish_reason=spoken.finish_reason,
-        backtracks=list(spoken.backtracks),
-        takes=list(spoken.takes),
-        tokens=None,
-        scores=None,
-        logprobs=None,
-        **more,
-    )
-
-
-def _open_object(report: BaseModel, *without: str) -> str:
-    """Return a model as JSON without some fields and without its closing brace."""
-    return report.model_dump_json(exclude=set(without))[:-1]
 
 
 def _list_pieces(values: np.ndarray[Any, Any]) -> Iterator[str]:
@@ -178,66 +149,42 @@ def _items(values: list[Any]) -> str:
     return to_json(values, inf_nan_mode="null").decode()[1:-1]
 
 
-def _failure_report(job: SpeechJob, failure: Failure) -> SpeechReport:
-    plan = failure.plan
+def _report(job: SpeechJob, outcome: Outcome) -> SpeechReport:
+    """Return the report of a job, without its utterances."""
+    failed, warnings = isinstance(outcome, Failure), list[str]()
+    if outcome.nar is not None and outcome.language is not None:
+        warnings = [*warnings_of(job.text, outcome.language), *doubts(outcome.params)]
     return SpeechReport(
         id=job.id,
         request=RequestReport(
             input=job.text,
-            voice=plan.voice.name if plan else job.voice,
-            language=plan.language if plan else job.language,
+            voice=outcome.voice,
+            language=outcome.language,
             max_duration_s=job.max_duration_s,
-            params=plan.params if plan else job.params,
+            params=outcome.params,
         ),
-        finish_reason=failure.finish_reason,
-        error=failure.error and speech_error_detail(failure.error),
-        codes_sha256=None,
-        frames=failure.frames,
-        audio_s=round(failure.audio_s, 6),
-        timings=None,
-        nar=plan.nar if plan else None,
-        decoder=plan.decoder if plan else None,
-        warnings=[*warnings_of(job.text, plan.language), *doubts(plan.params)] if plan else [],
+        finish_reason=outcome.finish_reason,
+        error=outcome.error if isinstance(outcome, Failure) else None,
+        codes_sha256=outcome.codes_sha256,
+        frames=outcome.frames,
+        audio_s=round(outcome.audio_s, 6),
+        timings=outcome.timings,
+        nar=outcome.nar,
+        decoder=outcome.decoder,
+        warnings=warnings if failed else warnings + _mirostat_doubts(outcome.utterances),
         utterances=[],
     )
 
 
-def _result_report(job: SpeechJob, result: SpeechResult) -> SpeechReport:
-    return SpeechReport(
-        id=job.id,
-        request=RequestReport(
-            input=job.text,
-            voice=result.voice,
-            language=result.language,
-            max_duration_s=job.max_duration_s,
-            params=result.params,
-        ),
-        finish_reason=result.finish_reason,
-        error=None,
-        codes_sha256=result.codes_sha256,
-        frames=result.frames,
-        audio_s=round(result.audio_s, 6),
-        timings=result.timings,
-        nar=result.nar,
-        decoder=result.decoder,
-        warnings=[
-            *warnings_of(job.text, result.language),
-            *doubts(result.params),
-            *_mirostat_doubts(result),
-        ],
-        utterances=[],
-    )
-
-
-def _mirostat_doubts(result: SpeechResult) -> list[str]:
+def _mirostat_doubts(utterances: Sequence[SpokenUtterance]) -> list[str]:
     """Return a sentence if the trace shows that mirostat kept every code, or one alone."""
-    mu = [one.trace.get("mirostat_mu", ()) for one in result.utterances if one.trace]
-    told = np.concatenate([np.zeros(0), *mu])
-    told = told[np.isfinite(told)]
+    mu = [one.trace.get("mirostat_mu", ()) for one in utterances if one.trace]
+    known = np.concatenate([np.zeros(0), *mu])
+    known = known[np.isfinite(known)]
     free, shut = (
-        float(found.mean()) if len(told) else 0.0 for found in (told > _FREE_BITS, told < 0)
+        float(found.mean()) if len(known) else 0.0 for found in (known > _FREE_BITS, known < 0)
     )
-    if max(free, shut) < _TOLD:
+    if max(free, shut) < _WORTH_SAYING:
         return []
     wrong, cure = ("above", "lower") if free > shut else ("below", "raise")
     return [

@@ -13,7 +13,7 @@ from app.api.schemas import SpeechRequest
 from app.api.shapes.words import TimedJson
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat
-from app.engine.job import WordTiming
+from app.engine.job import WordTimes
 
 
 class CaptionedRequest(SpeechRequest):
@@ -43,7 +43,7 @@ async def captioned_speech(
     """Speak a text with the times of its words: one JSON object, or one a line."""
     timed = body.model_copy(update={"timestamps": "word" if body.return_timestamps else "none"})
 
-    def told(part: bytes, words: Sequence[WordTiming]) -> dict[str, Any]:
+    def told(part: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
         return {
             "audio": b64encode(part).decode(),
             "audio_format": body.response_format,
@@ -53,7 +53,7 @@ async def captioned_speech(
     return await speak(request, timed, engine, recent, TimedJson(told, streamed=timed.streamed))
 
 
-def _captions(words: Sequence[WordTiming], body: CaptionedRequest) -> list[dict[str, Any]]:
+def _captions(words: Sequence[WordTimes], body: CaptionedRequest) -> list[dict[str, Any]]:
     """Return Kokoro-FastAPI's object of each word that the sound has."""
     voices = body.allow_voice_tags
     return [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from app.engine.job import WordTiming
+from app.engine.job import WordTimes
 
 
 class TimedCharacter(NamedTuple):
@@ -15,7 +15,7 @@ class TimedCharacter(NamedTuple):
 
 
 def timed_characters(
-    words: Iterable[WordTiming], speed: float, *, normalised: bool = False
+    words: Iterable[WordTimes], speed: float, *, normalised: bool = False
 ) -> list[TimedCharacter]:
     """Return the characters of words with a space after each.
 

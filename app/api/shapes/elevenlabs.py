@@ -30,7 +30,7 @@ from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest
-from app.engine.job import WordTiming
+from app.engine.job import WordTimes
 from app.settings import Settings
 
 _FORMAT: Final = re.compile(r"(mp3|opus|pcm|wav|ulaw|alaw)_(\d{4,5})(?:_\d{1,3})?")
@@ -214,7 +214,7 @@ async def _speak(
     """Return the response to a request; with timestamps, in ElevenLabs' JSON."""
     wanted = asked.wanted
 
-    def told(part: bytes, words: Sequence[WordTiming]) -> dict[str, Any]:
+    def told(part: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
         return _part(part, words, wanted.speed)
 
     timed = wanted.timestamps == "word"
@@ -223,7 +223,7 @@ async def _speak(
     return naming_ignored(answer, asked.ignored)
 
 
-def _part(sound: bytes, words: Sequence[WordTiming], speed: float) -> dict[str, Any]:
+def _part(sound: bytes, words: Sequence[WordTimes], speed: float) -> dict[str, Any]:
     """Return ElevenLabs' object for bytes and words."""
     return {
         "audio_base64": b64encode(sound).decode(),

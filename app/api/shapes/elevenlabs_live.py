@@ -28,7 +28,7 @@ from app.api.shapes.elevenlabs import (
 )
 from app.api.shapes.words import FinalWords
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
-from app.engine.job import SpeechResult, WordTiming
+from app.engine.job import SpeechResult, WordTimes
 
 _CLOSED, _REFUSED, _FAILED = 1000, 1008, 1011  # RFC 6455: normal, policy, internal error
 _REASON_CHARS: Final = 100
@@ -274,7 +274,7 @@ class TextMessages(SpeechMessages):
         self._more, self._absolute = more, absolute
         self._final, self._told_s = FinalWords(), 0.0
 
-    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:
+    async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send the next bytes of the file, and the characters of words that are heard."""
         final = self._final.add(words)
         written = timed_characters(final, self._speed)

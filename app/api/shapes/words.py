@@ -6,16 +6,16 @@ from typing import Any
 
 from app.api.responses import NDJSON
 from app.api.speech.framing import Framing
-from app.engine.job import AudioChunk, SpeechResult, WordTiming
+from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
 
 class FinalWords:
     """Holds words back until their end is known; each is given once, in order."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, int], WordTiming] = {}
+        self._held: dict[tuple[int, int], WordTimes] = {}
 
-    def add(self, words: Sequence[WordTiming]) -> list[WordTiming]:
+    def add(self, words: Sequence[WordTimes]) -> list[WordTimes]:
         """Take words as chunks tell them; return those that will not change."""
         self._held |= {(word.utterance, word.index): word for word in words}
         ready = [key for key, word in self._held.items() if word.end_s is not None]
@@ -30,12 +30,12 @@ class TimedJson(Framing):
     """
 
     def __init__(
-        self, told: Callable[[bytes, list[WordTiming]], dict[str, Any]], *, streamed: bool
+        self, told: Callable[[bytes, list[WordTimes]], dict[str, Any]], *, streamed: bool
     ) -> None:
         super().__init__(NDJSON if streamed else "application/json")
         self._told = told
         self._final = FinalWords()
-        self._untold: list[WordTiming] = []
+        self._untold: list[WordTimes] = []
 
     def before(self, chunk: AudioChunk) -> bytes:
         """Note the words of a chunk, for the line with the next bytes."""
@@ -55,5 +55,5 @@ class TimedJson(Framing):
         """Return the object with a whole file and all words; see `Framing.whole`."""
         return self._json(file, [word for one in result.utterances for word in one.words or ()])
 
-    def _json(self, part: bytes, words: list[WordTiming]) -> bytes:
+    def _json(self, part: bytes, words: list[WordTimes]) -> bytes:
         return json.dumps(self._told(part, words)).encode()

@@ -25,7 +25,7 @@ from app.api.schemas import SpeechOptions
 from app.audio.formats import SampleRate
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import Plan
-from app.engine.job import SpeechResult, WordTiming
+from app.engine.job import SpeechResult, WordTimes
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -263,7 +263,7 @@ class _Sound(SpeechMessages):
         await self._session.send("audio-start", self._shape)
         self._waiting = asyncio.create_task(self._fill_pauses())
 
-    async def sound(self, sound: bytes, words: Sequence[WordTiming]) -> None:  # noqa: ARG002
+    async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:  # noqa: ARG002
         """Send the next samples."""
         at_ms, self._sent = 1000 * self._samples // self._rate_hz, True
         self._samples += len(sound) // 2

@@ -4,13 +4,14 @@ from base64 import b64encode
 from typing import Literal
 
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from app.api.errors import speech_error_detail
 from app.api.responses import EVENT_STREAM, NDJSON, usage_of
-from app.api.schemas import ErrorDetail, Usage, UtteranceText, WordTimes
+from app.api.schemas import ErrorDetail, SpeechDone
 from app.api.speech.framing import Framing
 from app.engine.errors import SpeechError
-from app.engine.job import AudioChunk, FinishReason, SpeechResult, Timings
+from app.engine.job import AudioChunk, SpeechResult, WordTimes
 
 
 class SpeechAudioDelta(BaseModel):
@@ -25,40 +26,6 @@ class SpeechTimestamps(BaseModel):
 
     type: Literal["speech.timestamps"] = "speech.timestamps"
     words: list[WordTimes]
-
-
-class SpeechAudioDone(BaseModel):
-    """The file is complete; the last event of a speech that succeeded."""
-
-    type: Literal["speech.audio.done"] = "speech.audio.done"
-    usage: Usage
-    response_id: str = Field(description="Id for GET /v1/audio/speech/{id}.")
-    finish_reason: FinishReason
-    seed: int
-    codes_sha256: str
-    audio_s: float = Field(description="Seconds of audio sent.")
-    timings: Timings
-    utterances: list[UtteranceText]
-
-    @classmethod
-    def of(cls, result: SpeechResult, audio_s: float, speed: float) -> "SpeechAudioDone":
-        """Return the event for a result.
-
-        Args:
-            result: The engine's result.
-            audio_s: Seconds of audio sent.
-            speed: Of the playback.
-        """
-        return cls(
-            usage=usage_of(result),
-            response_id=result.job_id,
-            finish_reason=result.finish_reason,
-            seed=result.seed,
-            codes_sha256=result.codes_sha256,
-            audio_s=round(audio_s, 6),
-            timings=result.timings,
-            utterances=UtteranceText.all_of(result, speed),
-        )
 
 
 class SpeechAudioError(BaseModel):
@@ -77,14 +44,16 @@ class Events(Framing):
 
     def encoded(self, event: BaseModel) -> bytes:
         """Return an event as it is sent."""
-        content = event.model_dump_json().encode()
+        return self._line(event.model_dump_json().encode())
+
+    def _line(self, content: bytes) -> bytes:
         return content + b"\n" if self._lines else b"data: " + content + b"\n\n"
 
     def before(self, chunk: AudioChunk) -> bytes:
         """Return the event with the words of a chunk, if it has any."""
         if not chunk.words:
             return b""
-        words = [WordTimes.of(one, self._speed) for one in chunk.words]
+        words = [one.at_speed(self._speed) for one in chunk.words]
         return self.encoded(SpeechTimestamps(words=words))
 
     def sound(self, part: bytes) -> bytes:
@@ -93,7 +62,20 @@ class Events(Framing):
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:
         """Return the last event of a speech that succeeded; see `Framing.done`."""
-        return self.encoded(SpeechAudioDone.of(result, audio_s, self._speed))
+        done = SpeechDone(
+            type="speech.audio.done",
+            response_id=result.job_id,
+            finish_reason=result.finish_reason,
+            seed=result.seed,
+            codes_sha256=result.codes_sha256,
+            audio_s=round(audio_s, 6),
+            timings=result.timings,
+            usage=usage_of(result),
+            utterances=[one.at_speed(self._speed) for one in result.utterances],
+        )
+        fields = done.model_dump(mode="json", exclude={"audio_bytes", "first_audio_s"})
+        first = {name: fields.pop(name) for name in ("type", "usage")}  # as OpenAI's events have it
+        return self._line(to_json(first | fields))
 
     def failed(self, error: SpeechError) -> bytes:
         """Return the last event of a speech that failed."""

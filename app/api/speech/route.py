@@ -14,7 +14,6 @@ from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
 from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
-from app.api.reports.request_ids import RequestIds
 from app.api.reports.writer import ReportWriter, report_pieces, token_pieces
 from app.api.requests import (
     EngineDep,
@@ -187,11 +186,10 @@ async def _answer_once(
     came_s: float,
 ) -> Response:
     """Return the response of a request whose id may be that of an earlier one; as `_answer`."""
-    ids: RequestIds = request.app.state.request_ids
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
     digest = hashlib.sha256(body.encode()).hexdigest()
-    earlier = await ids.claim(state.owner, state.client_id, digest, state.id)
+    earlier = await recent.claim(state.owner, state.client_id, digest, state.id)
     if earlier is not None:
         with suppress(UnknownSpeech):
             job, result = await recent.complete(earlier, state.owner)
@@ -202,7 +200,7 @@ async def _answer_once(
     try:
         return await _answer(request, wanted, engine, recent, framing, came_s)
     except BaseException:
-        ids.end(state.id, complete=False)
+        recent.end(state.id, complete=False)
         raise
 
 
@@ -226,7 +224,7 @@ async def _answer(
     with _failures_kept(job, stream, recent):
         speech = await unless_client_leaves(request, collecting)
     if speech is None:
-        recent.keep(job, Failure(None, stream.plan, stream.progress.frames, 0.0))
+        recent.keep(job, Failure.of(job, stream.plan, None, stream.progress.frames, 0.0))
         return Response(status_code=CLIENT_CLOSED)
     if wanted.streamed:
         assert stream.plan is not None  # known with the first audio
@@ -358,5 +356,5 @@ def _failures_kept(job: SpeechJob, stream: SpeechStream, recent: RecentSpeeches)
     try:
         yield
     except (DeadlineExceeded, GenerationFailed) as error:
-        recent.keep(job, Failure(error, stream.plan, stream.progress.frames, 0.0))
+        recent.keep(job, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
         raise

@@ -139,4 +139,5 @@ class StreamedSpeech(Response):
             yield chunk
 
     def _failure(self, error: SpeechError | None) -> Failure:
-        return Failure(error, self._stream.plan, self._stream.progress.frames, self._audio_s)
+        stream = self._stream
+        return Failure.of(self._job, stream.plan, error, stream.progress.frames, self._audio_s)

@@ -136,15 +136,12 @@ class LocalSpeech:
 
     def _write_subtitles(self, speech: "LongSpeech") -> None:
         """Write the subtitles, if they were requested."""
-        from app.api.schemas import WordTimes
         from app.commands.speech.subtitles import subtitles
 
         options = self._options
         if (path := options.subtitles) is not None:
             spoken = speech.result().utterances
-            words = [
-                WordTimes.of(word, options.speed) for one in spoken for word in one.words or ()
-            ]
+            words = [word.at_speed(options.speed) for one in spoken for word in one.words or ()]
             write_file(
                 path, subtitles(words, path.suffix, " ".join(speech.pieces)).encode(), "subtitles"
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from app.api.schemas import SpeechOptions, WordTimes
+from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.output import (
@@ -19,6 +19,7 @@ from app.commands.output import (
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
+from app.engine.job import WordTimes
 
 _TIMEOUT_S = 600
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
@@ -85,7 +86,7 @@ def _write(client: httpx2.Client, options: SpeakOptions, body: dict[str, Any]) -
         report = _report(client, answer)
         _check(report)
         words = [
-            WordTimes.model_validate(word)
+            WordTimes(**word)
             for utterance in report.json()["utterances"]
             for word in utterance["words"]
         ]

@@ -5,8 +5,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final, NamedTuple
 
-from app.api.schemas import WordTimes
 from app.commands.errors import CommandError
+from app.engine.job import WordTimes
 
 FORMATS: Final = (".srt", ".vtt")
 

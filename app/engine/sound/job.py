@@ -19,7 +19,7 @@ from app.engine.job import (
     SpokenUtterance,
     Timings,
     UtteranceCodes,
-    WordTiming,
+    WordTimes,
 )
 from app.engine.playback import Playback
 from app.engine.sound.alignment import Decoded
@@ -69,8 +69,8 @@ class SoundJob:
         self._clock: WordClock | None = None  # likewise
         self._rate = 1.0  # likewise: its tempo
         self._number = len(before.utterances) if before else 0  # of the utterance
-        self._told: dict[tuple[int, int], WordTiming] = {}
-        self._untold: list[WordTiming] = []  # of which the next chunk tells
+        self._told: dict[tuple[int, int], WordTimes] = {}
+        self._untold: list[WordTimes] = []  # of which the next chunk tells
         self._untold_codes: list[UtteranceCodes] = []  # likewise
 
     def close(self) -> None:
@@ -183,13 +183,13 @@ class SoundJob:
             voice=plan.speaker(number)[0].name,
         )
 
-    def _words_so_far(self) -> tuple[WordTiming, ...]:
+    def _words_so_far(self) -> tuple[WordTimes, ...]:
         """Return the words of the utterance that have begun, once its sound has."""
         if self._clock is None or not self._joiner.sounding:
             return ()
         return self._clock.words(self._number, *self._place, self._frame_s, None)
 
-    def _all_words(self) -> tuple[WordTiming, ...] | None:
+    def _all_words(self) -> tuple[WordTimes, ...] | None:
         """Return all words of the utterance, which has ended; None without timestamps."""
         if not self._plan.words:
             return None
@@ -211,7 +211,7 @@ class SoundJob:
         """How long a frame of the utterance sounds."""
         return 1.0 / (self._speech.codec.config.frame_rate_hz * self._rate)
 
-    def _tell(self, words: Iterable[WordTiming]) -> None:
+    def _tell(self, words: Iterable[WordTimes]) -> None:
         """Tell with the next chunk what is new about words."""
         for word in words:
             if self._told.get((word.utterance, word.index)) != word:

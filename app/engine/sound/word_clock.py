@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from app.engine.job import PhonemeTiming, WordTiming
+from app.engine.job import PhonemeTimes, WordTimes
 from app.engine.sound.alignment import Alignment
 from models.text.words import WordSpan
 
@@ -60,7 +60,7 @@ class WordClock:
 
     def words(
         self, utterance: int, start_s: float, trimmed_s: float, frame_s: float, end_s: float | None
-    ) -> tuple[WordTiming, ...]:
+    ) -> tuple[WordTimes, ...]:
         """Return the words that have begun.
 
         Args:
@@ -75,7 +75,7 @@ class WordClock:
             at_s = max(start_s, start_s + (frame + self._lead) * frame_s - trimmed_s)
             return at_s if end_s is None else min(at_s, end_s)
 
-        timings: list[WordTiming] = []
+        timings: list[WordTimes] = []
         for number, (word, begin, end, spoken) in enumerate(self._words):
             since_s, until_s = clock(begin), clock(end)
             if since_s is None:
@@ -83,16 +83,16 @@ class WordClock:
             missing = until_s is not None and self._is_missing(begin, end)
             phonemes = self._timed_phonemes(begin, end, clock) if self._with_phonemes else None
             timings.append(
-                WordTiming(
+                WordTimes(
                     utterance,
                     number,
                     word,
+                    spoken,
                     since_s,
                     until_s,
                     missing,
                     phonemes,
                     self._voice,
-                    spoken,
                 )
             )
         return tuple(timings)
@@ -119,9 +119,9 @@ class WordClock:
 
     def _timed_phonemes(
         self, begin: int, end: int, clock: Callable[[int], float | None]
-    ) -> tuple[PhonemeTiming, ...]:
+    ) -> tuple[PhonemeTimes, ...]:
         """Return the phonemes of a word that have begun; marks belong to the sound beside them."""
-        timings: list[PhonemeTiming] = []
+        timings: list[PhonemeTimes] = []
         at = begin
         while at < end:
             after = at + 1
@@ -132,6 +132,6 @@ class WordClock:
             since_s = clock(at)
             if since_s is None:
                 break
-            timings.append(PhonemeTiming(self._phonemes[at:after], since_s, clock(after)))
+            timings.append(PhonemeTimes(self._phonemes[at:after], since_s, clock(after)))
             at = after
         return tuple(timings)

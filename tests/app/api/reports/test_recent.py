@@ -148,7 +148,7 @@ def test_no_text_reaches_the_log(toy_server, caplog) -> None:
 
 def outcome(name: str, asker: str, recent: RecentSpeeches) -> None:
     job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=asker, asker=asker)
-    recent.keep(job, Failure(None, None, 0, 0.0))
+    recent.keep(job, Failure.of(job, None, None, 0, 0.0))
 
 
 def kept(name: str, owner: str, recent: RecentSpeeches) -> bool:

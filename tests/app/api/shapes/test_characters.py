@@ -1,12 +1,12 @@
 """Times of characters, as ElevenLabs' shapes tell them."""
 
 from app.api.shapes.characters import timed_characters
-from app.engine.job import WordTiming
+from app.engine.job import WordTimes
 
 WORDS = [
-    WordTiming(0, 0, "$3", 0.0, 1.2, spoken="three dollars"),
-    WordTiming(0, 1, "lost", 1.2, 1.3, missing=True, spoken="lost"),
-    WordTiming(0, 2, "now.", 1.3, 1.7),
+    WordTimes(0, 0, "$3", 0.0, 1.2, spoken="three dollars"),
+    WordTimes(0, 1, "lost", 1.2, 1.3, missing=True, spoken="lost"),
+    WordTimes(0, 2, "now.", 1.3, 1.7),
 ]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.api.schemas import WordTimes
 from app.commands.errors import CommandError
 from app.commands.speech.subtitles import check_subtitles, subtitles
+from app.engine.job import WordTimes
 
 
 def word(text: str, start_s: float, end_s: float, utterance: int = 0, **more) -> WordTimes:

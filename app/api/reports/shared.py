@@ -1,15 +1,26 @@
-"""The most recent speeches of all processes that share a Redis."""
+"""The most recent speeches and request ids of all processes that share a Redis."""
 
 import asyncio
+import json
 import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
 
+from app.api.errors import StateUnavailable
 from app.api.reports.packing import pack, unpack
-from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.reports.recent import Entry, Outcome, RecentSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult
 from app.storage.shared_state import PREFIX, SharedState, StateAway, StateRefused
 
 log = logging.getLogger(__name__)
+
+_LEASE_S: Final = 15
+"""Seconds after which the request id of a process that died can be claimed again."""
+
+_INDEX: Final = ("kept", "kept-bytes")
 
 # Stores a speech, and drops the client's oldest while there are too many or they are too large.
 _KEEP = """
@@ -34,10 +45,11 @@ redis.call('EXPIRE', KEYS[3], ARGV[2])"""
 
 
 class SharedSpeeches(RecentSpeeches):
-    """Outcomes in Redis, for a time, so many and so many bytes of each client.
+    """Outcomes in Redis, for a time, so many and so many bytes of each client, and request ids.
 
-    This process's latest are in its memory too: they are found while Redis is away, and are written
-    when it is back.
+    This process's latest outcomes are in its memory too: they are found while Redis is away, and
+    are written when it is back. Meanwhile no repeated request is recognised, or requests with an id
+    are refused.
 
     Args:
         limit: Number of entries of each client, and of this process in memory; 0 stores none.
@@ -55,34 +67,35 @@ class SharedSpeeches(RecentSpeeches):
         super().__init__(limit, log_text=log_text)
         self._state, self._keep_s, self._keep_bytes = state, keep_s, keep_bytes
         self._store = state.redis.register_script(_KEEP)
-        self._unwritten: dict[str, tuple[SpeechJob, SpeechResult | Failure]] = {}
+        self._unwritten: dict[str, tuple[SpeechJob, Outcome]] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         state.on_return.append(self._write_soon)
         state.on_stop.append(self._finish)
 
-    def keep(self, job: SpeechJob, outcome: SpeechResult | Failure) -> None:
-        """Store a job's outcome: here at once, and in Redis soon."""
-        self._keep(job, outcome)
+    def keep(self, job: SpeechJob, outcome: Outcome) -> None:
+        """Store a job's outcome: here at once, and in Redis soon; then end its claim."""
+        self._remember(job, outcome)
         if not self._limit:
-            self.when_kept(job, isinstance(outcome, SpeechResult))
+            self.end(job.id, complete=isinstance(outcome, SpeechResult))
             return
         self._unwritten[job.id] = (job, outcome)
         while len(self._unwritten) > self._limit:  # Redis is away or slow
-            lost, _ = self._unwritten.pop(next(iter(self._unwritten)))
-            self.when_kept(lost, False)
+            lost = next(iter(self._unwritten))
+            del self._unwritten[lost]
+            self.end(lost, complete=False)
         self._write_soon()
 
-    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, SpeechResult | Failure]:
+    async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:
         """Return an owner's job and its outcome, of any process.
 
         Raises:
             UnknownSpeech: It is not stored or belongs to another owner, or Redis is away; the
-                message does not tell which of the first two.
+                message does not say which of the first two.
         """
-        try:
+        with suppress(UnknownSpeech):
             return await super().find(job_id, owner)
-        except UnknownSpeech:
-            pass
         try:
             packed = await self._state.run(self._state.redis.get, _key(job_id, owner))
         except StateAway:
@@ -118,9 +131,9 @@ class SharedSpeeches(RecentSpeeches):
                 except StateAway:
                     return  # `on_return` begins again
             self._unwritten.pop(job_id, None)
-            self.when_kept(job, stored)
+            self.end(job_id, complete=stored)
 
-    def _packed(self, job: SpeechJob, outcome: SpeechResult | Failure) -> bytes | None:
+    def _packed(self, job: SpeechJob, outcome: Outcome) -> bytes | None:
         """Return an outcome as bytes, without its trace if it is too large; None if it still is."""
         for traces in (True, False):
             packed = pack(job, outcome, traces=traces)
@@ -133,12 +146,54 @@ class SharedSpeeches(RecentSpeeches):
             )
         return None
 
+    async def _claim(self, key: str, entry: Entry) -> Entry | None:
+        redis = self._state.redis
+        try:
+            found = await self._state.run(
+                redis.set, PREFIX + key, json.dumps(entry), nx=True, get=True, ex=_LEASE_S
+            )
+        except StateAway:
+            if self._state.closed_if_away:
+                raise StateUnavailable(
+                    "whether this request was made before cannot be known now", retry_after_s=1
+                ) from None
+            return None
+        if found is not None:
+            return Entry(*json.loads(found))
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew_while_any())
+        return None
+
+    def _end(self, key: str, entry: Entry | None) -> None:
+        redis, key = self._state.redis, PREFIX + key
+        ending: Callable[[], Awaitable[object]] = partial(redis.delete, key)
+        if entry is not None:
+            ending = partial(redis.set, key, json.dumps(entry), ex=self._keep_s)
+        task = asyncio.create_task(self._quietly(ending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _renew_while_any(self) -> None:
+        await asyncio.sleep(_LEASE_S / 3)
+        while self._claims:
+            for key, _ in list(self._claims.values()):
+                # Never sooner than it does: it may have been kept for longer meanwhile.
+                await self._quietly(
+                    partial(self._state.redis.expire, PREFIX + key, _LEASE_S, gt=True)
+                )
+            await asyncio.sleep(_LEASE_S / 3)
+
+    async def _quietly(self, command: Callable[[], Awaitable[object]]) -> None:
+        """Run a command, unless Redis is away: then the entry lapses."""
+        with suppress(StateAway):
+            await self._state.run(command)
+
     async def _finish(self) -> None:
         if self._writing is not None:
             await self._writing
-
-
-_INDEX = ("kept", "kept-bytes")
+        if self._renewing is not None:
+            self._renewing.cancel()
+        await asyncio.gather(*self._tasks)
 
 
 def _key(job_id: str, owner: str) -> str:

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from app.api.errors import RequestInProgress
 from app.api.reports.recent import Failure
-from app.api.reports.shared_recent import SharedSpeeches
+from app.api.reports.shared import SharedSpeeches
 from app.engine.errors import UnknownSpeech
 from app.engine.job import SpeechJob, SpeechResult, SpokenUtterance, Timings
 from app.storage.shared_state import PREFIX, SharedState
@@ -56,6 +57,15 @@ async def written(recent: SharedSpeeches) -> None:
         await asyncio.sleep(0.005)
 
 
+async def ended(recent: SharedSpeeches, owner: str) -> str | None:
+    """Claim an id once its claim has ended; return the speech that had it, if it is complete."""
+    while True:
+        try:
+            return await recent.claim(owner, "id", "digest", "again")
+        except RequestInProgress:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_speech_of_one_replica_is_found_at_the_other(redis_server) -> None:
     async with replicas(redis_server) as (here, there):
         job, result = speech("one")
@@ -90,7 +100,8 @@ async def test_owners_are_kept_apart(redis_server) -> None:
 
 async def test_one_that_failed_is_no_result(redis_server) -> None:
     async with replicas(redis_server) as (here, there):
-        here.keep(speech("one")[0], Failure(None, None, 0, 0.0))
+        job, _ = speech("one")
+        here.keep(job, Failure.of(job, None, None, 0, 0.0))
         await written(here)
         with pytest.raises(UnknownSpeech, match="cancelled"):
             await there.complete("one", "")
@@ -151,12 +162,12 @@ async def test_what_was_kept_while_redis_was_away_is_there_when_it_is_back(redis
 async def test_an_index_that_is_none_keeps_no_other_client_from_storing(redis_server) -> None:
     redis_server.client.set(f"{PREFIX}kept:alice", "x")
     async with replicas(redis_server) as (here, there):
-        ended = {}
-        here.when_kept = lambda job, complete: ended.update({job.id: complete})
-        here.keep(*speech("one", "alice"))
-        here.keep(*speech("two", "bob"))
+        for name, owner in (("one", "alice"), ("two", "bob")):
+            assert await here.claim(owner, "id", "digest", name) is None
+            here.keep(*speech(name, owner))
         await written(here)
-        assert ended == {"one": False, "two": True}
+        assert await ended(there, "alice") is None
+        assert await ended(there, "bob") == "two"
         assert await found(there, "two", "bob")
 
 
