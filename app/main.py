@@ -30,8 +30,8 @@ from app.api.shapes.elevenlabs import elevenlabs_router
 from app.api.shapes.elevenlabs_live import elevenlabs_live_router
 from app.api.shapes.elevenlabs_voices import elevenlabs_voices_router
 from app.api.shapes.wyoming import WyomingServer
+from app.api.speech.answer import WHOLE_SPEECHES
 from app.api.speech.codes import codes_router
-from app.api.speech.collected import WHOLE_SPEECHES
 from app.api.speech.route import speech_router
 from app.api.voices import MAX_UPLOADS, voices_router
 from app.engine.backend.options import ModelOptions

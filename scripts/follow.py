@@ -37,7 +37,7 @@ STOPS = (
     ("app/engine/sound/decoding.py", "ChunkDecoder.push"),
     ("app/engine/serving/running.py", "RunningJob.send"),
     ("app/engine/sound/joining/joiner.py", "Joiner.finish"),
-    ("app/api/speech/collected.py", "rendered_response"),
+    ("app/api/speech/answer.py", "result_headers"),
 )
 """File and qualified name of each function, in the order in which a request reaches them."""
 

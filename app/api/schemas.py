@@ -18,7 +18,14 @@ from pydantic import (
 )
 
 from app.audio.formats import STREAMED, AudioFormat, ResponseFormat, SampleRate
-from app.engine.job import FinishReason, SpeechJob, Timestamps, Timings, UtteranceText
+from app.engine.job import (
+    FinishReason,
+    SpeechJob,
+    SpeechResult,
+    Timestamps,
+    Timings,
+    UtteranceText,
+)
 from samplers.knobs.knob import ui
 from samplers.knobs.params import SamplingParams
 
@@ -274,7 +281,12 @@ class Usage(BaseModel):
     total_tokens: int
 
     @classmethod
-    def of(cls, phonemes: int, frames: int) -> Self:
+    def of(cls, result: SpeechResult) -> Self:
+        """Return the token counts of a speech."""
+        return cls.counted(sum(len(one.phonemes) for one in result.utterances), result.frames)
+
+    @classmethod
+    def counted(cls, phonemes: int, frames: int) -> Self:
         """Return the usage for numbers of phonemes and frames."""
         return cls(input_tokens=phonemes, output_tokens=frames, total_tokens=phonemes + frames)
 

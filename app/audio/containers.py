@@ -1,16 +1,27 @@
-"""The audio formats, WAV and PCM among them: samples to a file, whole or incrementally."""
+"""The audio formats, by libav but for WAV and PCM: samples to a file, whole or incrementally."""
 
 import struct
 from collections.abc import Mapping
-from typing import Final, Protocol
+from fractions import Fraction
+from io import BytesIO
+from typing import Final, NamedTuple, Protocol
 
-from app.audio.encoder import EncoderSettings, LibavEncoder, int16
+import numpy as np
+from numpy.typing import NDArray
+
 from app.audio.formats import AudioFormat
 from app.engine.job import Samples
 
+_FULL_SCALE: Final = 2**15
 _SAMPLE_BYTES: Final = 2
 _UNKNOWN: Final = 0xFFFFFFFF
 _HEAD_BYTES: Final = 44
+
+
+def int16(samples: Samples) -> NDArray[np.int16]:
+    """Round samples ``[N]`` in [-1, 1] to 16 bits, clipped; used for all output."""
+    rounded = np.rint(samples * _FULL_SCALE).clip(-_FULL_SCALE, _FULL_SCALE - 1)
+    return np.asarray(rounded, np.int16)
 
 
 def pcm(samples: Samples) -> bytes:
@@ -52,6 +63,99 @@ class WavFile:
         """Return the file."""
         head = wav_header(self._rate_hz, sum(map(len, self._parts)))
         return b"".join([head, *self._parts])
+
+
+class EncoderSettings(NamedTuple):
+    """Settings of libav for a format.
+
+    Args:
+        muxer: libav's name of the container.
+        codec: libav's name of the codec.
+        bit_rate: Bits per second; None for a lossless codec.
+        least: Least number of samples in a file; shorter ones are padded with silence. libav writes
+            no file without samples, and a reader recognises headerless AAC in ADTS by three frames
+            in a row.
+    """
+
+    muxer: str
+    codec: str
+    bit_rate: int | None
+    least: int = 1
+
+
+# Ogg pages of 20 ms, so that Opus is streamed with little delay. The encoder
+# takes 24 kHz directly; positions count at 48 kHz, as the format demands.
+_MUXER_OPTIONS: Final = {
+    "flac": {"metadata_header_padding": "0"},
+    "mp3": {"id3v2_version": "0"},
+    "ogg": {"page_duration": "20000"},
+}
+
+
+class _WriteBuffer:
+    """A file object without seek, so that written bytes are final."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, part: bytes) -> int:
+        self._written += part
+        return len(part)
+
+    def take(self) -> bytes:
+        """Return the bytes written since the last call."""
+        taken = bytes(self._written)
+        self._written.clear()
+        return taken
+
+
+class LibavEncoder:
+    """Encodes one audio file. Not thread-safe; too slow for the event loop.
+
+    Args:
+        whole: Whether `close` returns all bytes, so that the header can hold what is known at
+            the end: the length of FLAC, the padding of MP3.
+    """
+
+    def __init__(self, settings: EncoderSettings, sample_rate_hz: int, *, whole: bool) -> None:
+        # So that WAV and PCM need no libav, nor does a start wait for it.
+        import av
+        from av.audio.stream import AudioStream
+
+        self._file = BytesIO() if whole else _WriteBuffer()
+        options = {"fflags": "+bitexact", "flush_packets": "1"}
+        options |= _MUXER_OPTIONS.get(settings.muxer, {})
+        if settings.muxer == "mp3" and not whole:
+            options["write_xing"] = "0"  # that frame holds the length
+        self._muxer = av.open(self._file, "w", format=settings.muxer, container_options=options)
+        stream = self._muxer.add_stream(settings.codec, rate=sample_rate_hz)
+        assert isinstance(stream, AudioStream)
+        stream.codec_context.layout = "mono"
+        if settings.bit_rate is not None:
+            stream.codec_context.bit_rate = settings.bit_rate
+        self._settings, self._stream = settings, stream
+        self._rate_hz, self._samples = sample_rate_hz, 0
+
+    def push(self, samples: Samples) -> bytes:
+        """Encode samples ``[N]`` and return the bytes that are complete."""
+        if len(samples):
+            from av import AudioFrame
+
+            frame = AudioFrame.from_ndarray(int16(samples)[None], format="s16", layout="mono")
+            frame.sample_rate = self._rate_hz
+            frame.pts, frame.time_base = self._samples, Fraction(1, self._rate_hz)
+            self._samples += len(samples)
+            self._muxer.mux(self._stream.encode(frame))
+        return self._file.take() if isinstance(self._file, _WriteBuffer) else b""
+
+    def close(self) -> bytes:
+        """Finish the file and return the remaining bytes."""
+        missing = self._settings.least - self._samples
+        padded = self.push(np.zeros(max(missing, 0), np.float32))
+        self._muxer.mux(self._stream.encode(None))
+        self._muxer.close()
+        rest = self._file.take() if isinstance(self._file, _WriteBuffer) else self._file.getvalue()
+        return padded + rest
 
 
 _ENCODERS: Final[Mapping[AudioFormat, EncoderSettings]] = {

@@ -234,7 +234,7 @@ class ResponseMessages(SpeechMessages):
             audio_bytes=speech.audio_bytes,
             first_audio_s=speech.first_audio_s,
             timings=so_far.timings if so_far else None,
-            usage=Usage.of(growing.phonemes, so_far.frames if so_far else 0),
+            usage=Usage.counted(growing.phonemes, so_far.frames if so_far else 0),
             utterances=[
                 one.at_speed(self._wanted.speed) for one in (so_far.utterances if so_far else ())
             ],

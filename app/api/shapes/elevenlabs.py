@@ -22,10 +22,11 @@ from app.api.requests import (
     json_body,
     model_names,
 )
-from app.api.responses import SPEECH_OR_LINES, naming_ignored
+from app.api.responses import SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
 from app.api.shapes.characters import TimedCharacter, timed_characters
 from app.api.shapes.words import TimedJson
+from app.api.speech.answer import naming_ignored
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -17,8 +16,8 @@ from app.api.render_pool import RenderPool
 from app.api.requests import EngineDep
 from app.api.responses import CODES, SAFETENSORS, SPEECH_RESPONSES, TEXT_RESPONSES
 from app.api.schemas import SoundQuery
-from app.api.speech.codes_body import WholeCodes, codes_body, rates_of
-from app.api.speech.route import RecentDep, SpeechId, replayed_response
+from app.api.speech.framing import WholeCodes, codes_body, rates_of
+from app.api.speech.route import RecentDep, SpeechId, replayed
 from app.engine.errors import InvalidRequest
 from app.engine.interface import ModelInfo
 from app.engine.job import SpeechResult
@@ -113,14 +112,13 @@ async def decode_codes(
 
     Pauses, speed and loudness are those of that speech.
     """
-    came_s = monotonic()
     job, result = await recent.complete(speech_id, request.state.owner)
     kind, count = media_type(request.headers), len(result.utterances)
-    # Beside the event loop, and counted first: lists in place of codes take milliseconds to read.
+    # In the render pool, and counted first: lists in place of codes take milliseconds to read.
     read = partial(_read, await request.body(), kind, count)
     pool: RenderPool = request.app.state.render_pool
     changed = _replaced(result, await pool.run(client_of(request), read), engine.info)
-    return await replayed_response(request, job, changed, engine, wanted.response_format, came_s)
+    return await replayed(request, job, changed, engine, wanted.response_format)
 
 
 def _replaced(

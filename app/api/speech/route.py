@@ -1,8 +1,7 @@
 """Routes that speak a text, and that report or repeat a recent speech. They never block."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import Annotated, Literal
@@ -12,13 +11,13 @@ from starlette.responses import StreamingResponse
 
 from app.api.errors import CLIENT_CLOSED
 from app.api.gate.admission import client_of
-from app.api.render_pool import RenderPool
 from app.api.reports.recent import Failure, RecentSpeeches, SpeechReport
 from app.api.reports.writer import ReportWriter, report_pieces, token_pieces
 from app.api.requests import (
     EngineDep,
     body_schema,
     check_model,
+    get_settings,
     ignored_fields,
     json_body,
     model_names,
@@ -30,8 +29,6 @@ from app.api.responses import (
     SPEECH_RESPONSES,
     TEXT_RESPONSES,
     error_responses,
-    naming_doubts,
-    naming_ignored,
 )
 from app.api.schemas import (
     PhonemesRequest,
@@ -41,20 +38,15 @@ from app.api.schemas import (
     SpeechRequest,
     TtsRequest,
 )
-from app.api.speech.codes_body import codes_framing
-from app.api.speech.collected import (
-    CollectedSpeech,
-    collect_all,
-    collect_opening,
-    held_chunks,
-    rendered_response,
-    unless_client_leaves,
+from app.api.speech.answer import (
+    Answer,
+    StreamedSpeech,
+    naming_doubts,
+    naming_ignored,
+    result_of,
 )
-from app.api.speech.events import Events
-from app.api.speech.framing import Framing
-from app.api.speech.streaming import StreamedSpeech
+from app.api.speech.framing import Framing, framing_of
 from app.audio.formats import MEDIA_TYPES, AudioFormat
-from app.audio.rendering import OutputOptions
 from app.engine.admission import check_audio_s, pauses_s
 from app.engine.engine import SpeechEngine
 from app.engine.errors import (
@@ -63,10 +55,7 @@ from app.engine.errors import (
     InvalidRequest,
     UnknownSpeech,
 )
-from app.engine.interface import ModelInfo
 from app.engine.job import SpeechJob, SpeechResult
-from app.engine.serving.running import SpeechStream
-from app.settings import Settings
 from models.text.warnings import warnings_of
 from samplers.knobs.params import SamplingParams
 
@@ -150,42 +139,30 @@ async def speak(
     """Submit a request and return its response, whole or streamed.
 
     Args:
-        wanted: Its body.
-        engine: Speaks it.
-        recent: Store of results.
         framing: Shape of the response's body; None: as the request asks.
     """
     came_s = monotonic()
     if framing is None:
-        framing = _framing(wanted, request.headers.get("accept", ""), engine.info)
-    settings: Settings = request.app.state.settings
+        framing = framing_of(wanted, request.headers.get("accept", ""), engine.info)
+    settings, state = get_settings(request), request.state
     check_model(wanted.model, engine.info.name, model_names(settings))
-    ignored = ignored_fields(wanted, settings, request.state.id)
-    if not settings.once_per_id or not request.state.client_id:
-        answer = await _answer(request, wanted, engine, recent, framing, came_s)
+    ignored = ignored_fields(wanted, settings, state.id)
+    answer = Answer(request, framing, came_s)
+    if not settings.once_per_id or not state.client_id:
+        response = await _spoken(request, wanted, engine, recent, answer)
     else:
-        answer = await _answer_once(request, wanted, engine, recent, framing, came_s)
-    return naming_ignored(answer, [*ignored, *getattr(request.state, "ignored", ())])
+        response = await _spoken_once(request, wanted, engine, recent, answer)
+    return naming_ignored(response, [*ignored, *getattr(state, "ignored", ())])
 
 
-def _framing(wanted: SpeechRequest, accept: str, info: ModelInfo) -> Framing:
-    """Return the shape that a request asks for."""
-    if wanted.response_format == "codes":
-        return codes_framing(wanted, accept, info)
-    if wanted.stream_format == "sse":
-        return Events(wanted.speed)
-    return Framing(MEDIA_TYPES[wanted.response_format])
-
-
-async def _answer_once(
+async def _spoken_once(
     request: Request,
     wanted: SpeechRequest,
     engine: SpeechEngine,
     recent: RecentSpeeches,
-    framing: Framing,
-    came_s: float,
+    answer: Answer,
 ) -> Response:
-    """Return the response of a request whose id may be that of an earlier one; as `_answer`."""
+    """Return the response to a request whose id may be that of an earlier one; as `_spoken`."""
     state = request.state
     body = f"{request.url.path} {wanted.model_dump_json()}"
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -193,58 +170,47 @@ async def _answer_once(
     if earlier is not None:
         with suppress(UnknownSpeech):
             job, result = await recent.complete(earlier, state.owner)
-            output = output_of(job, wanted.sound_format)
-            answer = await _replayed(request, result, engine, output, framing, came_s)
-            answer.headers["X-Repeats"] = earlier
-            return answer
+            answer.output = output_of(job, wanted.sound_format)
+            response = await _replayed(request, result, engine, answer)
+            response.headers["X-Repeats"] = earlier
+            return response
     try:
-        return await _answer(request, wanted, engine, recent, framing, came_s)
+        return await _spoken(request, wanted, engine, recent, answer)
     except BaseException:
         recent.end(state.id, complete=False)
         raise
 
 
-async def _answer(
+async def _spoken(
     request: Request,
     wanted: SpeechRequest,
     engine: SpeechEngine,
     recent: RecentSpeeches,
-    framing: Framing,
-    came_s: float,
+    answer: Answer,
 ) -> Response:
     """Submit a checked request and return its response."""
-    job = wanted.job(request.state.id, request.state.owner, client_of(request))
-    job = replace(job, kept=await recent.take(wanted.continue_from, request.state.owner))
-    output = output_of(job, wanted.sound_format)
+    owner = request.state.owner
+    job = wanted.job(request.state.id, owner, answer.client)
+    job = replace(job, kept=await recent.take(wanted.continue_from, owner))
+    answer.output = output_of(job, wanted.sound_format)
     stream = engine.submit(job)
-    if wanted.streamed:
-        collecting = collect_opening(stream, came_s)
-    else:
-        collecting = collect_all(held_chunks(stream, request, output.speed), came_s)
-    with _failures_kept(job, stream, recent):
-        speech = await unless_client_leaves(request, collecting)
-    if speech is None:
+    try:
+        chunks = await (answer.opening(stream) if wanted.streamed else answer.all(stream))
+    except (DeadlineExceeded, GenerationFailed) as error:
+        recent.keep(job, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
+        raise
+    if chunks is None:
         recent.keep(job, Failure.of(job, stream.plan, None, stream.progress.frames, 0.0))
         return Response(status_code=CLIENT_CLOSED)
     if wanted.streamed:
-        assert stream.plan is not None  # known with the first audio
-        streamed = StreamedSpeech(
-            job,
-            stream,
-            speech.chunks,
-            recent,
-            output=output,
-            likely_lufs=engine.voices.likely_lufs(stream.plan.voice),
-            render_pool=request.app.state.render_pool,
-            client=client_of(request),
-            framing=framing,
-            first_audio_s=speech.first_audio_s,
-        )
-        return naming_doubts(streamed, job, stream.plan.language, stream.plan.params)
-    result = speech.result
+        plan = stream.plan
+        assert plan is not None  # known with the first audio
+        likely_lufs = engine.voices.likely_lufs(plan.voice)
+        streamed = StreamedSpeech(answer, job, stream, chunks, recent, likely_lufs)
+        return naming_doubts(streamed, job, plan.language, plan.params)
+    result = result_of(chunks)
     recent.keep(job, result)
-    answer = await _whole_response(request, speech, output, framing)
-    return naming_doubts(answer, job, result.language, result.params)
+    return naming_doubts(await answer.whole(chunks), job, result.language, result.params)
 
 
 @speech_router.get(
@@ -292,69 +258,32 @@ async def get_speech_audio(
 
     Speed and loudness are those of its request.
     """
-    came_s = monotonic()
     job, result = await recent.complete(speech_id, request.state.owner)
-    return await replayed_response(request, job, result, engine, wanted.response_format, came_s)
+    return await replayed(request, job, result, engine, wanted.response_format)
 
 
-async def replayed_response(
-    request: Request,
-    job: SpeechJob,
-    result: SpeechResult,
-    engine: SpeechEngine,
-    form: AudioFormat,
-    came_s: float,
+async def replayed(
+    request: Request, job: SpeechJob, result: SpeechResult, engine: SpeechEngine, form: AudioFormat
 ) -> Response:
-    """Return the response with the audio of a result's codes.
+    """Return the response with the audio of a result's codes, in a container.
 
     Args:
         job: Whose speed and loudness are used.
         result: The codes, and the pauses between them.
-        engine: Decodes them.
-        form: The container.
-        came_s: Monotonic time of the request.
     """
-    framing = Framing(MEDIA_TYPES[form])
-    return await _replayed(request, result, engine, output_of(job, form), framing, came_s)
+    answer = Answer(request, Framing(MEDIA_TYPES[form]), monotonic())
+    answer.output = output_of(job, form)
+    return await _replayed(request, result, engine, answer)
 
 
 async def _replayed(
-    request: Request,
-    result: SpeechResult,
-    engine: SpeechEngine,
-    output: OutputOptions,
-    framing: Framing,
-    came_s: float,
+    request: Request, result: SpeechResult, engine: SpeechEngine, answer: Answer
 ) -> Response:
-    """As `replayed_response`, with any output in any shape."""
-    settings: Settings = request.app.state.settings
+    settings = get_settings(request)
     pauses = pauses_s(result.utterances, result.params.pause_s or 0.0, more=False)
     frames = max(0.0, result.sound_frames - len(result.utterances))  # where the drawing was ended
     sound_s = frames / engine.info.frame_rate_hz
-    check_audio_s(sound_s, pauses, output.speed, settings.max_audio_s, param="utterances")
-    stream = engine.replay(request.state.id, result, client_of(request))
-    replayed = collect_all(held_chunks(stream, request, output.speed), came_s)
-    speech = await unless_client_leaves(request, replayed)
-    if speech is None:
-        return Response(status_code=CLIENT_CLOSED)
-    return await _whole_response(request, speech, output, framing)
-
-
-async def _whole_response(
-    request: Request, speech: CollectedSpeech, output: OutputOptions, framing: Framing
-) -> Response:
-    """Return the response with a whole speech, unless the client disconnects."""
-    render_pool: RenderPool = request.app.state.render_pool
-    rendering = rendered_response(speech, output, framing, render_pool, client_of(request))
-    answer = await unless_client_leaves(request, rendering)
-    return Response(status_code=CLIENT_CLOSED) if answer is None else answer
-
-
-@contextmanager
-def _failures_kept(job: SpeechJob, stream: SpeechStream, recent: RecentSpeeches) -> Iterator[None]:
-    """Store the failure of a job that had started."""
-    try:
-        yield
-    except (DeadlineExceeded, GenerationFailed) as error:
-        recent.keep(job, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
-        raise
+    check_audio_s(sound_s, pauses, answer.output.speed, settings.max_audio_s, param="utterances")
+    stream = engine.replay(request.state.id, result, answer.client)
+    chunks = await answer.all(stream)
+    return Response(status_code=CLIENT_CLOSED) if chunks is None else await answer.whole(chunks)

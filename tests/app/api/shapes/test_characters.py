@@ -4,9 +4,9 @@ from app.api.shapes.characters import timed_characters
 from app.engine.job import WordTimes
 
 WORDS = [
-    WordTimes(0, 0, "$3", 0.0, 1.2, spoken="three dollars"),
-    WordTimes(0, 1, "lost", 1.2, 1.3, missing=True, spoken="lost"),
-    WordTimes(0, 2, "now.", 1.3, 1.7),
+    WordTimes(0, 0, "$3", "three dollars", 0.0, 1.2, missing=False, phonemes=None),
+    WordTimes(0, 1, "lost", "lost", 1.2, 1.3, missing=True, phonemes=None),
+    WordTimes(0, 2, "now.", "", 1.3, 1.7, missing=False, phonemes=None),
 ]
 
 

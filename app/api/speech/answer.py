@@ -1,0 +1,346 @@
+"""Responses with a speech: whole, or streamed while it is generated, and their headers."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Sequence,
+)
+from contextlib import aclosing
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from fastapi import Request, Response
+from starlette.types import Receive, Scope, Send
+
+from app.api.errors import CLIENT_CLOSED
+from app.api.gate.admission import client_of
+from app.api.render_pool import RenderPool
+from app.api.reports.recent import Failure, RecentSpeeches
+from app.api.responses import EVENT_STREAM
+from app.api.schemas import Usage
+from app.api.speech.framing import Framing
+from app.audio.rendering import OutputOptions, StreamRenderer, render_in_steps, split_portions
+from app.engine.admission import stretched
+from app.engine.errors import EngineBusy, ReaderStalled, SpeechError
+from app.engine.interface import Plan
+from app.engine.job import AudioChunk, SpeechJob, SpeechResult
+from app.engine.serving.fairness import Places
+from app.engine.serving.running import SpeechStream
+from models.text.warnings import warnings_of
+from samplers.knobs.needs import doubts, idle_knobs
+from samplers.knobs.params import SamplingParams
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+AnyResponse = TypeVar("AnyResponse", bound=Response)
+
+WHOLE_SPEECHES: Final = 5
+"""Whole speeches of the greatest length whose samples may wait at once to be sent."""
+
+
+class Answer:
+    """How a speech is sent in answer to a request.
+
+    Args:
+        framing: Shape of the body.
+        came_s: Monotonic time of the request.
+
+    Attributes:
+        output: Format, speed and loudness, once they are known.
+        first_audio_s: Seconds from the request to the first chunk with samples, or to the end if
+            there is none.
+    """
+
+    output: OutputOptions
+
+    def __init__(self, request: Request, framing: Framing, came_s: float) -> None:
+        self._request, self.framing, self._came_s = request, framing, came_s
+        self.client = client_of(request)
+        self.render_pool: RenderPool = request.app.state.render_pool
+        self.first_audio_s = 0.0
+
+    async def opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk] | None:
+        """Return the chunks up to the first with samples; None if the client disconnects."""
+        return await self._unless_client_leaves(self._opening(stream))
+
+    async def all(self, stream: SpeechStream) -> list[AudioChunk] | None:
+        """Return all chunks, the last one with the result; None if the client disconnects."""
+        return await self._unless_client_leaves(self._all(self._held(stream)))
+
+    async def _opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk]:
+        chunks = []
+        async for chunk in stream:
+            chunks.append(chunk)
+            if len(chunk.samples):
+                break
+        self.first_audio_s = monotonic() - self._came_s
+        return chunks
+
+    async def _all(self, stream: AsyncGenerator[AudioChunk]) -> list[AudioChunk]:
+        async with aclosing(stream):
+            chunks = await self._opening(stream)
+            return chunks + [chunk async for chunk in stream]
+
+    async def _held(self, stream: SpeechStream) -> AsyncGenerator[AudioChunk]:
+        """Yield chunks, and count their samples until the answer was taken."""
+        places: Places = self._request.app.state.whole_samples
+        client, held = self.client, self._request.state.held
+        async with aclosing(stream):
+            async for chunk in stream:
+                samples = round(stretched(len(chunk.samples), self.output.speed))
+                if not places.free(client, samples):
+                    raise EngineBusy(
+                        "too much audio waits to be sent, or too much of yours", retry_after_s=5
+                    )
+                places.take(client, samples)
+                held.callback(places.give_back, client, samples)
+                yield chunk
+
+    async def whole(self, chunks: list[AudioChunk]) -> Response:
+        """Return the response with a whole speech, unless the client disconnects.
+
+        Args:
+            chunks: They are removed as they are rendered, to free memory.
+        """
+        answer = await self._unless_client_leaves(self._rendered(chunks))
+        return Response(status_code=CLIENT_CLOSED) if answer is None else answer
+
+    async def _rendered(self, chunks: list[AudioChunk]) -> Response:
+        """Render a whole speech step by step."""
+        rate_hz, result = chunks[0].sample_rate_hz, result_of(chunks)
+        samples = deque(chunk.samples for chunk in chunks)
+        chunks.clear()
+        each = (samples.popleft() for _ in range(len(samples)))
+        steps = render_in_steps(each, rate_hz, self.output)
+        parts: list[bytes] = []
+        count = 0
+        pool, client = self.render_pool, self.client
+        while (step := await pool.run(client, partial(next, steps, None))) is not None:
+            parts.append(step[0])
+            count += step[1]
+        rate_hz = self.output.rate_hz(rate_hz)
+        audio_s = count / rate_hz
+        framed = partial(self.framing.whole, b"".join(parts), result, audio_s)
+        body = await pool.run(client, framed)
+        headers = result_headers(result, rate_hz, audio_s, self.first_audio_s)
+        return Response(body, media_type=self.framing.media_type, headers=headers)
+
+    async def _unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of a coroutine, or cancel it and return None if the client leaves."""
+        working = asyncio.create_task(work)
+        leaving = asyncio.create_task(_disconnected(self._request.receive))
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            leaving.cancel()
+
+
+def result_of(chunks: Sequence[AudioChunk]) -> SpeechResult:
+    """Return the result of a whole speech."""
+    result = chunks[-1].result
+    assert result is not None  # the last chunk has it
+    return result
+
+
+class StreamedSpeech(Response):
+    """A response that streams an audio file, or another shape around its bytes.
+
+    An error after the first byte cuts the connection: the last chunk of the body is never sent, so
+    no client takes a part for the whole. Shapes that can tell an error end with it instead. If the
+    client disconnects, or `send` raises `ReaderStalled`, the job is cancelled. The outcome is
+    stored in `RecentSpeeches` in any case.
+
+    Args:
+        opening: The chunks that `Answer.opening` returned.
+        likely_lufs: Expected loudness of the samples; None if unknown.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        job: SpeechJob,
+        stream: SpeechStream,
+        opening: Sequence[AudioChunk],
+        recent: RecentSpeeches,
+        likely_lufs: float | None,
+    ) -> None:
+        self._job, self._stream, self._opening, self._recent = job, stream, opening, recent
+        self._framing, output = answer.framing, answer.output
+        self._rate_hz = rate_hz = opening[0].sample_rate_hz
+        self._instant = output.instant(rate_hz)
+        self._render_pool, self._client = answer.render_pool, answer.client
+        self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
+        self._audio_s = 0.0
+        plan = stream.plan
+        assert plan is not None  # known with the first audio
+        headers = opening_headers(plan, output.rate_hz(rate_hz)) | {
+            "X-TTFA-Ms": f"{1000 * answer.first_audio_s:.1f}",
+            "X-Accel-Buffering": "no",  # stops nginx from buffering the stream
+        }
+        media_type = self._framing.media_type
+        if media_type == EVENT_STREAM:
+            headers["Cache-Control"] = "no-cache"
+        super().__init__(None, media_type=media_type, headers=headers)
+        del self.headers["content-length"]
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_disconnected(receive))
+        error: SpeechError | None = None
+        result: SpeechResult | None = None
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                result = sending.result()
+        except SpeechError as broken:
+            error = broken
+            log.warning("response %s: cut off (%s)", self._job.id, broken.code)
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await self._stream.aclose()
+            self._recent.keep(self._job, result or self._failure(error))
+
+    async def _send(self, send: Send) -> SpeechResult:
+        """Send head and body."""
+        await send({
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        })
+        try:
+            result = await self._send_audio(send)
+        except ReaderStalled:
+            raise
+        except SpeechError as broken:
+            if failed := self._framing.failed(broken):
+                await self._send_body(send, failed)
+                await self._send_body(send, b"", more=False)
+            raise
+        await self._send_part(send, self._framing.done(result, self._audio_s))
+        await self._send_body(send, b"", more=False)
+        return result
+
+    async def _send_audio(self, send: Send) -> SpeechResult:
+        """Render and send all chunks."""
+        result = None
+        async for chunk in self._chunks():
+            await self._send_part(send, self._framing.before(chunk))
+            for portion in split_portions(chunk.samples, self._rate_hz):
+                await self._send_rendered(send, partial(self._rendering.push, portion))
+            result = chunk.result
+        await self._send_rendered(send, self._rendering.close)
+        assert result is not None  # the last chunk has it
+        return result
+
+    async def _send_rendered(self, send: Send, render: Callable[[], bytes]) -> None:
+        """Run a rendering step and send its bytes, if any."""
+        part = render() if self._instant else await self._render_pool.run(self._client, render)
+        if part:
+            await self._send_part(send, self._framing.sound(part))
+        self._audio_s = self._rendering.audio_s
+
+    async def _send_part(self, send: Send, part: bytes) -> None:
+        """Send a part of the body, if there is one."""
+        if part:
+            await self._send_body(send, part)
+
+    async def _send_body(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        """Send a part of the body."""
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _chunks(self) -> AsyncIterator[AudioChunk]:
+        for chunk in self._opening:
+            yield chunk
+        async for chunk in self._stream:
+            yield chunk
+
+    def _failure(self, error: SpeechError | None) -> Failure:
+        stream = self._stream
+        return Failure.of(self._job, stream.plan, error, stream.progress.frames, self._audio_s)
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client disconnects. The request body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def opening_headers(plan: Plan, sample_rate_hz: int) -> dict[str, str]:
+    """Return the headers that are known when the first audio is: of a streamed response."""
+    return {
+        "X-Seed": str(plan.seed),
+        "X-Preset": plan.params.preset,
+        "X-Voice": plan.voice.name,
+        "X-NAR": plan.nar,
+        "X-Decoder": plan.decoder,
+        "X-Sample-Rate": str(sample_rate_hz),
+    }
+
+
+def result_headers(
+    result: SpeechResult, sample_rate_hz: int, audio_s: float, first_audio_s: float
+) -> dict[str, str]:
+    """Return the headers of a whole response; `first_audio_s` is counted from the request."""
+    times, usage = result.timings, Usage.of(result)
+    stages = {
+        "queue": times.queue_s,
+        "text": times.text_s,
+        "ar": times.ar_s,
+        "nar": times.nar_s,
+        "codec": times.codec_s,
+        "total": times.total_s,
+    }
+    return {
+        "X-Seed": str(result.seed),
+        "X-Preset": result.params.preset,
+        "X-Voice": result.voice,
+        "X-NAR": result.nar,
+        "X-Decoder": result.decoder,
+        "X-Sample-Rate": str(sample_rate_hz),
+        "X-Finish-Reason": result.finish_reason,
+        "X-Backtracks": str(result.backtracks),
+        "X-Codes-SHA256": result.codes_sha256,
+        "X-Frames": str(result.frames),
+        "X-Audio-Ms": f"{1000 * audio_s:.0f}",
+        "X-Queue-Ms": f"{1000 * times.queue_s:.1f}",
+        "X-TTFA-Ms": f"{1000 * first_audio_s:.1f}",
+        "X-RTF": f"{result.real_time_factor:.3f}",
+        "X-Prompt-Tokens": str(usage.input_tokens),
+        "X-Completion-Tokens": str(usage.output_tokens),
+        "Server-Timing": ", ".join(f"{n};dur={1000 * s:.1f}" for n, s in stages.items()),
+    }
+
+
+def naming_ignored(answer: AnyResponse, fields: Collection[str]) -> AnyResponse:
+    """Return a response whose header names the request's fields that did nothing, if any."""
+    named = [*filter(None, [answer.headers.get("X-Ignored")]), *fields]
+    if named:
+        answer.headers["X-Ignored"] = ", ".join(named)
+    return answer
+
+
+def naming_doubts(
+    answer: AnyResponse, job: SpeechJob, language: str, params: SamplingParams
+) -> AnyResponse:
+    """Return a response whose headers name the knobs that did nothing, and warn of the rest.
+
+    Args:
+        language: Of the text.
+        params: Resolved.
+    """
+    naming_ignored(answer, idle_knobs(params, job.params.model_fields_set))
+    if warnings := [*warnings_of(job.text, language), *doubts(params)]:
+        answer.headers["X-Warning"] = "; ".join(warnings).encode("ascii", "replace").decode()
+    return answer
