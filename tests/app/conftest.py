@@ -23,6 +23,14 @@ def toy_server(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield client
 
 
+@pytest.fixture(scope="session")
+def builtin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a real server that speaks with the built-in model; for `weights` tests."""
+    voices = str(tmp_path_factory.mktemp("voices"))
+    with served(create_app(Settings(device="cpu", voices=voices))) as client:
+        yield client
+
+
 @pytest.fixture
 def redis_server() -> Iterator[RedisServer]:
     """A Redis of the test's own."""

@@ -1,16 +1,13 @@
 """Takes that go on from a frame of an earlier one."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
+from tests.app.tools.answers import asked, refusal
 from tests.app.tools.live_client import live
-from tests.app.tools.serving import served
 
 RATE_HZ, HOP = 24_000, 320
 TEXT = "The birch slid on. [pause:0.2s] We won."
@@ -19,18 +16,9 @@ OTHER: dict[str, Any] = {"seed": 9, "temperature": 1.1, "nar_temperature": 0.8, 
 REACH = 4 * HOP  # samples before a cut that the codec's overlapping windows share with frames after
 
 
-@pytest.fixture(scope="module")
-def builtin(tmp_path_factory) -> Iterator[httpx.Client]:
-    voices = str(tmp_path_factory.mktemp("voices"))
-    with served(create_app(Settings(device="cpu", voices=voices))) as client:
-        yield client
-
-
 def say(client: httpx.Client, **fields: Any) -> tuple[dict[str, Any], bytes]:
     """Speak; return the report and the sound."""
-    answer = client.post("/tts", json=BASE | fields)
-    assert answer.status_code == 200, answer.text
-    report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    report, answer = asked(client, BASE | fields)
     return report, answer.content
 
 
@@ -126,45 +114,34 @@ def test_several_continuations_can_be_tried(builtin, knobs) -> None:
     assert len(takes["takes"]) == (2 if "best_of" in knobs else len(takes["takes"]))
 
 
+WANTED: dict[str, Any] = {"input": "Hi there.", "seed": 3, "max_duration_s": 0.4}
+
+
 def test_a_trace_tells_of_what_was_drawn(toy_server) -> None:
-    wanted = {"input": "Hi there.", "seed": 3, "max_duration_s": 0.4, "trace": True}
-    first = toy_server.post("/tts", json=wanted)
-    report = toy_server.get(f"/v1/audio/speech/{first.headers['x-request-id']}").json()
-    again = toy_server.post("/tts", json=wanted | {"continue_from": place(report, 0, 9)})
-    other = toy_server.get(f"/v1/audio/speech/{again.headers['x-request-id']}").json()
+    report, _ = asked(toy_server, WANTED | {"trace": True})
+    other, _ = asked(toy_server, WANTED | {"trace": True, "continue_from": place(report, 0, 9)})
     ours, theirs = report["utterances"][0], other["utterances"][0]
     assert theirs["tokens"] == ours["tokens"][9:]
     assert theirs["logprobs"] == ours["logprobs"][9:]
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "param"),
+    ("change", "fields", "status", "param"),
     [
-        ({"id": "nobody"}, 404, "id"),
-        ({"utterance": 9}, 422, "continue_from.utterance"),
-        ({"frame": 10_000}, 422, "continue_from.frame"),
-        ({"frame": -1}, 422, "continue_from.frame"),
-        ({"frame": "1"}, 422, "continue_from.frame"),
-        ({"place": 1}, 422, "continue_from.place"),
+        ({"id": "nobody"}, {}, 404, "id"),
+        ({"utterance": 9}, {}, 422, "continue_from.utterance"),
+        ({"frame": 10_000}, {}, 422, "continue_from.frame"),
+        ({"frame": -1}, {}, 422, "continue_from.frame"),
+        ({"frame": "1"}, {}, 422, "continue_from.frame"),
+        ({"place": 1}, {}, 422, "continue_from.place"),
+        ({"frame": 5}, {"input": "Another text."}, 422, "continue_from"),
+        ({"frame": 5}, {"nar_levels": 1}, 422, "nar_levels"),
     ],
 )
-def test_a_place_that_is_none_is_refused_by_name(toy_server, change, status, param) -> None:
-    wanted = {"input": "Hi there.", "seed": 3, "max_duration_s": 0.4}
-    first = toy_server.post("/tts", json=wanted)
-    where = {"id": first.headers["x-request-id"], "frame": 1} | change
-    answer = toy_server.post("/tts", json=wanted | {"continue_from": where})
-    assert answer.status_code == status, answer.text
-    assert answer.json()["error"]["param"] == param
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [({"input": "Another text."}, "continue_from"), ({"nar_levels": 1}, "nar_levels")],
-)
-def test_what_cannot_be_mixed_with_the_take_is_refused(toy_server, fields, param) -> None:
-    wanted = {"input": "Hi there.", "seed": 3, "max_duration_s": 0.4}
-    first = toy_server.post("/tts", json=wanted)
-    where = {"id": first.headers["x-request-id"], "frame": 5}
-    answer = toy_server.post("/tts", json=wanted | fields | {"continue_from": where})
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["error"]["param"] == param
+def test_a_place_that_is_none_or_a_take_of_another_kind_is_refused_by_name(
+    toy_server, change, fields, status, param
+) -> None:
+    report, _ = asked(toy_server, WANTED)
+    where = {"continue_from": {"id": report["id"], "frame": 1} | change}
+    answer = toy_server.post("/tts", json=WANTED | fields | where)
+    assert refusal(answer) == (status, param)

@@ -5,9 +5,7 @@ import logging
 import re
 import socket
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from safetensors.torch import load_file, save_file
 
@@ -17,24 +15,10 @@ from app.api.schemas import TtsRequest
 from app.engine import errors
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import refusal, shape
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeBackend, fake_engine
+from tests.fakes import fake_engine
 from tests.toy.make_toy import make
-
-
-def shape(answer: httpx.Response) -> dict[str, Any]:
-    """The error of an answer; fails if it is not exactly the one shape."""
-    body = answer.json()
-    assert list(body) == ["error"]
-    error: dict[str, Any] = body["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str)
-    assert error["message"]
-    assert error["type"] == (
-        "invalid_request_error" if answer.status_code < 500 else "server_error"
-    )
-    assert answer.headers["x-request-id"]
-    return error
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -124,6 +108,13 @@ BODIES: dict[str, tuple[str | bytes, int, str | None, str]] = {
     "deep json": ('{"input": ' + "[" * 5000, 422, None, "json_invalid"),
     "empty body": ("", 422, None, "json_invalid"),
     "list for an object": ("[]", 422, None, "model_type"),
+    "null for a list's entry": (HI + ', "ban_tokens": [null]}', 422, "ban_tokens.0", "int_type"),
+    "null for no field": (HI + ', "nothing": null}', 422, "nothing", "extra_forbidden"),
+    "null in a text": (HI + ', "speed": "null"}', 422, "speed", "float_type"),
+    "null beside a fraction": (HI + ', "speed": null, "seed": 1.5}', 422, "seed", "int_type"),
+    "null for an object": ("null", 422, None, "model_type"),
+    "null in a list": ("[null]", 422, None, "model_type"),
+    "null in malformed json": ('{"input": null', 422, None, "json_invalid"),
     "oversized body": (json.dumps({"input": "a" * 300_000}), 413, None, "body_too_large"),
 }
 
@@ -166,31 +157,68 @@ def test_a_body_of_unknown_length_is_cut_off_too(toy_server):
     shape(answer)
 
 
-def test_several_problems_are_all_named(toy_server):
-    answer = toy_server.post("/tts", json={"input": "Hi.", "top_p": 2, "min_p": -1})
-    message = shape(answer)["message"]
-    assert "top_p: " in message
-    assert "min_p: " in message
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"top_p": 2, "min_p": -1}, ("top_p: ", "min_p: ")),
+        ({"response_format": "wma"}, ("'wav'",)),
+        ({"input": "<prosody rate='quick'>Hi.</prosody>"}, ("prosody",)),
+        ({"input": '<prosody rate="slow" pitch="high">Hi.</prosody>'}, ("pitch",)),
+        ({"input": '<prosody volume="loud">Hi.</prosody>'}, ("volume",)),
+        ({"input": '<prosody contour="(0%,+20Hz)">Hi.</prosody>'}, ("contour",)),
+        ({"input": "[rate:5] Hi."}, ("rate:5",)),
+        ({"input": "[rate:fast] Hi."}, ("rate",)),
+    ],
+)
+def test_a_message_names_all_that_is_wrong_and_what_there_is(toy_server, fields, words):
+    answer = toy_server.post("/tts", json={"input": "Hi."} | fields)
+    error = shape(answer)
+    assert (answer.status_code, error["param"]) == (422, next(iter(fields)))
+    assert all(one in error["message"] for one in words)
 
 
-def test_a_misspelt_field_is_answered_with_the_likeliest_one(toy_server):
-    answer = toy_server.post("/tts", json={"input": "Hi.", "temprature": 1})
-    assert "did you mean temperature?" in shape(answer)["message"]
+TTS, PHONEMES = "/tts", "/v1/audio/phonemes"
+BOTH = (TTS, PHONEMES)
 
 
-def test_a_refused_format_names_the_supported_ones(toy_server):
-    answer = toy_server.post("/tts", json={"input": "Hi.", "response_format": "wma"})
-    assert "'wav'" in shape(answer)["message"]
+@pytest.mark.parametrize(
+    ("paths", "fields", "status", "param"),
+    [
+        (BOTH, {"input": None}, 422, "input"),
+        (BOTH, {"input": ""}, 422, "input"),
+        (BOTH, {"input": "?!"}, 422, "input"),
+        (BOTH, {"input": "a" * 4097}, 422, "input"),
+        (BOTH, {"input": "[[ß]]"}, 422, "input"),
+        (BOTH, {"input": 5}, 422, "input"),
+        (BOTH, {"input": "[voice:nobody] Hi."}, 422, "input"),
+        (BOTH, {"input": "[voice:] Hi."}, 422, "input"),
+        (BOTH, {"input": "<prosody pitch='low'>Hi.</prosody>"}, 422, "input"),
+        (BOTH, {"voice": "nobody"}, 404, "voice"),
+        (BOTH, {"language": "tlh"}, 422, "language"),
+        ((PHONEMES,), {"seed": 1}, 422, "seed"),
+        ((TTS,), {"timestamps": "words"}, 422, "timestamps"),
+        ((TTS,), {"timestamps": 1}, 422, "timestamps"),
+        ((TTS,), {"timestamps": True}, 422, "timestamps"),
+        (BOTH, {"dictionaries": ["nobody's"]}, 422, "dictionaries"),
+        (BOTH, {"pronunciations": {"": "b"}}, 422, "pronunciations"),
+        (BOTH, {"pronunciations": {"a": "[pause:1s]"}}, 422, "pronunciations"),
+        (BOTH, {"pronunciations": {"a": "[[%]]"}}, 422, "pronunciations"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_or_spoken_is_refused_by_name(toy_server, paths, fields, status, param):
+    for path in paths:
+        got, field = refusal(toy_server.post(path, json={"input": "Hi."} | fields))
+        assert (got, str(field).startswith(param)) == (status, True), (path, field)
 
 
-def test_our_own_mistakes_are_a_500_in_the_one_shape(monkeypatch):
-    engine = fake_engine()
-    monkeypatch.setattr(FakeBackend, "plan", lambda *_: 1 / 0)
-    with served(create_app(Settings(), engine), until_ready=False) as client:
-        monkeypatch.setattr(engine, "check_ready", lambda: 1 / 0)
-        answer = client.get("/ready")
+def test_our_own_mistakes_are_a_500_in_the_one_shape():
+    app = create_app(Settings(), fake_engine())
+    app.state.live_sessions = None  # which `/metrics` counts
+    with served(app) as client:
+        answer = client.get("/metrics")
     assert answer.status_code == 500
-    assert "division" not in shape(answer)["message"]
+    assert "NoneType" not in shape(answer)["message"]
 
 
 def test_a_client_that_leaves_amid_its_body_is_no_mistake_of_ours(toy_server, caplog):
@@ -296,25 +324,6 @@ def test_null_is_the_default_of_every_field_that_has_one(toy_server) -> None:
     assert (spoken.status_code, nulls.status_code) == (200, 200)
     assert nulls.headers["content-type"] == spoken.headers["content-type"] == "audio/wav"
     assert "transfer-encoding" not in nulls.headers  # `stream_format` was not asked for
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ('{"input": null}', "input"),
-        ('{"input": "Hi.", "nothing": null}', "nothing"),
-        ('{"input": "Hi.", "ban_tokens": [null]}', "ban_tokens.0"),
-        ('{"input": "Hi.", "speed": "null"}', "speed"),
-        ('{"input": "Hi.", "speed": null, "seed": 1.5}', "seed"),
-        ("null", None),
-        ("[null]", None),
-        ('{"input": null', None),
-    ],
-)
-def test_null_elsewhere_is_refused_as_ever(toy_server, body, param) -> None:
-    answer = toy_server.post("/tts", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 422
-    assert shape(answer)["param"] == param
 
 
 def test_null_leaves_what_stands_beside_it_as_it_was_sent() -> None:

@@ -1,8 +1,6 @@
 """Parts of a text at rates of their own: the same codes, played slower or faster, on every way."""
 
-import json
 from base64 import b64decode
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,10 +8,8 @@ import numpy as np
 import pytest
 
 from app.engine.sound.joining.joiner import EDGE_SILENCE_S, SILENCE_DBFS
-from app.main import create_app
-from app.settings import Settings
+from tests.app.tools.answers import asked, events_of
 from tests.app.tools.live_client import live
-from tests.app.tools.serving import served
 
 pytestmark = pytest.mark.weights
 RATE_HZ = 24_000
@@ -27,19 +23,10 @@ BASE: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def builtin(tmp_path_factory) -> Iterator[httpx.Client]:
-    voices = str(tmp_path_factory.mktemp("voices"))
-    with served(create_app(Settings(device="cpu", voices=voices))) as client:
-        yield client
-
-
 def say(client: httpx.Client, text: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
     """Speak; return the report and the sound."""
-    answer = client.post("/tts", json=BASE | {"input": text} | fields)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
-    return told, answer.content
+    report, answer = asked(client, BASE | {"input": text} | fields)
+    return report, answer.content
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +83,7 @@ def test_streams_and_sessions_send_the_same_and_each_word_in_time(builtin, slowe
     report, sound = slowed
     wanted = BASE | {"input": TEXT, "stream_format": "sse"}
     told, sent = {}, b""
-    for line in filter(None, builtin.post("/v1/audio/speech", json=wanted).text.splitlines()):
-        event = json.loads(line.removeprefix("data: "))
+    for event in events_of(builtin.post("/v1/audio/speech", json=wanted)):
         if event["type"] == "speech.timestamps":
             for word in event["words"]:
                 key = word["utterance"], word["index"]
@@ -160,21 +146,3 @@ def test_a_long_fast_speech_is_drawn_to_its_end(builtin) -> None:
 def test_how_it_would_be_read_tells_rates(builtin) -> None:
     answer = builtin.post("/v1/audio/phonemes", json={"input": TEXT}).json()
     assert [one["rate"] for one in answer["utterances"]] == [1, 0.5, 1]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("<prosody rate='quick'>Hi.</prosody>", "prosody"),
-        ('<prosody rate="slow" pitch="high">Hi.</prosody>', "pitch"),
-        ('<prosody volume="loud">Hi.</prosody>', "volume"),
-        ('<prosody contour="(0%,+20Hz)">Hi.</prosody>', "contour"),
-        ("[rate:5] Hi.", "rate:5"),
-        ("[rate:fast] Hi.", "rate"),
-    ],
-)
-def test_other_values_and_attributes_are_refused_by_name(builtin, text, name) -> None:
-    answer = builtin.post("/tts", json=BASE | {"input": text})
-    assert answer.status_code == 422
-    assert answer.json()["error"]["param"] == "input"
-    assert name in answer.json()["error"]["message"]

@@ -22,6 +22,7 @@ from app.engine.voices import OPENAI_VOICES
 from app.logs import TextLines
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import bearer, refusal
 from tests.app.tools.serving import served, until
 from tests.speech_like import packed, silent_file, speech_like
 from tests.toy.make_toy import MODEL, make
@@ -75,10 +76,6 @@ def uploaded(client: httpx.Client, key: str = "") -> list[str]:
     return [voice["id"] for voice in answer.json()["voices"] if voice["id"] not in known]
 
 
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
-
-
 def spoken(client: httpx.Client, voice: str, key: str = "", **others: Any) -> httpx.Response:
     body = {"input": "Hi.", "voice": voice, "seed": 1, "max_duration_s": 0.3, **others}
     return client.post("/tts", json=body, headers=bearer(key))
@@ -88,15 +85,6 @@ def codes(client: httpx.Client, voice: str) -> str:
     answer = spoken(client, voice)
     assert answer.status_code == 200, answer.text
     return answer.headers["x-codes-sha256"]
-
-
-def refusal(answer: httpx.Response) -> tuple[int, str | None]:
-    """Return status and field of a refusal, which must have the one shape."""
-    error = answer.json()["error"]
-    assert set(answer.json()) == {"error"}
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"]
-    return answer.status_code, error["param"]
 
 
 def test_an_upload_is_told_what_may_spoil_it_and_where_it_begins(client) -> None:
@@ -218,6 +206,10 @@ def test_a_model_that_hears_no_prompts_says_so(client, folder, tmp_path) -> None
         ({"consent": "false"}, 422, "consent"),
         ({"consent": ""}, 422, "consent"),
         ({"consent": "cons_123"}, 422, "consent"),
+        *(
+            ({"consent": one}, 422, "consent")
+            for one in ("1", "yes", "on", "True", "TRUE", "t", "y", " true")
+        ),
         ({"language": "fr"}, 422, "language"),
         ({"language": "x" * 99}, 422, "language"),
         ({"title": "a\nb"}, 422, "title"),
@@ -494,14 +486,6 @@ def test_a_voice_is_found_whatever_the_case_of_its_name(client, name) -> None:
     upload(client).raise_for_status()
     assert codes(client, name) == codes(client, name.lower())
     assert client.get(f"{VOICES}/{name}").json()["id"] == spoken(client, name).headers["x-voice"]
-
-
-@pytest.mark.parametrize(
-    "consent", ["1", "yes", "on", "True", "TRUE", "t", "y", "false", "", " true"]
-)
-def test_consent_is_true_and_nothing_that_may_mean_it(client, consent) -> None:
-    assert refusal(upload(client, consent=consent)) == (422, "consent")
-    assert uploaded(client) == []
 
 
 @pytest.mark.parametrize("charset", ["undefined", "idna", "punycode", "hex", "nowhere", "utf-16"])

@@ -12,7 +12,7 @@ from app.settings import Settings
 from app.studio.files import INDEX, PARTS, VENDOR
 from samplers.ar.trace import Record
 from samplers.knobs.params import SamplingParams
-from tests.app.api.test_errors import shape
+from tests.app.tools.answers import shape
 from tests.fakes import fake_engine
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from app import logs
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import raw
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -171,8 +171,12 @@ def test_nobody_can_forge_a_line(form: logs.LogFormat) -> None:
         client.post("/tts", json={"input": FORGED + "break"})
         client.post("/tts", json={"input": "Hi.", "voice": FORGED})
         for header in (b"x-request-id: a\rforged", b"x-request-id: a\x1b[2J", b"x\n forged: 1"):
-            raw(client, b"GET /forged HTTP/1.1\r\nHost: 127.0.0.1\r\n" + header + b"\r\n\r\n")
-        raw(client, b"GET /\r\nCRITICAL forged HTTP/1.1\r\n\r\n")
+            raw(
+                client,
+                b"GET /forged HTTP/1.1\r\nHost: 127.0.0.1\r\n" + header + b"\r\n\r\n",
+                more=False,
+            )
+        raw(client, b"GET /\r\nCRITICAL forged HTTP/1.1\r\n\r\n", more=False)
         with live(client) as session:
             session.send(FORGED)
             session.say(FORGED)
@@ -207,16 +211,6 @@ def test_a_client_that_leaves_amid_the_sound_is_told_so() -> None:
     (line,) = log.access()
     assert (line["status"], line["whole"]) == (200, False)
     assert "bytes and cut" in line["message"]
-
-
-def raw(client: httpx.Client, request: bytes) -> None:
-    """Send what no client would; whatever comes back."""
-    url = client.base_url
-    with socket.create_connection((url.host, url.port or 80), timeout=20) as connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(65536):
-            pass
 
 
 def test_probes_are_told_at_debug_alone_and_their_failures_as_ever() -> None:

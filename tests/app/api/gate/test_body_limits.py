@@ -13,7 +13,7 @@ from app.api.gate import limits
 from app.engine.errors import InvalidRequest
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.test_errors import shape
+from tests.app.tools.answers import raw, shape
 from tests.app.tools.serving import served
 from tests.fakes import FakeBackend, fake_engine
 
@@ -32,14 +32,7 @@ def client() -> Iterator[httpx.Client]:
 
 def sent(client: httpx.Client, *parts: bytes) -> tuple[int, bytes]:
     """Send bytes and no end; return status and body once the server has closed."""
-    place = (client.base_url.host, client.base_url.port)
-    with socket.create_connection(place, timeout=20) as connection:
-        for part in parts:
-            connection.sendall(part)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = raw(client, *parts).partition(b"\r\n\r\n")
     return int(head.split()[1]), body
 
 
@@ -177,17 +170,17 @@ def listed(one: str, count: int) -> str:
 def test_values_are_counted_whatever_they_are(one: str) -> None:
     limits.check_json_size(listed(one, limits.MAX_VALUES - 1))
     for count in (limits.MAX_VALUES, 4 * limits.MAX_VALUES):
-        for raw in (listed(one, count), listed(one, count).encode()):
+        for body in (listed(one, count), listed(one, count).encode()):
             with pytest.raises(InvalidRequest, match="values"):
-                limits.check_json_size(raw)
+                limits.check_json_size(body)
 
 
 @pytest.mark.parametrize("inside", [",", "[", "{", r"\"", r"\"[,", r"\\"])
 @pytest.mark.parametrize("end", ['"}', '"', "", "\\"])
 def test_what_is_within_a_text_is_no_value(inside: str, end: str) -> None:
-    raw = '{"input": "' + inside * 4 * limits.MAX_VALUES + end
-    limits.check_json_size(raw)
-    limits.check_json_size(raw.encode())
+    body = '{"input": "' + inside * 4 * limits.MAX_VALUES + end
+    limits.check_json_size(body)
+    limits.check_json_size(body.encode())
 
 
 def test_no_json_is_too_large_before_it_is_none() -> None:

@@ -1,12 +1,12 @@
 """Heads that are too large, or that a proxy could read otherwise, sent as bytes."""
 
 import json
-import socket
 
 import httpx
 import pytest
 
 from app.api.gate.limits import MAX_HEAD_BYTES
+from tests.app.tools.answers import raw
 
 BODY = b'{"input": "Hi."}'
 POST = b"POST /tts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -15,13 +15,7 @@ NEXT = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 def sent(client: httpx.Client, content: bytes) -> list[tuple[int, bytes]]:
     """Send bytes at once; return status and rest of each answer until the server closes."""
-    place = (client.base_url.host, client.base_url.port)
-    with socket.create_connection(place, timeout=20) as connection:
-        connection.sendall(content)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    return [(int(one[:3]), one) for one in answer.split(b"HTTP/1.1 ")[1:]]
+    return [(int(one[:3]), one) for one in raw(client, content).split(b"HTTP/1.1 ")[1:]]
 
 
 @pytest.mark.parametrize(

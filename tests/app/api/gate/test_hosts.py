@@ -13,7 +13,7 @@ from app.api.gate.origins import Hosts
 from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.test_errors import shape
+from tests.app.tools.answers import shape
 from tests.app.tools.live_client import url_of
 from tests.app.tools.serving import served
 from tests.fakes import fake_engine

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.test_errors import shape
+from tests.app.tools.answers import bearer, path_of, shape
 from tests.app.tools.live_client import live, url_of
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -21,10 +21,6 @@ from tests.fakes import FakeBackend, fake_engine
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
 KEYS = f"alice:{ALICE},bob:{BOB}"
 OPEN = {"/health", "/ready", "/docs", "/openapi.json", "/studio", "/studio/main.js"}
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 @contextmanager
@@ -97,7 +93,7 @@ def test_a_key_lets_in(keyed) -> None:
 
 def test_a_response_is_told_to_its_owner_alone(keyed) -> None:
     made = keyed.post("/tts", json={"input": "Hi."}, headers=bearer(ALICE))
-    path = f"/v1/audio/speech/{made.headers['x-request-id']}"
+    path = path_of(made)
     for wanted in (path, path + "/audio"):
         assert keyed.get(wanted, headers=bearer(ALICE)).status_code == 200
         refused = keyed.get(wanted, headers=bearer(BOB))

@@ -5,7 +5,7 @@ from starlette.requests import HTTPConnection
 from app.api.gate.origins import Origins
 from app.main import create_app
 from app.settings import Settings
-from tests.app.api.test_errors import shape
+from tests.app.tools.answers import shape
 from tests.app.tools.serving import served
 from tests.fakes import fake_engine
 

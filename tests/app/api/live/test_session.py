@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import report_of
 from tests.app.tools.live_client import LiveClient, live, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend, fake_engine
@@ -33,7 +34,7 @@ def test_the_sound_is_that_of_the_whole_text_whatever_the_packets(toy_server, si
         whole = toy_server.post("/tts", json=KNOBS | {"input": TEXT, "response_format": "pcm"})
         assert session.sound == whole.content
         assert done["audio_bytes"] == len(session.sound)
-        report = toy_server.get(f"/v1/audio/speech/{whole.headers['x-request-id']}").json()
+        report = report_of(toy_server, whole)
         assert done["codes_sha256"] == report["codes_sha256"]
         assert done["finish_reason"] == report["finish_reason"]
 

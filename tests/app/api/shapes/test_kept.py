@@ -8,6 +8,7 @@ import pytest
 
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import refusal, report_of
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
 
@@ -29,13 +30,6 @@ def body(path: str, text: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {"input" if path == CAPTIONED else "text": text} | fields
 
 
-def report(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
-    found = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}")
-    assert found.status_code == 200, found.text
-    told: dict[str, Any] = found.json()
-    return told
-
-
 @pytest.fixture
 def speaking() -> FakeBackend:
     return FakeBackend(chunk_s=0.1)
@@ -51,7 +45,7 @@ def client(speaking: FakeBackend) -> Iterator[httpx.Client]:
 def test_a_report_and_the_audio_again(client, path, fields) -> None:
     answer = client.post(path, json=body(path, "Hello.", fields))
     assert answer.status_code == 200, answer.text
-    told = report(client, answer)
+    told = report_of(client, answer)
     assert (told["request"]["input"], told["finish_reason"]) == ("Hello.", "stop")
     assert told["audio_s"] == pytest.approx(0.6)
     again = client.get(f"/v1/audio/speech/{told['id']}/audio")
@@ -62,7 +56,7 @@ def test_a_report_and_the_audio_again(client, path, fields) -> None:
 def test_a_whole_speech_that_fails_is_an_error_and_is_kept(client, path, fields) -> None:
     answer = client.post(path, json=body(path, "break", fields))
     assert answer.status_code == 500
-    told = report(client, answer)
+    told = report_of(client, answer)
     assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
     assert told["frames"] == 2
 
@@ -73,7 +67,7 @@ def test_a_streamed_speech_that_fails_is_cut_off_and_is_kept(client, path, field
         assert answer.status_code == 200
         with pytest.raises(httpx.RemoteProtocolError):
             answer.read()
-    told = report(client, answer)
+    told = report_of(client, answer)
     assert (told["finish_reason"], told["error"]["code"]) == ("error", "generation_failed")
 
 
@@ -85,7 +79,7 @@ def test_a_client_that_leaves_frees_its_job(client, speaking, path, fields) -> N
     name = answer.headers["x-request-id"]
     speaking.let(100)
     until(lambda: client.get(f"/v1/audio/speech/{name}").status_code == 200)
-    assert report(client, answer)["finish_reason"] == "cancelled"
+    assert report_of(client, answer)["finish_reason"] == "cancelled"
 
 
 def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:
@@ -95,4 +89,4 @@ def test_captions_cannot_be_events_or_go_on_from_nothing(client) -> None:
         ({"continue_from": {"id": "nobody", "frame": 1}}, 404, "id"),
     ):
         answer = client.post(CAPTIONED, json=body(CAPTIONED, "Hello.", fields))
-        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
+        assert refusal(answer) == (status, param)

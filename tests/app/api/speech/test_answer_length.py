@@ -18,6 +18,7 @@ from app.api.render_pool import RenderPool
 from app.engine.serving.fairness import Places
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import path_of, report_of
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -119,7 +120,7 @@ def test_codes_in_place_of_a_speech_last_no_longer_than_a_text_may(short, speed,
     wanted = {"input": "Hi.", "max_duration_s": 1, "speed": speed}
     spoken = short.post("/tts", json=wanted)
     assert spoken.status_code == 200, spoken.text
-    path = f"/v1/audio/speech/{spoken.headers['x-request-id']}/audio"
+    path = path_of(spoken, "/audio")
     assert short.get(path).content == spoken.content
     answer = short.post(path, json=TALL)
     assert answer.status_code == status, answer.text
@@ -131,7 +132,7 @@ def test_a_take_that_is_continued_counts_with_the_frames_that_are_kept(short) ->
     first = short.post("/tts", json={"input": "Hello there. " * 3, "max_duration_s": 6, "seed": 1})
     assert first.status_code == 200, first.text
     frames = int(first.headers["x-frames"])
-    report = short.get(f"/v1/audio/speech/{first.headers['x-request-id']}").json()
+    report = report_of(short, first)
     last = len(report["utterances"]) - 1
     place = {"id": first.headers["x-request-id"], "utterance": last, "frame": 0}
     wanted = {"input": "Hello there. " * 3, "max_duration_s": 1, "continue_from": place, "seed": 1}

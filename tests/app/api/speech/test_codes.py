@@ -4,7 +4,6 @@ import io
 import json
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -14,6 +13,7 @@ from safetensors.numpy import load, save
 from app.api.responses import SAFETENSORS
 from app.main import create_app
 from app.settings import BUILTIN_MODEL, Settings
+from tests.app.tools.answers import events_of, path_of, refusal
 from tests.app.tools.serving import served
 
 HELLO = {"input": "Hi. You.", "seed": 3, "max_duration_s": 1, "speed": 2.0}
@@ -26,16 +26,12 @@ def spoken(toy_server):
     return answer
 
 
-def path_of(spoken, what: str) -> str:
-    return f"/v1/audio/speech/{spoken.headers['x-request-id']}/{what}"
-
-
 def test_codes_come_as_json_and_as_tensors_and_give_the_same_audio(toy_server, spoken) -> None:
-    told = toy_server.get(path_of(spoken, "codes")).json()
-    report = toy_server.get(path_of(spoken, "codes").removesuffix("/codes")).json()
+    told = toy_server.get(path_of(spoken, "/codes")).json()
+    report = toy_server.get(path_of(spoken)).json()
     assert told["utterances"] == [one["codes"] for one in report["utterances"]]
     assert told["codes_sha256"] == spoken.headers["x-codes-sha256"]
-    binary = toy_server.get(path_of(spoken, "codes"), headers={"accept": SAFETENSORS})
+    binary = toy_server.get(path_of(spoken, "/codes"), headers={"accept": SAFETENSORS})
     assert binary.headers["content-type"] == SAFETENSORS
     tensors = load(binary.content)
     assert [tensors[str(n)].tolist() for n in range(len(tensors))] == told["utterances"]
@@ -44,16 +40,16 @@ def test_codes_come_as_json_and_as_tensors_and_give_the_same_audio(toy_server, s
         (binary.content, SAFETENSORS),
     ):
         answer = toy_server.post(
-            path_of(spoken, "audio"), content=content, headers={"content-type": kind}
+            path_of(spoken, "/audio"), content=content, headers={"content-type": kind}
         )
         assert answer.status_code == 200, answer.text
         assert answer.content == spoken.content
 
 
 def test_other_codes_give_other_audio_and_fewer_levels_do(toy_server, spoken) -> None:
-    told = toy_server.get(path_of(spoken, "codes")).json()["utterances"]
+    told = toy_server.get(path_of(spoken, "/codes")).json()["utterances"]
     first = [frame[:1] for frame in told[0]]
-    answer = toy_server.post(path_of(spoken, "audio"), json={"utterances": [first, *told[1:]]})
+    answer = toy_server.post(path_of(spoken, "/audio"), json={"utterances": [first, *told[1:]]})
     assert answer.status_code == 200, answer.text
     assert answer.content != spoken.content
 
@@ -78,10 +74,10 @@ def test_other_codes_give_other_audio_and_fewer_levels_do(toy_server, spoken) ->
     ],
 )
 def test_what_is_no_codes_is_refused(toy_server, spoken, body, kind, status) -> None:
-    answer = toy_server.post(path_of(spoken, "audio"), content=body, headers={"content-type": kind})
-    assert answer.status_code == status, answer.text
-    if status == 422:
-        assert answer.json()["error"]["param"] == "utterances"
+    answer = toy_server.post(
+        path_of(spoken, "/audio"), content=body, headers={"content-type": kind}
+    )
+    assert refusal(answer) == (status, "utterances" if status == 422 else None)
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
@@ -115,8 +111,7 @@ def test_half_a_minute_of_wav_is_taken(toy_server) -> None:
 @pytest.mark.parametrize("content", [b"", b"no sound", b"RIFF" + bytes(100)])
 def test_what_is_no_recording_is_refused(toy_server, content) -> None:
     answer = toy_server.post("/v1/audio/codes", content=content)
-    assert answer.status_code == 422
-    assert answer.json()["error"]["param"] == "file"
+    assert refusal(answer) == (422, "file")
 
 
 ASKED: dict[str, Any] = {
@@ -126,13 +121,6 @@ ASKED: dict[str, Any] = {
     "response_format": "codes",
 }
 SHAPES: list[dict[str, Any]] = [{"stream": True}, {"stream_format": "sse"}]
-
-
-def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
-    assert answer.status_code == 200, answer.text
-    sse = answer.headers["content-type"].startswith("text/event-stream")
-    lines = [line for line in answer.text.splitlines() if line]
-    return [json.loads(line.removeprefix("data: ") if sse else line) for line in lines]
 
 
 def joined(events: list[dict[str, Any]], utterances: int) -> list[list[list[int]]]:
@@ -150,13 +138,13 @@ def test_a_speech_may_be_asked_for_as_codes(toy_server, path) -> None:
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/json"
     told = answer.json()
-    kept = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/codes")
+    kept = toy_server.get(path_of(answer, "/codes"))
     assert told == kept.json()
     assert sum(map(len, told["utterances"])) == int(answer.headers["x-frames"]) > 0
     assert told["codes_sha256"] == answer.headers["x-codes-sha256"]
     sound = toy_server.post(path, json=ASKED | {"response_format": "wav"})
     assert sound.headers["x-codes-sha256"] == told["codes_sha256"]
-    again = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/audio")
+    again = toy_server.get(path_of(answer, "/audio"))
     assert again.content == sound.content
 
 
@@ -219,7 +207,7 @@ def test_where_only_sound_can_be_sent_codes_are_refused(toy_server, spoken, path
     if path.startswith("/dev"):
         answer = toy_server.post(path, json=ASKED)
     else:
-        answer = toy_server.get(path_of(spoken, "audio"), params={"response_format": "codes"})
+        answer = toy_server.get(path_of(spoken, "/audio"), params={"response_format": "codes"})
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, "response_format")
 
 

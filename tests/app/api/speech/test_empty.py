@@ -1,6 +1,5 @@
 """A speech whose model draws its stop at once: every shape says so, and no container breaks."""
 
-import json
 from io import BytesIO
 from typing import Any, get_args
 
@@ -9,6 +8,7 @@ import httpx
 import pytest
 
 from app.audio.formats import AudioFormat
+from tests.app.tools.answers import events_of, path_of, report_of
 from tests.app.tools.live_client import live
 
 AT_ONCE: dict[str, Any] = {"logit_bias": {"512": 100}}  # the toy model's stop
@@ -47,22 +47,17 @@ def test_a_stream_ends_in_order_and_its_report_says_it(toy_server: httpx.Client,
     assert answer.status_code == 200
     if answer.content and form != "wav":  # whose length a stream does not know
         assert seconds(answer.content, form) <= NO_MORE_S
-    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    report = report_of(toy_server, answer)
     assert (report["finish_reason"], report["frames"], report["audio_s"]) == ("empty", 0, 0.0)
     assert [one["finish_reason"] for one in report["utterances"]] == ["empty"]
-    again = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/audio")
+    again = toy_server.get(path_of(answer, "/audio"))
     assert (again.status_code, again.headers["x-finish-reason"]) == (200, "empty")
 
 
 def test_events_end_with_it(toy_server: httpx.Client) -> None:
     answer = toy_server.post("/v1/audio/speech", json=EMPTY | {"stream_format": "sse"})
-    events = [
-        json.loads(line.removeprefix("data: "))
-        for line in answer.text.splitlines()
-        if line.startswith("data: {")
-    ]
-    assert events[-1]["type"] == "speech.audio.done"
-    assert events[-1]["finish_reason"] == "empty"
+    last = events_of(answer)[-1]
+    assert (last["type"], last["finish_reason"]) == ("speech.audio.done", "empty")
 
 
 def test_the_websocket_ends_the_response_with_it(toy_server: httpx.Client) -> None:
@@ -75,7 +70,7 @@ def test_of_several_sentences_the_report_says_which(toy_server: httpx.Client) ->
     """With a trace, whose rows are those of the tokens that were kept: the stop, too."""
     wanted = {"input": "Hello there. [pause:0.2s] You.", "stream": False, "trace": True} | AT_ONCE
     answer = toy_server.post("/tts", json=wanted)
-    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    report = report_of(toy_server, answer)
     spoken = [one for one in report["utterances"] if one["phonemes"]]
     assert [one["finish_reason"] for one in spoken] == ["empty", "empty"]
     assert [len(one["tokens"]) for one in spoken] == [1, 1]

@@ -66,22 +66,6 @@ def test_codes_of_a_text_are_those_of_what_is_spoken_for_it(client) -> None:
     assert len({one.headers["x-codes-sha256"] for one in answers}) == 1
 
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"dictionaries": ["nobody's"]}, "dictionaries"),
-        ({"pronunciations": {"a": "[pause:1s]"}}, "pronunciations"),
-        ({"pronunciations": {"a": "[[%]]"}}, "pronunciations"),
-        ({"pronunciations": {"": "b"}}, "pronunciations"),
-    ],
-)
-def test_what_cannot_be_spoken_is_refused_by_name(client, fields, param) -> None:
-    for path in ("/tts", "/v1/audio/phonemes"):
-        answer = client.post(path, json={"input": "Hi.", **fields})
-        assert answer.status_code == 422, answer.text
-        assert answer.json()["error"]["param"].startswith(param)
-
-
 @pytest.mark.parametrize("content", ["[]", '{"a": 1}', "no json"])
 def test_a_file_that_is_no_dictionary_is_refused_at_the_start(tmp_path, content) -> None:
     file = tmp_path / "words.json"

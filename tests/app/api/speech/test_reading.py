@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF001 - IPA is full of letters that look like Latin ones
 
-import json
 from base64 import b64decode
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.app.tools.answers import events_of, report_of
 from tests.app.tools.live_client import live, serving
 from tests.fakes import FakeBackend
 
@@ -44,7 +44,7 @@ def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
 ) -> None:
     answer = toy_server.post("/tts", json=SPOKEN | {"speed": speed, "stream": stream})
     sound = np.frombuffer(answer.content, "<i2")
-    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    report = report_of(toy_server, answer)
     told, read_alone = report["utterances"], read(toy_server)["utterances"]
     assert [(one["text"], one["phonemes"]) for one in told] == [
         (one["text"], one["phonemes"]) for one in read_alone
@@ -64,9 +64,9 @@ def test_a_report_says_how_each_utterance_was_read_and_where_it_is(
 
 def test_the_last_event_has_the_same(toy_server) -> None:
     answer = toy_server.post("/tts", json=SPOKEN | {"stream_format": "sse"})
-    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
+    events = events_of(answer)
     sound = b"".join(b64decode(one["audio"]) for one in events[:-1])
-    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+    report = report_of(toy_server, answer)
     told = events[-1]["utterances"]
     for one, reported in zip(told, report["utterances"], strict=True):
         assert one == {name: reported[name] for name in one}
@@ -80,33 +80,13 @@ def test_a_session_tells_the_same_of_text_that_comes_in_pieces(toy_server) -> No
         done = session.say(TEXT[:20], TEXT[20:], trace=True, speed=0.5, **wanted)
         traces = [one for one in session.seen if one["type"] == "response.trace"]
     whole = toy_server.post("/tts", json=SPOKEN | {"speed": 0.5})
-    report = toy_server.get(f"/v1/audio/speech/{whole.headers['x-request-id']}").json()
+    report = report_of(toy_server, whole)
     assert len(traces) == len(done["utterances"]) == len(report["utterances"])
     for one, trace, reported in zip(done["utterances"], traces, report["utterances"], strict=True):
         assert one == {name: trace[name] for name in one}
         assert one["phonemes"] == reported["phonemes"]
         assert one["start_s"] == pytest.approx(reported["start_s"], abs=1e-4)
         assert one["duration_s"] == pytest.approx(reported["duration_s"], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "param"),
-    [
-        ({}, 422, "input"),
-        ({"input": ""}, 422, "input"),
-        ({"input": "?!"}, 422, "input"),
-        ({"input": "a" * 4097}, 422, "input"),
-        ({"input": "[[ß]]"}, 422, "input"),
-        ({"input": 5}, 422, "input"),
-        ({"input": "Hi.", "seed": 1}, 422, "seed"),
-        ({"input": "Hi.", "voice": "nobody"}, 404, "voice"),
-        ({"input": "Hi.", "language": "tlh"}, 422, "language"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_by_name(toy_server, body, status, param) -> None:
-    answer = toy_server.post("/v1/audio/phonemes", json=body)
-    assert answer.status_code == status, answer.text
-    assert answer.json()["error"]["param"] == param
 
 
 def test_a_failure_of_reading_is_an_answer_and_a_failure_of_one_text_alone() -> None:
@@ -125,7 +105,7 @@ def test_what_may_not_be_meant_is_told_in_header_reading_and_report(toy_server) 
         wanted = {"input": text, "seed": 7, "max_duration_s": 0.5} | more
         answer = toy_server.post("/tts", json=wanted)
         assert noted in answer.headers["x-warning"]
-        report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+        report = report_of(toy_server, answer)
         assert noted in report["warnings"][0]
     plain = toy_server.post("/tts", json={"input": "Fine.", "seed": 7, "max_duration_s": 0.5})
     assert "x-warning" not in plain.headers

@@ -16,6 +16,7 @@ import soundfile
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import path_of, report_of
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -83,7 +84,7 @@ def test_what_is_known_comes_before_the_sound_and_the_rest_by_the_id(toy_server)
         assert (headers["x-seed"], headers["x-voice"]) == ("3", "toy")
         assert float(headers["x-ttfa-ms"]) > 0
         sent = len(answer.read())
-    report = toy_server.get(f"/v1/audio/speech/{headers['x-request-id']}").json()
+    report = report_of(toy_server, answer)
     assert report["error"] is None
     assert report["finish_reason"] in {"stop", "length"}
     assert round(report["audio_s"] * 24_000) == (sent - WAV_HEAD_BYTES) / 2
@@ -117,7 +118,7 @@ def test_what_goes_wrong_before_the_first_byte_is_a_proper_error(stream, fields,
         answer = client.post("/tts", json={"input": "Hi.", "stream": stream} | fields)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
         if status == 500:
-            report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+            report = report_of(client, answer)
             assert (report["finish_reason"], report["error"]["code"]) == ("error", code)
 
 
@@ -128,12 +129,12 @@ def test_what_breaks_after_the_first_byte_cuts_the_connection_and_is_told():
             chunks = map(body.extend, answer.iter_raw())
             with pytest.raises(httpx.RemoteProtocolError):
                 list(chunks)
-        report = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
+        report = report_of(client, answer)
         assert (report["finish_reason"], report["error"]["code"]) == ("error", "generation_failed")
         assert (report["codes_sha256"], report["frames"]) == (None, 2)
         assert report["request"]["input"] == "break"
         assert round(report["audio_s"] * 24_000) == (len(body) - WAV_HEAD_BYTES) / 2
-        sound = client.get(f"/v1/audio/speech/{answer.headers['x-request-id']}/audio")
+        sound = client.get(path_of(answer, "/audio"))
         assert sound.status_code == 404
         assert client.post("/tts", json={"input": "next"}).status_code == 200
 

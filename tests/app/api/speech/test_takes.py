@@ -9,6 +9,7 @@ import pytest
 from app.engine.serving import scheduler
 from app.main import create_app
 from app.settings import Settings
+from tests.app.tools.answers import asked, refusal, shape
 from tests.app.tools.serving import served
 from tests.toy.make_toy import MODEL, make
 
@@ -22,9 +23,7 @@ BRANCH: dict[str, Any] = {"entropix": True, "entropix_action": "branch"}
 def test_what_each_take_was_ranked_by_is_told(
     toy_server: httpx.Client, knobs: dict[str, Any], count: int
 ) -> None:
-    answer = toy_server.post("/tts", json=ASKED | knobs)
-    report = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}").json()
-    for utterance in report["utterances"]:
+    for utterance in asked(toy_server, ASKED | knobs)[0]["utterances"]:
         takes = utterance["takes"]
         assert len(takes) == count
         kept = [take for take in takes if take["kept"]]
@@ -52,9 +51,8 @@ def test_what_cannot_be_is_refused_by_name(
     toy_server: httpx.Client, knobs: dict[str, Any], fields: tuple[str, ...]
 ) -> None:
     answer = toy_server.post("/tts", json=ASKED | knobs)
-    assert answer.status_code == 422
-    error = answer.json()["error"]
-    assert error["param"] == fields[0]
+    error = shape(answer)
+    assert (answer.status_code, error["param"]) == (422, fields[0])
     assert all(field in error["message"] + error["param"] for field in fields)
 
 
@@ -70,7 +68,7 @@ def test_more_rows_than_there_are_is_refused_with_the_knob_that_asks_for_them(
     small_server: httpx.Client, knobs: dict[str, Any], param: str
 ) -> None:
     answer = small_server.post("/tts", json=ASKED | knobs)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (422, param)
+    assert refusal(answer) == (422, param)
     assert small_server.post("/tts", json=ASKED | {"best_of": 4}).status_code == 200
 
 

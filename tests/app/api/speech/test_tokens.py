@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.app.tools.answers import asked, path_of, refusal
+
 
 @pytest.fixture(scope="module")
 def report(toy_server: Any) -> dict[str, Any]:
     body = {"input": "Hi. You.", "seed": 1, "trace": True, "max_duration_s": 0.6}
-    answer = toy_server.post("/tts", json=body)
-    told: dict[str, Any] = toy_server.get(
-        f"/v1/audio/speech/{answer.headers['x-request-id']}"
-    ).json()
-    return told
+    return asked(toy_server, body)[0]
 
 
 def rows_of(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -44,9 +42,8 @@ def test_the_rows_of_a_table_are_the_tokens_of_the_report(toy_server, report) ->
 
 def test_the_likeliest_codes_are_told_where_asked_for(toy_server, report) -> None:
     body = {"input": "Hi. You.", "seed": 1, "top_logprobs": 3, "max_duration_s": 0.6}
-    answer = toy_server.post("/tts", json=body)
-    path = f"/v1/audio/speech/{answer.headers['x-request-id']}"
-    told = toy_server.get(path).json()
+    told, answer = asked(toy_server, body)
+    path = path_of(answer)
     for before, token in zip(rows_of(report), rows_of(told), strict=True):
         assert [len(token.pop(name)) for name in ("top_logprobs", "top_scores")] == [3, 3]
         assert token == before
@@ -58,6 +55,6 @@ def test_the_likeliest_codes_are_told_where_asked_for(toy_server, report) -> Non
 
 def test_a_speech_without_a_trace_has_no_rows_and_says_how_to_get_them(toy_server) -> None:
     answer = toy_server.post("/tts", json={"input": "Hi.", "max_duration_s": 0.2})
-    told = toy_server.get(f"/v1/audio/speech/{answer.headers['x-request-id']}?format=csv")
-    assert (told.status_code, told.json()["error"]["param"]) == (422, "format")
-    assert "trace" in told.json()["error"]["message"]
+    rows = toy_server.get(path_of(answer, "?format=csv"))
+    assert refusal(rows) == (422, "format")
+    assert "trace" in rows.json()["error"]["message"]
