@@ -92,13 +92,7 @@ def json_body(kind: type[B]) -> Callable[[Request], Awaitable[B]]:
     """Return the FastAPI dependency that reads a JSON body of a kind."""
 
     async def read(request: Request) -> B:
-        """Validate the body in strict mode: the string "0.5" is not a number.
-
-        Raises:
-            HTTPException: The media type is not JSON, or `app.api.gate.limits` refuses the
-                body.
-            RequestValidationError: A field is invalid.
-        """
+        """Validate the body in strict mode: the string "0.5" is not a number."""
         if media_type(request.headers) != "application/json":
             raise HTTPException(415, "send JSON, with the header content-type: application/json")
         try:
@@ -133,13 +127,12 @@ def model_names(settings: Settings) -> list[str]:
 
 
 def check_model(wanted: str | None, loaded: str, names: Collection[str] = ()) -> None:
-    """Check that a name means the loaded model.
+    """Check that a name means the loaded model, in any case; None does.
+
+    OpenAI's names may carry a date, as in `gpt-4o-mini-tts-2025-12-15`.
 
     Args:
-        wanted: The requested name, in any case; None is the loaded model. OpenAI's names may
-            carry a date, as in `gpt-4o-mini-tts-2025-12-15`.
-        loaded: The loaded model's name.
-        names: Further names of it, in lower case: `model_names`.
+        names: Further names of the loaded model, in lower case: `model_names`.
 
     Raises:
         UnknownModel: It is another model.
@@ -196,11 +189,10 @@ def dictionaries_of(locators: Sequence[Any]) -> tuple[str, ...]:
 
 
 def output_of(job: SpeechJob, form: AudioFormat) -> OutputOptions:
-    """Return the speed, loudness and sample rate that a job's request asks for, in a container.
+    """Return the requested speed, loudness and sample rate, in a container.
 
     Args:
         job: Its `params` are the request's body.
-        form: The container.
 
     Raises:
         InvalidRequest: The container does not have that sample rate.

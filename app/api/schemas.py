@@ -246,13 +246,7 @@ class SpeechRequest(SpeechOptions):
         return "stream_format" in self.model_fields_set or self.response_format in STREAMED
 
     def job(self, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
-        """Return the engine's job for this request.
-
-        Args:
-            job_id: Unique among all jobs.
-            owner: Owner of the API key; empty without keys.
-            asker: The client whose share of the service the job counts towards.
-        """
+        """Return the engine's job for this request; see `job_of`."""
         job = self.job_of(self.input, job_id, owner, asker, played=self.streamed)
         return replace(job, codes=self.streamed and self.response_format == "codes")
 

@@ -179,13 +179,11 @@ class Container(Protocol):
 
 
 def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = False) -> Container:
-    """Return an empty audio file.
+    """Return an empty audio file, mono.
 
     Args:
-        form: Format of the file.
-        sample_rate_hz: Sample rate; mono.
-        whole: Whether the header tells the length, where the format has a field for it. The bytes
-            of such a format are then all returned by `close`.
+        whole: Whether the header has the length, where the format has a field for it. The bytes of
+            such a format are then all returned by `close`.
     """
     if form in _ENCODERS:
         return LibavEncoder(_ENCODERS[form], sample_rate_hz, whole=whole)
@@ -195,13 +193,7 @@ def open_container(form: AudioFormat, sample_rate_hz: int, *, whole: bool = Fals
 
 
 def encode_file(samples: Samples, form: AudioFormat, sample_rate_hz: int) -> bytes:
-    """Return a complete audio file, with its length in the header if the format has a field.
-
-    Args:
-        samples: ``[N]`` in [-1, 1]; values outside are clipped.
-        form: Format of the file.
-        sample_rate_hz: Sample rate; mono.
-    """
+    """Return a complete audio file of samples ``[N]`` in [-1, 1], clipped, as `open_container`."""
     file = open_container(form, sample_rate_hz, whole=True)
     return file.push(samples) + file.close()
 

@@ -14,6 +14,33 @@ from app.engine.sound.joining.filter_graph import FilterGraph
 from app.engine.sound.joining.tempo import Tempo
 
 
+class OutputOptions(NamedTuple):
+    """Format, speed, loudness and sample rate of the audio; none of them changes a code.
+
+    Args:
+        form: Format of the file.
+        speed: Playback speed; 1 is unchanged.
+        loudness_lufs: Target loudness; None is unchanged.
+        sample_rate: Samples a second; None is the usual rate of the format, or the model's.
+    """
+
+    form: AudioFormat
+    speed: float = 1.0
+    loudness_lufs: float | None = None
+    sample_rate: SampleRate | None = None
+
+    def rate_hz(self, model_rate_hz: int) -> int:
+        """Return the sample rate of the file."""
+        return file_rate_hz(self.form, self.sample_rate, model_rate_hz)
+
+    def instant(self, model_rate_hz: int) -> bool:
+        """Return whether rendering a chunk is too fast to be worth a thread."""
+        plain = self.speed == 1 and self.loudness_lufs is None
+        return (
+            self.form in {"wav", "pcm"} and plain and self.rate_hz(model_rate_hz) == model_rate_hz
+        )
+
+
 class _AudioFilter(Protocol):
     """Processes samples incrementally; output may lag behind input."""
 
@@ -28,28 +55,19 @@ class Delivery:
     Not thread-safe. Takes milliseconds, so do not call it on the event loop.
 
     Args:
-        speed: Playback speed; 1 is unchanged.
-        loudness_lufs: Target loudness; None is unchanged.
         likely_lufs: Expected loudness of the samples; None if unknown.
-        output_hz: Sample rate of the output; None is unchanged.
     """
 
     def __init__(
-        self,
-        sample_rate_hz: int,
-        *,
-        speed: float,
-        loudness_lufs: float | None,
-        likely_lufs: float | None = None,
-        output_hz: int | None = None,
+        self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
         self._stages: list[_AudioFilter] = []
-        if speed != 1:
-            self._stages.append(Tempo(speed, sample_rate_hz))
-        if loudness_lufs is not None:
-            leveller = Leveller(loudness_lufs, sample_rate_hz, likely_lufs)
+        if output.speed != 1:
+            self._stages.append(Tempo(output.speed, sample_rate_hz))
+        if output.loudness_lufs is not None:
+            leveller = Leveller(output.loudness_lufs, sample_rate_hz, likely_lufs)
             self._stages += [leveller, Limiter(sample_rate_hz)]
-        if output_hz is not None and output_hz != sample_rate_hz:
+        if (output_hz := output.rate_hz(sample_rate_hz)) != sample_rate_hz:
             self._stages.append(_resampler(sample_rate_hz, output_hz))
 
     def push(self, samples: Samples) -> Samples:
@@ -66,55 +84,26 @@ class Delivery:
         return samples
 
 
-def deliver(
-    samples: Samples,
-    sample_rate_hz: int,
-    *,
-    speed: float,
-    loudness_lufs: float | None,
-    output_hz: int | None = None,
-) -> Samples:
-    """Return a whole speech ``[N]`` at a speed and loudness, with one gain measured on all of it.
-
-    Args:
-        samples: The speech.
-        speed: Playback speed; 1 is unchanged.
-        loudness_lufs: Target loudness; None is unchanged.
-        output_hz: Sample rate of the output; None is unchanged.
-    """
-    if speed == 1 and loudness_lufs is None and output_hz in {None, sample_rate_hz}:
+def deliver(samples: Samples, sample_rate_hz: int, output: OutputOptions) -> Samples:
+    """Return a whole speech ``[N]`` as requested, with one gain measured on all of it."""
+    plain = output.speed == 1 and output.loudness_lufs is None
+    if plain and output.rate_hz(sample_rate_hz) == sample_rate_hz:
         return samples
-    steps = deliver_in_steps(
-        iter([samples]),
-        sample_rate_hz,
-        speed=speed,
-        loudness_lufs=loudness_lufs,
-        output_hz=output_hz,
-    )
-    return np.concatenate(list(steps))
+    return np.concatenate(list(deliver_in_steps(iter([samples]), sample_rate_hz, output)))
 
 
 def deliver_in_steps(
-    portions: Iterator[Samples],
-    sample_rate_hz: int,
-    *,
-    speed: float,
-    loudness_lufs: float | None,
-    output_hz: int | None = None,
+    portions: Iterator[Samples], sample_rate_hz: int, output: OutputOptions
 ) -> Iterator[Samples]:
-    """Yield a whole speech at a speed and loudness, a portion at a time, often an empty one.
+    """Yield a whole speech as requested, a portion ``[n]`` at a time, often an empty one.
 
-    Args:
-        portions: The speech, ``[n]`` each; consumed one by one, so that each step is short.
-        speed: Playback speed; 1 is unchanged.
-        loudness_lufs: Target loudness; None is unchanged.
-        output_hz: Sample rate of the output; None is unchanged.
+    The portions are consumed one by one, so that each step is short.
     """
-    if speed != 1:
-        portions = _filtered(Tempo(speed, sample_rate_hz), portions)
-    if loudness_lufs is not None:
-        portions = _levelled(portions, sample_rate_hz, loudness_lufs)
-    if output_hz is not None and output_hz != sample_rate_hz:
+    if output.speed != 1:
+        portions = _filtered(Tempo(output.speed, sample_rate_hz), portions)
+    if output.loudness_lufs is not None:
+        portions = _levelled(portions, sample_rate_hz, output.loudness_lufs)
+    if (output_hz := output.rate_hz(sample_rate_hz)) != sample_rate_hz:
         portions = _filtered(_resampler(sample_rate_hz, output_hz), portions)
     yield from portions
 
@@ -155,50 +144,13 @@ PORTION_S: Final = 2.0
 """
 
 
-class OutputOptions(NamedTuple):
-    """Format, speed, loudness and sample rate of the audio; none of them changes a code.
-
-    Args:
-        form: Format of the file.
-        speed: Playback speed; 1 is unchanged.
-        loudness_lufs: Target loudness; None is unchanged.
-        sample_rate: Samples a second; None is the usual rate of the format, or the model's.
-    """
-
-    form: AudioFormat
-    speed: float = 1.0
-    loudness_lufs: float | None = None
-    sample_rate: SampleRate | None = None
-
-    def rate_hz(self, model_rate_hz: int) -> int:
-        """Return the sample rate of the file."""
-        return file_rate_hz(self.form, self.sample_rate, model_rate_hz)
-
-    def instant(self, model_rate_hz: int) -> bool:
-        """Return whether rendering a chunk is too fast to be worth a thread."""
-        plain = self.speed == 1 and self.loudness_lufs is None
-        return (
-            self.form in {"wav", "pcm"} and plain and self.rate_hz(model_rate_hz) == model_rate_hz
-        )
-
-
 class StreamRenderer:
-    """Writes one audio file incrementally. Not thread-safe.
-
-    Args:
-        likely_lufs: Expected loudness of the samples; None if unknown.
-    """
+    """Writes one audio file incrementally; arguments as of `Delivery`. Not thread-safe."""
 
     def __init__(
         self, output: OutputOptions, sample_rate_hz: int, likely_lufs: float | None = None
     ) -> None:
-        self._delivery = Delivery(
-            sample_rate_hz,
-            speed=output.speed,
-            loudness_lufs=output.loudness_lufs,
-            likely_lufs=likely_lufs,
-            output_hz=output.rate_hz(sample_rate_hz),
-        )
+        self._delivery = Delivery(output, sample_rate_hz, likely_lufs)
         self._rate_hz, self._samples = output.rate_hz(sample_rate_hz), 0
         self._container = open_container(output.form, self._rate_hz)
 
@@ -225,20 +177,12 @@ def render_in_steps(
 ) -> Iterator[tuple[bytes, int]]:
     """Render a whole speech step by step; yield the next bytes and the number of samples in them.
 
-    Args:
-        chunks: The speech, ``[N]`` each; consumed one by one.
-        output: What is requested.
+    The chunks, ``[N]`` each, are consumed one by one.
     """
     portions = (part for chunk in chunks for part in split_portions(chunk, sample_rate_hz))
     rate_hz = output.rate_hz(sample_rate_hz)
     container = open_container(output.form, rate_hz, whole=True)
-    for shaped in deliver_in_steps(
-        portions,
-        sample_rate_hz,
-        speed=output.speed,
-        loudness_lufs=output.loudness_lufs,
-        output_hz=rate_hz,
-    ):
+    for shaped in deliver_in_steps(portions, sample_rate_hz, output):
         yield container.push(shaped), len(shaped)
     yield container.close(), 0
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 from time import monotonic
 from typing import Generic, TypeVar
 
-from app.api.live.socket import ClientGone, LiveSocket
+from starlette.websockets import WebSocket
+
+from app.api.gate.admission import client_of
+from app.api.live.socket import ClientGone, LiveSocket, received
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages
 from app.api.requests import output_of
 from app.api.schemas import SpeechOptions
@@ -143,3 +146,16 @@ class LiveSession(ABC, Generic[M]):
     def _last_s(self) -> float:
         """When something last happened that keeps the session open; now if text is to be spoken."""
         return max([self._active_s, *(one.active_s for one in self.speeches.values())])
+
+
+class WebSocketSession(LiveSession[str | bytes]):
+    """A session on an accepted WebSocket."""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        socket = LiveSocket(websocket.send, services.settings.stall_timeout_s)
+        super().__init__(socket, services, client_of(websocket), websocket.state.owner)
+        self._websocket = websocket
+
+    async def receive(self) -> str | bytes | None:
+        """Return the next message; None once the client has disconnected."""
+        return await received(self._websocket)

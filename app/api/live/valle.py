@@ -11,7 +11,6 @@ from app.api.errors import (
     speech_error_detail,
     validation_error_detail,
 )
-from app.api.gate.admission import client_of
 from app.api.gate.limits import check_json_size
 from app.api.live.messages import (
     CLIENT_MESSAGE,
@@ -32,8 +31,8 @@ from app.api.live.messages import (
     SessionCreated,
     SessionLimits,
 )
-from app.api.live.session import LiveSession
-from app.api.live.socket import LiveSocket, received
+from app.api.live.session import WebSocketSession
+from app.api.live.socket import LiveSocket
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages
 from app.api.reports.writer import ReportWriter, utterance_pieces
 from app.api.requests import check_model, cleaned, ignored_fields, model_names
@@ -48,19 +47,13 @@ _IDLE_CLOSE = 1000
 _OPEN = "response"
 
 
-class ValleSession(LiveSession[str | bytes]):
+class ValleSession(WebSocketSession):
     """A WebSocket of protocol `valle.speech.v1`."""
 
     def __init__(self, websocket: WebSocket, services: Services) -> None:
+        super().__init__(websocket, services)
         self._settings = services.settings
-        socket = LiveSocket(websocket.send, services.settings.stall_timeout_s)
-        super().__init__(socket, services, client_of(websocket), websocket.state.owner)
-        self._websocket = websocket
         self._sequence = 0
-
-    async def receive(self) -> str | bytes | None:
-        """Return the next message; None once the client has disconnected."""
-        return await received(self._websocket)
 
     async def opened(self) -> None:
         """Send `session.created`."""

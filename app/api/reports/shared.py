@@ -74,6 +74,11 @@ class SharedSpeeches(RecentSpeeches):
         state.on_return.append(self._write_soon)
         state.on_stop.append(self._finish)
 
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes are not in Redis yet."""
+        return len(self._unwritten)
+
     def keep(self, job: SpeechJob, outcome: Outcome) -> None:
         """Store a job's outcome: here at once, and in Redis soon; then end its claim."""
         self._remember(job, outcome)

@@ -43,14 +43,14 @@ async def captioned_speech(
     """Speak a text with the times of its words: one JSON object, or one a line."""
     timed = body.model_copy(update={"timestamps": "word" if body.return_timestamps else "none"})
 
-    def told(part: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
+    def part(sound: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
         return {
-            "audio": b64encode(part).decode(),
+            "audio": b64encode(sound).decode(),
             "audio_format": body.response_format,
             "timestamps": _captions(words, body) if body.return_timestamps else None,
         }
 
-    return await speak(request, timed, engine, recent, TimedJson(told, streamed=timed.streamed))
+    return await speak(request, timed, engine, recent, TimedJson(part, streamed=timed.streamed))
 
 
 def _captions(words: Sequence[WordTimes], body: CaptionedRequest) -> list[dict[str, Any]]:

@@ -24,8 +24,7 @@ from app.api.requests import (
 )
 from app.api.responses import SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
-from app.api.shapes.characters import TimedCharacter, timed_characters
-from app.api.shapes.words import TimedJson
+from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
 from app.api.speech.answer import naming_ignored
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat, SampleRate
@@ -215,11 +214,11 @@ async def _speak(
     """Return the response to a request; with timestamps, in ElevenLabs' JSON."""
     wanted = asked.wanted
 
-    def told(part: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
-        return _part(part, words, wanted.speed)
+    def part(sound: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
+        return _part(sound, words, wanted.speed)
 
     timed = wanted.timestamps == "word"
-    framing = TimedJson(told, streamed=wanted.streamed) if timed else None
+    framing = TimedJson(part, streamed=wanted.streamed) if timed else None
     answer = await speak(request, wanted, engine, recent, framing)
     return naming_ignored(answer, asked.ignored)
 

@@ -11,22 +11,19 @@ from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.api.errors import problems_of, validation_error_detail
-from app.api.gate.admission import client_of
 from app.api.gate.limits import check_json_size
 from app.api.live.route import serve_session
-from app.api.live.session import LiveSession
-from app.api.live.socket import LiveSocket, received
+from app.api.live.session import WebSocketSession
 from app.api.live.speech import LiveSpeech, Services, SpeechMessages, speakable
 from app.api.requests import dictionaries_of
 from app.api.schemas import SpeechOptions
-from app.api.shapes.characters import TimedCharacter, timed_characters
 from app.api.shapes.elevenlabs import (
     DEFAULT_FORMAT,
     VoiceSettings,
     check_their_model,
     output_format,
 )
-from app.api.shapes.words import FinalWords
+from app.api.shapes.words import FinalWords, TimedCharacter, timed_characters
 from app.engine.errors import InvalidRequest, SpeechError, UnknownModel, UnknownVoice
 from app.engine.job import SpeechResult, WordTimes
 
@@ -78,19 +75,14 @@ class _Context:
     flushed: bool = False
 
 
-class ElevenLabsSession(LiveSession[str | bytes]):
+class ElevenLabsSession(WebSocketSession):
     """A WebSocket for one text, which an empty one ends."""
 
     def __init__(self, websocket: WebSocket, services: Services) -> None:
-        socket = LiveSocket(websocket.send, services.settings.stall_timeout_s)
-        super().__init__(socket, services, client_of(websocket), websocket.state.owner)
-        self._websocket, self._query = websocket, websocket.query_params
+        super().__init__(websocket, services)
+        self._query = websocket.query_params
         self._form, self._rate_hz = output_format(DEFAULT_FORMAT)
         self.contexts: dict[str, _Context] = {}
-
-    async def receive(self) -> str | bytes | None:
-        """Return the next message; None once the client has disconnected."""
-        return await received(self._websocket)
 
     async def opened(self) -> None:
         """Check the query."""
@@ -254,7 +246,7 @@ class TextMessages(SpeechMessages):
     """The messages of one text.
 
     Args:
-        more: Fields of each message beside the sound.
+        more: Further fields of each message.
         absolute: Whether times are those since the beginning of the text; otherwise since the end
             of the characters of the message before. ElevenLabs' clients differ: LiveKit's takes
             times as they are, and asks for `sync_alignment`; Pipecat's adds them up.
@@ -272,7 +264,7 @@ class TextMessages(SpeechMessages):
         super().__init__()
         self._session, self._name, self._speed = session, name, speed
         self._more, self._absolute = more, absolute
-        self._final, self._told_s = FinalWords(), 0.0
+        self._final, self._sent_s = FinalWords(), 0.0
 
     async def sound(self, sound: bytes, words: Sequence[WordTimes]) -> None:
         """Send the next bytes of the file, and the characters of words that are heard."""
@@ -281,20 +273,20 @@ class TextMessages(SpeechMessages):
         if not sound and not written:
             return
         spoken = timed_characters(final, self._speed, normalised=True)
-        told = {
+        message = {
             "audio": b64encode(sound).decode(),
             "isFinal": None,
             "alignment": self._alignment(written),
             "normalizedAlignment": self._alignment(spoken),
         }
         if written and not self._absolute:
-            self._told_s = written[-1].end_s
-        await self._session.send(told | {**self._more})
+            self._sent_s = written[-1].end_s
+        await self._session.send(message | {**self._more})
 
     def _alignment(self, characters: Sequence[TimedCharacter]) -> dict[str, Any] | None:
         if not characters:
             return None
-        starts_s = [one.start_s - self._told_s for one in characters]
+        starts_s = [one.start_s - self._sent_s for one in characters]
         return {
             "chars": [one.character for one in characters],
             "charStartTimesMs": [round(1000 * at_s) for at_s in starts_s],

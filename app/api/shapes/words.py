@@ -1,8 +1,8 @@
-"""JSON with the bytes of a speech's file and its words: one object, or one a line."""
+"""The times of words and characters, and JSON with them and the bytes of a speech's file."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from app.api.responses import NDJSON
 from app.api.speech.framing import Framing
@@ -16,44 +16,78 @@ class FinalWords:
         self._held: dict[tuple[int, int], WordTimes] = {}
 
     def add(self, words: Sequence[WordTimes]) -> list[WordTimes]:
-        """Take words as chunks tell them; return those that will not change."""
+        """Take the words of a chunk; return those that will not change."""
         self._held |= {(word.utterance, word.index): word for word in words}
         ready = [key for key, word in self._held.items() if word.end_s is not None]
         return [self._held.pop(key) for key in ready]
+
+
+class TimedCharacter(NamedTuple):
+    """A character of a text, and when it is heard in the audio sent; in seconds."""
+
+    character: str
+    start_s: float
+    end_s: float
+
+
+def timed_characters(
+    words: Iterable[WordTimes], speed: float, *, normalised: bool = False
+) -> list[TimedCharacter]:
+    """Return the characters of words, which share its time evenly, with a space after each.
+
+    Args:
+        words: In order; those that the sound lacks are left out.
+        speed: Of the playback.
+        normalised: Whether the characters are those that are spoken, rather than written.
+    """
+    characters: list[TimedCharacter] = []
+    for word in words:
+        if word.missing:
+            continue
+        start_s = word.start_s / speed
+        end_s = start_s if word.end_s is None else word.end_s / speed
+        text = (word.spoken if normalised else "") or word.word
+        each_s = (end_s - start_s) / max(1, len(text))
+        characters += [
+            TimedCharacter(one, start_s + number * each_s, start_s + (number + 1) * each_s)
+            for number, one in enumerate(text)
+        ]
+        characters.append(TimedCharacter(" ", end_s, end_s))
+    return characters
 
 
 class TimedJson(Framing):
     """A JSON object with the file and the times of words; streamed, an object a line.
 
     Args:
-        told: Returns the object for bytes of the file and words.
+        part: Returns the object for bytes of the file and words.
     """
 
     def __init__(
-        self, told: Callable[[bytes, list[WordTimes]], dict[str, Any]], *, streamed: bool
+        self, part: Callable[[bytes, list[WordTimes]], dict[str, Any]], *, streamed: bool
     ) -> None:
         super().__init__(NDJSON if streamed else "application/json")
-        self._told = told
+        self._part = part
         self._final = FinalWords()
-        self._untold: list[WordTimes] = []
+        self._next: list[WordTimes] = []
 
     def before(self, chunk: AudioChunk) -> bytes:
         """Note the words of a chunk, for the line with the next bytes."""
-        self._untold += self._final.add(chunk.words)
+        self._next += self._final.add(chunk.words)
         return b""
 
     def sound(self, part: bytes) -> bytes:
         """Return the line with the next bytes of the file."""
-        words, self._untold = self._untold, []
+        words, self._next = self._next, []
         return self._json(part, words) + b"\n"
 
     def done(self, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
         """Return the line with the words that are left, if there are any."""
-        return self.sound(b"") if self._untold else b""
+        return self.sound(b"") if self._next else b""
 
     def whole(self, file: bytes, result: SpeechResult, audio_s: float) -> bytes:  # noqa: ARG002
         """Return the object with a whole file and all words; see `Framing.whole`."""
         return self._json(file, [word for one in result.utterances for word in one.words or ()])
 
-    def _json(self, part: bytes, words: list[WordTimes]) -> bytes:
-        return json.dumps(self._told(part, words)).encode()
+    def _json(self, sound: bytes, words: list[WordTimes]) -> bytes:
+        return json.dumps(self._part(sound, words)).encode()

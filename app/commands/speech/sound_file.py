@@ -25,11 +25,8 @@ class SoundFile:
     def __init__(self, path: Path, output: OutputOptions, sample_rate_hz: int) -> None:
         self._path, self._output, self._rate_hz = path, output, sample_rate_hz
         self._partial = path.with_name(path.name + ".partial")
-        self._output_hz = output.rate_hz(sample_rate_hz)
-        self._container = open_container(output.form, self._output_hz, whole=True)
-        self._delivery = Delivery(
-            sample_rate_hz, speed=output.speed, loudness_lufs=None, output_hz=self._output_hz
-        )
+        self._container = open_container(output.form, output.rate_hz(sample_rate_hz), whole=True)
+        self._delivery = Delivery(output._replace(loudness_lufs=None), sample_rate_hz)
         self._held: list[Samples] = []
         try:
             self._file = self._partial.open("wb")
@@ -68,13 +65,7 @@ class SoundFile:
         """Return the samples that are not in the container yet."""
         if self._output.loudness_lufs is None:
             return self._delivery.close()
-        return deliver(
-            np.concatenate(self._held),
-            self._rate_hz,
-            speed=self._output.speed,
-            loudness_lufs=self._output.loudness_lufs,
-            output_hz=self._output_hz,
-        )
+        return deliver(np.concatenate(self._held), self._rate_hz, self._output)
 
     def _write(self, part: bytes) -> None:
         try:

@@ -190,7 +190,7 @@ BOTH = (TTS, PHONEMES)
         (BOTH, {"input": "a" * 4097}, 422, "input"),
         (BOTH, {"input": "[[ß]]"}, 422, "input"),
         (BOTH, {"input": 5}, 422, "input"),
-        (BOTH, {"input": "[voice:nobody] Hi."}, 422, "input"),
+        ((TTS,), {"input": "[voice:nobody] Hi."}, 422, "input"),
         (BOTH, {"input": "[voice:] Hi."}, 422, "input"),
         (BOTH, {"input": "<prosody pitch='low'>Hi.</prosody>"}, 422, "input"),
         (BOTH, {"voice": "nobody"}, 404, "voice"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.audio.loudness import Leveller
-from app.audio.rendering import Delivery, deliver
+from app.audio.rendering import Delivery, OutputOptions, deliver
 from models.voices.loudness import loudness_lufs
 from tests.app.audio.sounds import RATE_HZ, pushed, syllables
 
@@ -13,11 +13,11 @@ CEILING = 10 ** (-1 / 20)
 
 
 def whole(sound, target_lufs):
-    return deliver(sound, RATE_HZ, speed=1, loudness_lufs=target_lufs)
+    return deliver(sound, RATE_HZ, OutputOptions("pcm", 1, target_lufs))
 
 
 def streamed(sound, target_lufs, piece=4800, speed=1.0):
-    delivery = Delivery(RATE_HZ, speed=speed, loudness_lufs=target_lufs)
+    delivery = Delivery(OutputOptions("pcm", speed, target_lufs), RATE_HZ)
     return pushed(delivery, sound, piece)
 
 
@@ -83,7 +83,7 @@ def test_what_is_nearly_silent_is_not_made_noise_of():
 @pytest.mark.parametrize("speed", [0.5, 1.0, 2.0])
 def test_loudness_is_kept_at_any_speed(speed):
     sound = syllables(4)
-    faster = deliver(sound, RATE_HZ, speed=speed, loudness_lufs=-20)
+    faster = deliver(sound, RATE_HZ, OutputOptions("pcm", speed, -20))
     assert len(faster) == round(len(sound) / speed)
     assert loudness_lufs(faster, RATE_HZ) == pytest.approx(-20, abs=1)
     live = streamed(sound, -20, speed=speed)
@@ -92,7 +92,7 @@ def test_loudness_is_kept_at_any_speed(speed):
 
 def test_what_asks_for_nothing_stays_to_the_bit():
     sound = syllables(1)
-    assert deliver(sound, RATE_HZ, speed=1, loudness_lufs=None) is sound
+    assert deliver(sound, RATE_HZ, OutputOptions("pcm")) is sound
     np.testing.assert_array_equal(streamed(sound, None), sound)
 
 
@@ -103,7 +103,7 @@ def declining(seconds):
 
 
 def levelled(sound, likely_lufs, target_lufs=-20.0, piece=4800):
-    delivery = Delivery(RATE_HZ, speed=1, loudness_lufs=target_lufs, likely_lufs=likely_lufs)
+    delivery = Delivery(OutputOptions("pcm", 1, target_lufs), RATE_HZ, likely_lufs)
     return pushed(delivery, sound, piece)
 
 

@@ -53,6 +53,11 @@ def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line]
 
 
+def nothing_works(client: httpx.Client) -> bool:
+    """Return whether no request of a server is speech that is being made."""
+    return "tts_http_working 0.0" in client.get("/metrics").text
+
+
 def bearer(key: str) -> dict[str, str]:
     """Return the header that sends a key; none without."""
     return {"authorization": f"Bearer {key}"} if key else {}

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from app.api.live.messages import PROTOCOL
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import report_of
+from tests.app.tools.answers import nothing_works, report_of
 from tests.app.tools.live_client import LiveClient, live, serving
 from tests.app.tools.serving import until
 from tests.fakes import FakeBackend, fake_engine
@@ -239,7 +239,7 @@ def test_a_client_that_leaves_frees_its_job_at_the_next_frame() -> None:
             session.text("wait for me. And")
             speaking.let(1)
             session.until_sound()
-        until(lambda: all(one.abandoned for one in engine._queue.running))
+        until(lambda: nothing_works(client))
         speaking.let(100)
         until(lambda: engine.finished == {"cancelled": 1})
         assert speaking.frames_made[f"{name}.1"] <= 2

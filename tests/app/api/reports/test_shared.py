@@ -53,7 +53,7 @@ async def found(recent: SharedSpeeches, name: str, owner: str = "") -> bool:
 
 
 async def written(recent: SharedSpeeches) -> None:
-    while recent._unwritten:
+    while recent.unwritten:
         await asyncio.sleep(0.005)
 
 
@@ -85,7 +85,7 @@ async def test_a_value_that_others_wrote_is_a_speech_that_is_not_stored(
     redis_server, value
 ) -> None:
     async with replicas(redis_server, 1) as (here,):
-        await here._state.redis.set(f"{PREFIX}speech::one", value)
+        redis_server.client.set(f"{PREFIX}speech::one", value)
         assert not await found(here, "one")
 
 

@@ -16,7 +16,7 @@ import soundfile
 from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
-from tests.app.tools.answers import path_of, report_of
+from tests.app.tools.answers import nothing_works, path_of, report_of
 from tests.app.tools.live_client import live
 from tests.app.tools.serving import served, until
 from tests.fakes import FakeBackend, fake_engine
@@ -146,7 +146,7 @@ def test_a_client_that_leaves_frees_its_job_at_the_next_frame():
         with client.stream("POST", "/tts", json={"input": "wait for me", "stream": True}) as answer:
             next(answer.iter_raw())
             name = answer.headers["x-request-id"]
-        until(lambda: all(one.abandoned for one in engine._queue.running))
+        until(lambda: nothing_works(client))
         speaking.let(100)
         until(lambda: engine.finished == {"cancelled": 1})
         assert speaking.frames_made[name] <= 2
