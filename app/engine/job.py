@@ -46,12 +46,11 @@ class StoredArray:
         )
 
     @staticmethod
-    def _read(place: int, info: ValidationInfo) -> NDArray[Any]:
-        array: NDArray[Any] = info.context[place]
-        return array
+    def _read(place: int, info: "ValidationInfo[list[NDArray[Any]]]") -> NDArray[Any]:
+        return info.context[place]
 
     @staticmethod
-    def _add(array: NDArray[Any], info: core_schema.SerializationInfo) -> int:
+    def _add(array: NDArray[Any], info: "core_schema.SerializationInfo[list[NDArray[Any]]]") -> int:
         info.context.append(array)
         return len(info.context) - 1
 
