@@ -61,7 +61,7 @@ def job(**fields) -> SpeechJob:
 
 def result(one: SpeechJob) -> SpeechResult:
     params = SamplingParams(seed=3, temperature=0.5)
-    times = Timings(*(number / 7 for number in range(9)))
+    times = Timings(*(number / 7 for number in range(8)))
     return SpeechResult(
         *("an-id", "stuck", 3, params, "anna", "en", "f" * 64, 3, 1 / 3, times, SPOKEN),
         nar="windows",
