@@ -115,7 +115,7 @@ class GateMiddleware:
             await self._app(scope, receive, send)
             return
         _identify(scope)
-        answer = _Answer(send, scope["state"]["id"])
+        answer = _LoggedSend(send, scope["state"]["id"])
         began_s = perf_counter()
         failed: Exception | None = None
         try:
@@ -192,7 +192,7 @@ class GateMiddleware:
             if answer.bytes >= _LARGE_BYTES:
                 asyncio.get_running_loop().run_in_executor(None, _give_back_memory)
 
-    def _log(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+    def _log(self, scope: Scope, answer: "_LoggedSend", seconds: float) -> None:
         connection = HTTPConnection(scope)
         status = answer.status or CLIENT_CLOSED
         method = scope.get("method", "WS")
@@ -223,7 +223,7 @@ class GateMiddleware:
         )
 
 
-class _Answer:
+class _LoggedSend:
     """An ASGI `send` that adds the request's id, and notes what was sent of the answer."""
 
     def __init__(self, send: Send, request_id: str) -> None:
