@@ -35,8 +35,8 @@ SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.05, 0.10
 SILENT_BELOW_DB = -45.0  # under the loudest 10 ms
 
 SLOW, CROWD, RECORDED = "kokoro", "crowd", "recorded"
-SOURCES = ("speech", SLOW, CROWD, "bent", "perturbed")
-"""Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `perturb` of `training.speech`."""
+SOURCES = ("speech", SLOW, CROWD, "bent", "readers", "perturbed")
+"""Folders of corpora, by `corpus`, `chorus`, `crowd`, `bends`, `readers`, `perturb` of training."""
 
 _IDS = {symbol: number for number, symbol in enumerate(ENGLISH_SYMBOLS, start=EOS_ID + 1)}
 

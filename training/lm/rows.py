@@ -16,6 +16,7 @@ from models.valle import Valle
 from training.lm.codes import CodedUtterance
 
 DRAWN_TEMPERATURE = 0.8  # near what speech is drawn at: 0.7, with guidance
+DRAW_PASSES = 2  # each but the first sees what the one before it drew
 
 
 @dataclass(frozen=True)
@@ -152,20 +153,28 @@ def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> li
 def _with_draws(
     model: Valle, rows: Sequence[Row], codes: Sequence[Tensor], random: np.random.Generator
 ) -> list[Tensor]:
-    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself."""
+    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself.
+
+    Draws go by another row's prompt and, from the second pass on, by draws before them: what a row
+    then sees of itself is no longer its speaker's, and its own prompt alone says who it is.
+    """
     found = list(codes)
     drawing = [index for index, row in enumerate(rows) if row.drawn]
     if not drawing:
         return found
-    asked = [replace(rows[index], level=0) for index in drawing]
-    hidden = _predicting(model, asked, [codes[index] for index in drawing])
+    asked = [
+        replace(rows[index], level=0, prompt=rows[other].prompt)
+        for index, other in zip(drawing, [*drawing[1:], drawing[0]], strict=True)
+    ]
     generator = torch.Generator(codes[0].device).manual_seed(int(random.integers(2**62)))
-    for index, row, states in zip(drawing, asked, hidden, strict=True):
-        logits = model.logits(states[:-1], 0).float()[:, : model.config.codes]  # no stop
-        draws = (logits / DRAWN_TEMPERATURE).softmax(-1).multinomial(1, generator=generator)
-        chosen = torch.from_numpy(random.random(len(draws)) < row.drawn).to(draws.device)
-        level = torch.where(chosen, draws[:, 0], codes[index][:, 0])
-        found[index] = torch.cat([level[:, None], codes[index][:, 1:]], dim=1)
+    for _ in range(DRAW_PASSES):
+        hidden = _predicting(model, asked, [found[index] for index in drawing])
+        for index, row, states in zip(drawing, asked, hidden, strict=True):
+            logits = model.logits(states[:-1], 0).float()[:, : model.config.codes]  # no stop
+            draws = (logits / DRAWN_TEMPERATURE).softmax(-1).multinomial(1, generator=generator)
+            chosen = torch.from_numpy(random.random(len(draws)) < row.drawn).to(draws.device)
+            level = torch.where(chosen, draws[:, 0], codes[index][:, 0])
+            found[index] = torch.cat([level[:, None], codes[index][:, 1:]], dim=1)
     return found
 
 

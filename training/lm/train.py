@@ -59,7 +59,14 @@ CONFIG = ModelConfig(
 POSITIONS = 3600  # of a batch, padding included
 # Of the rows, by pool: `pool_of` says who is in which. A model that is to speak as anybody must not
 # hear the named voices alone, and these are most of what was said, at other sizes too.
-SHARES = {"speech": 0.16, "kokoro": 0.3, "mixtures": 0.3, "bent": 0.16, "perturbed": 0.08}
+SHARES = {
+    "speech": 0.14,
+    "kokoro": 0.22,
+    "mixtures": 0.24,
+    "bent": 0.2,
+    "readers": 0.14,
+    "perturbed": 0.06,
+}
 # The words hang on level 0: with the teacher's codes there, the further voices were understood but
 # for 7.5 % of the words, with the model's own but for 18 %. Of the others more hang on the coarse.
 AR_SHARE = 0.62

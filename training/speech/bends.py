@@ -11,9 +11,12 @@ the first shards are kept out of training.
 """
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +52,17 @@ BREATHS_DB = (-6.0, 10.0)  # of noise
 COLOUR_DB, COLOURS = 4.0, 10  # standard deviation, and of how many bands
 ROUGHNESS_MAX = 0.03  # of pitch, from frame to frame
 _NEPER = float(np.log(10) / 20)  # a decibel, of natural logarithms
+
+
+class Named(Protocol):
+    """Somebody who speaks."""
+
+    @property
+    def name(self) -> str:
+        """What the corpus calls them."""
+
+
+W = TypeVar("W", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -135,7 +149,7 @@ def teacher_outputs(teacher: "Hibari", phonemes: str, speed: float) -> list[NDAr
     return [output[0] for output in teacher.sess.run(None, inputs)]
 
 
-def _gains(bend: Bend, bins: int) -> NDArray[np.float32]:
+def gains_of(bend: Bend, bins: int) -> NDArray[np.float32]:
     """Return what a speaker's tilt and colour add to logarithmic spectra, ``[bins, 1]``."""
     frequencies = np.arange(bins) * (SAMPLE_RATE_HZ / 2) / (bins - 1)
     decibels = bend.tilt_db * np.log2(np.maximum(frequencies, 500.0) / 500.0)
@@ -184,7 +198,7 @@ def speak(teacher: "Hibari", text: str, bend: Bend) -> NDArray[np.float32]:
         harmonic, dispersion, noise, free = (
             stretched(part, bend.formant, bend.bands) for part in spectra
         )
-        gains = _gains(bend, len(harmonic))
+        gains = gains_of(bend, len(harmonic))
         harmonic, noise, free = (
             _sharpened(part, bend.sharpness) + gains for part in (harmonic, noise, free)
         )
@@ -194,16 +208,60 @@ def speak(teacher: "Hibari", text: str, bend: Bend) -> NDArray[np.float32]:
     return np.concatenate(pieces)
 
 
-def _speak_shard(task: tuple[Path, int, list[str], list[Bend], str]) -> float:
-    """Say one shard's sentences, its speakers in turn; return the seconds of speech written."""
-    folder, number, texts, cast, part = task
-    teacher = load_teacher()
-    speech = (
+def speak_bent(text: str, bend: Bend) -> NDArray[np.float32]:
+    """Return ``text`` ``[N]`` as the teacher says it, bent."""
+    return speak(load_teacher(), text, bend)
+
+
+def speak_cast(
+    name: str,
+    say: Callable[[str, W], NDArray[np.float32]],
+    make_cast: Callable[[int], list[W]],
+    texts: Sequence[str],
+    *,
+    held_out_shards: int,
+    hours: float,
+    workers: int,
+) -> None:
+    """Make a corpus of many speakers, each of whom says `SENTENCES_EACH` sentences of one shard.
+
+    Args:
+        name: Of the corpus.
+        say: Returns a text ``[N]`` as somebody says it; in a process of its own.
+        make_cast: Returns so many speakers; the first stay the same whatever their number is.
+        texts: What there is to say, in order.
+        held_out_shards: The first, whose speakers are kept out of training.
+        hours: Of speech, with what the corpus holds already.
+        workers: Processes.
+    """
+    folder = cache_folder() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = len(texts) // SHARD_SENTENCES
+    cast = make_cast(shards * SPEAKERS_A_SHARD)
+    tasks = [
         (
-            levelled(speak(teacher, text, cast[place % len(cast)])),
-            {"text": text, "speaker": cast[place % len(cast)].name, "part": part},
+            folder,
+            number,
+            say,
+            texts[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES],
+            cast[number * SPEAKERS_A_SHARD : (number + 1) * SPEAKERS_A_SHARD],
+            "speakers" if number < held_out_shards else "train",
         )
-        for place, text in enumerate(texts)
+        for number in range(shards)
+        if not shard_paths(folder, number)[1].exists()
+    ]
+    speak_shards(folder, _speak_shard, tasks, hours=hours, workers=workers)
+
+
+def _speak_shard(
+    task: tuple[Path, int, Callable[[str, W], NDArray[np.float32]], Sequence[str], list[W], str],
+) -> float:
+    """Say one shard's sentences, its speakers in turn; return the seconds of speech written."""
+    folder, number, say, texts, cast, part = task
+    turns = zip(texts, cycle(cast), strict=False)
+    speech = (
+        (levelled(say(text, one)), {"text": text, "speaker": one.name, "part": part})
+        for text, one in turns
     )
     return write_shard(folder, number, speech)
 
@@ -215,25 +273,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    folder = cache_folder() / "bent"
-    folder.mkdir(parents=True, exist_ok=True)
     # The one-voice corpus begins at the front of the list, the chorus at its end.
     texts = sentences(args.seed)
-    texts = texts[len(texts) // 2 : len(texts) * 9 // 10]
-    shards = len(texts) // SHARD_SENTENCES
-    cast = bends(shards * SPEAKERS_A_SHARD, args.seed)
-    tasks = [
-        (
-            folder,
-            number,
-            texts[number * SHARD_SENTENCES : (number + 1) * SHARD_SENTENCES],
-            cast[number * SPEAKERS_A_SHARD : (number + 1) * SPEAKERS_A_SHARD],
-            "speakers" if number < HELD_OUT_SHARDS else "train",
-        )
-        for number in range(shards)
-        if not shard_paths(folder, number)[1].exists()
-    ]
-    speak_shards(folder, _speak_shard, tasks, hours=args.hours, workers=args.workers)
+    speak_cast(
+        "bent",
+        speak_bent,
+        partial(bends, seed=args.seed),
+        texts[len(texts) // 2 : len(texts) * 9 // 10],
+        held_out_shards=HELD_OUT_SHARDS,
+        hours=args.hours,
+        workers=args.workers,
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,14 @@ from models.voices.recording import LEVEL_LUFS
 from training.speech.channels import Samples, draw_channel, passed
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, Spoken, derive_shards
 
-FIRST_SHARD = {"kokoro": 0, "crowd": 1000, "perturbed": 2000, "bent": 5000, "speech": 8000}
+FIRST_SHARD = {
+    "kokoro": 0,
+    "crowd": 1000,
+    "perturbed": 2000,
+    "bent": 5000,
+    "readers": 7000,
+    "speech": 8000,
+}
 """Number of the shard of `recorded` that the first of a corpus gives."""
 SHARE = 0.5
 PEAK = 0.98
