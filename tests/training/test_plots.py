@@ -9,17 +9,11 @@ pytest.importorskip("matplotlib")
 from training.plots import draw_attention, draw_losses, read_log, sharpest_head
 
 
-def test_plots(tmp_path: Path) -> None:
+def test_losses_are_drawn_from_a_log_whose_last_line_is_cut_off(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    rows = [
-        {"step": m, "split": split, "level": level, "loss": 2.0, "accuracy": 0.1}
-        for m in (1, 2)
-        for split in ("train", "val")
-        for level in (0, 1)
-    ]
-    log.write_text("\n".join(map(json.dumps, rows)) + '\n{"step": 3, "le')
-    figure = draw_losses(read_log(log))
-    assert [axes.get_title() for axes in figure.axes][1] == "accuracy"
+    row = {"step": 1, "split": "val", "level": 0, "loss": 2.0, "accuracy": 0.1}
+    log.write_text(json.dumps(row) + '\n{"step": 3, "le')
+    assert [axes.get_title() for axes in draw_losses(read_log(log)).axes][1] == "accuracy"
     codec = [{"step": 9, "mel": 1.0, "frames_per_s": 800.0}, {"step": 10, "mel": 1.0, "judge": 0.0}]
     assert [axes.get_title() for axes in draw_losses(codec).axes] == ["mel", "judge"]
     log.write_text("")
@@ -32,7 +26,6 @@ def test_the_sharpest_head_is_the_one_that_walks_along_the_text() -> None:
     weights[1, 0] = np.eye(5, dtype=np.float32).repeat(2, axis=0)
     weights[0, 1] = np.eye(5, dtype=np.float32)[[4] * 10]  # sharp, but always at the last
     assert sharpest_head(weights) == (1, 0)
-    figure = draw_attention(weights, list("abcde"))
-    assert len(figure.subfigs[1].axes) == 4
+    assert len(draw_attention(weights, list("abcde")).subfigs[1].axes) == 4
     with pytest.raises(ValueError, match="with 4 phonemes"):
         draw_attention(weights, list("abcd"))

@@ -1,4 +1,4 @@
-"""Pitch: found or told where it is, and read between two values only where both agree."""
+"""Pitch: found, or known from the teacher, and read between two values only where both agree."""
 
 from pathlib import Path
 
@@ -18,13 +18,16 @@ from training.speech.bends import bends, speak
 from training.speech.corpus import SAMPLE_RATE_HZ, Corpus, load_teacher, write_shard
 
 
-def test_pitch_between_two_values_is_between_them() -> None:
+def test_pitch_between_two_values_is_between_them_and_cycles_go_on_with_it() -> None:
     contour_hz = np.array([100, 200, 0, 0, 150, 150, UNKNOWN], np.float32)
     places = np.array([0, 0.25, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5.5]) * STEP
-    found = pitch_at(contour_hz, places.astype(np.int64))
-    none, unknown = 0, UNKNOWN
-    expected = [100, 125, 175, *2 * [unknown], *2 * [none], *2 * [unknown], 150, 150, unknown]
-    np.testing.assert_allclose(found, expected)
+    expected = [100, 125, 175, UNKNOWN, UNKNOWN, 0, 0, UNKNOWN, UNKNOWN, 150, 150, UNKNOWN]
+    np.testing.assert_allclose(pitch_at(contour_hz, places.astype(np.int64)), expected)
+    contour_hz = np.array([200, 200, 0, 200, 200], np.float32)
+    cycle = np.array([0.0, 0.0, 0.3, 0.5, UNKNOWN], np.float32)
+    places = np.array([0, STEP // 4, STEP // 2, 2 * STEP, 3 * STEP + STEP // 4], np.int64)
+    expected = [0, 0.25, 0.5, UNKNOWN, 0.75]  # 200 Hz: one cycle a step
+    np.testing.assert_allclose(cycles_at(cycle, contour_hz, places), expected, atol=1e-6)
 
 
 def test_enough_shards_are_chosen_and_all_that_are_kept_out(
@@ -42,45 +45,35 @@ def test_the_pitch_of_a_slow_teacher_is_found_and_kept(tmp_path: Path) -> None:
     (tmp_path / "kokoro").mkdir()
     seconds = np.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ
     voice = np.sum([np.sin(2 * np.pi * 140 * k * seconds) / k for k in range(1, 20)], 0)
-    silence = np.zeros(SAMPLE_RATE_HZ // 2)
-    samples = np.concatenate([0.1 * voice, silence]).astype(np.float32)
+    samples = np.concatenate([0.1 * voice, np.zeros(SAMPLE_RATE_HZ // 2)]).astype(np.float32)
     write_shard(tmp_path / "kokoro", 0, [(samples, {"text": "x"})])
     corpus = Corpus(tmp_path, "kokoro")
     found = contour(corpus, 0)
-    middle = found[20 : voice.size // STEP - 20]
-    np.testing.assert_allclose(middle, 140, rtol=0.01)
+    np.testing.assert_allclose(found[20 : voice.size // STEP - 20], 140, rtol=0.01)
     assert (found[voice.size // STEP + 20 :] == UNKNOWN).all()
     np.testing.assert_array_equal(contour(corpus, 0), found)  # from the file now
     assert len(list((tmp_path / "kokoro").glob("*.pitch.npy"))) == 1
 
 
-def test_the_fast_teacher_tells_its_pitch(tmp_path: Path) -> None:
-    """What WORLD hears in its speech is what it said."""
+def test_the_pitch_that_the_fast_teacher_gives_is_what_world_finds_in_its_speech(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("hibari")
     pyworld = pytest.importorskip("pyworld")
     (tmp_path / "bent").mkdir()
     bend = next(one for one in bends(20) if one.pitch > 0.8)  # DIO misses low voices
-    speech = speak(load_teacher(), "Most of our graduates are employed.", bend)
-    lines = [(speech, {"text": "Most of our graduates are employed.", "speaker": bend.name})] * 2
+    text = "Most of our graduates are employed."
+    lines = [(speak(load_teacher(), text, bend), {"text": text, "speaker": bend.name})] * 2
     write_shard(tmp_path / "bent", 0, lines)
     corpus = Corpus(tmp_path, "bent")
-    told = contour(corpus, 0)
+    known = contour(corpus, 0)
     samples = corpus.shard_samples(0).astype(np.float64) / 32768
     rough, times = pyworld.dio(samples, SAMPLE_RATE_HZ, frame_period=1000 * STEP / SAMPLE_RATE_HZ)
-    heard = pyworld.stonemask(samples, rough, times, SAMPLE_RATE_HZ)[: len(told)]
-    both = (heard > 0) & (told > 0)
-    assert both.sum() > 0.3 * len(told)
-    cents = 1200 * np.abs(np.log2(heard[both] / told[both]))
-    assert np.median(cents) < 30
-    assert 0.1 < (told == 0).mean() < 0.7  # silences and consonants
+    heard = pyworld.stonemask(samples, rough, times, SAMPLE_RATE_HZ)[: len(known)]
+    both = (heard > 0) & (known > 0)
+    assert both.sum() > 0.3 * len(known)
+    assert np.median(1200 * np.abs(np.log2(heard[both] / known[both]))) < 30  # cents
+    assert 0.1 < (known == 0).mean() < 0.7  # silences and consonants
     places = np.arange(0, len(samples), 37)
-    found = cycles_at(cycles(corpus, 0), told, places)
-    assert ((found >= 0) == (pitch_at(told, places) > 0)).mean() > 0.97
-
-
-def test_cycles_go_on_with_the_pitch() -> None:
-    contour_hz = np.array([200, 200, 0, 200, 200], np.float32)
-    cycle = np.array([0.0, 0.0, 0.3, 0.5, UNKNOWN], np.float32)
-    places = np.array([0, STEP // 4, STEP // 2, 2 * STEP, 3 * STEP + STEP // 4], np.int64)
-    expected = [0, 0.25, 0.5, UNKNOWN, 0.75]  # 200 Hz: one cycle a step
-    np.testing.assert_allclose(cycles_at(cycle, contour_hz, places), expected, atol=1e-6)
+    found = cycles_at(cycles(corpus, 0), known, places)
+    assert ((found >= 0) == (pitch_at(known, places) > 0)).mean() > 0.97

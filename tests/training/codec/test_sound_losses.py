@@ -17,15 +17,15 @@ def decoded(pulses: float, noise: float) -> torch.Tensor:
     return torch.cat(parts, -1).requires_grad_()
 
 
-def test_pulses_are_too_loud_only_where_there_is_no_pitch() -> None:
-    voiced = torch.full((1, FRAMES), 120.0)
-    assert breath_loss(decoded(3.0, 0.0), voiced) == 0
-    assert breath_loss(decoded(3.0, 0.0), torch.full((1, FRAMES), -1.0)) == 0  # not known
-    assert breath_loss(decoded(3.0, 0.0), torch.zeros(1, FRAMES)) == 5
-    assert breath_loss(decoded(-3.0, 0.0), torch.zeros(1, FRAMES)) == 0
+@pytest.mark.parametrize(
+    ("pulses", "pitch_hz", "loss"),
+    [(3.0, 120.0, 0), (3.0, -1.0, 0), (3.0, 0.0, 5), (-3.0, 0.0, 0)],  # -1: not known
+)
+def test_pulses_are_too_loud_only_where_there_is_no_pitch(pulses, pitch_hz, loss) -> None:
+    assert breath_loss(decoded(pulses, 0.0), torch.full((1, FRAMES), pitch_hz)) == loss
 
 
-def test_frames_beside_voiced_ones_are_left_alone() -> None:
+def test_frames_next_to_voiced_ones_are_left_alone() -> None:
     out = decoded(1.0, 0.0)
     breath_loss(out, torch.tensor([[0.0, 0, 120, 0, 0, 0]])).backward()
     assert out.grad is not None

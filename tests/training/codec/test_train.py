@@ -23,26 +23,21 @@ TINY = SpectralCodecConfig(
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Make a corpus of noise, said to be a high voice of which nobody knows the cycles."""
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path / "cache"))
     write_corpus(tmp_path / "cache" / "speech")
-    write_contours(tmp_path / "cache")
-    for name, value in {
-        "CONFIG": TINY, "CLIP_FRAMES": 12, "BATCH": 4, "JUDGED_CLIPS": 2, "OPEN_STEPS": 3,
-        "JUDGED_AFTER": 1,
-        "KMEANS_BATCHES": 2, "VALIDATION_CLIPS": 3, "LOG_EVERY": 2, "SAVE_EVERY": 100,
-        "VALIDATE_EVERY": 4,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(stage, name, value)
-    monkeypatch.setattr(stage, "fastest_type", lambda _: torch.float32)
-
-
-def write_contours(cache: Path) -> None:
-    """Say that the noise of each shard is a high voice, of which nobody knows the cycles."""
-    corpus = Corpus(cache)
+    corpus = Corpus(tmp_path / "cache")
     for number in corpus.shards:
         values = len(corpus.shard_samples(number)) // STEP + 1
         np.save(contour_path(corpus.folder, number), np.full(values, 300, np.float32))
         np.save(cycles_path(corpus.folder, number), np.full(values, UNKNOWN, np.float32))
+    for name, value in {
+        "CONFIG": TINY, "CLIP_FRAMES": 12, "BATCH": 4, "JUDGED_CLIPS": 2, "OPEN_STEPS": 3,
+        "JUDGED_AFTER": 1, "KMEANS_BATCHES": 2, "VALIDATION_CLIPS": 3, "LOG_EVERY": 2,
+        "SAVE_EVERY": 100, "VALIDATE_EVERY": 4,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(stage, name, value)
+    monkeypatch.setattr(stage, "fastest_type", lambda _: torch.float32)
 
 
 def trainer(steps: int = STEPS) -> CodecTrainer:
@@ -51,75 +46,53 @@ def trainer(steps: int = STEPS) -> CodecTrainer:
     return CodecTrainer(clips, held_out, steps, torch.device("cpu"))
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
-    log, whole = tmp_path / "log", trainer()
-    whole.run(log, tmp_path / "whole.pt")
-    for stop in (4, 8):  # among the quantised and among the settled steps
-        stopped, path = trainer(), tmp_path / f"{stop}.pt"
-        for _ in range(stop):
-            stopped.train_step()
-        stopped.save(path)
-        resumed = trainer()
-        resumed.load(path)
-        resumed.run(log, path)
-        for name, tensor in whole.codec.state_dict().items():
-            assert torch.equal(tensor, resumed.codec.state_dict()[name]), name
-
-
-def test_encoder_and_codebooks_settle_and_the_decoder_goes_on(tmp_path: Path) -> None:
-    run = trainer()
-    states = []
-    for _ in range(STEPS):
+def trained(run: CodecTrainer, steps: int) -> dict[str, torch.Tensor]:
+    for _ in range(steps):
         run.train_step()
-        states.append({name: value.clone() for name, value in run.codec.state_dict().items()})
-    settled, last = states[run.settled_from - 1], states[-1]
-    changed = {name.split(".")[0] for name in last if not torch.equal(settled[name], last[name])}
-    assert changed == {"decoder", "excitation"}
+    return {name: value.clone() for name, value in run.codec.state_dict().items()}
 
 
-def test_what_has_settled_stays_so_under_a_larger_budget(tmp_path: Path) -> None:
-    run = trainer()
-    for _ in range(run.settled_from + 1):
-        run.train_step()
+@pytest.mark.parametrize("stop", [4, 8])  # among the quantised and among the settled steps
+def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, stop: int) -> None:
+    whole, stopped, resumed = trainer(), trainer(), trainer()
+    whole.run(tmp_path / "log", tmp_path / "whole.pt")
+    trained(stopped, stop)
+    stopped.save(tmp_path / "stopped.pt")
+    resumed.load(tmp_path / "stopped.pt")
+    resumed.run(tmp_path / "log", tmp_path / "stopped.pt")
+    for name, tensor in whole.codec.state_dict().items():
+        assert torch.equal(tensor, resumed.codec.state_dict()[name]), name
+
+
+def test_encoder_and_codebooks_settle_and_stay_so_under_a_larger_budget(tmp_path: Path) -> None:
+    run, longer = trainer(), trainer(steps=4 * STEPS)
+    settled = trained(run, run.settled_from + 1)
     run.save(tmp_path / "checkpoint.pt")
-    longer = trainer(steps=4 * STEPS)
     longer.load(tmp_path / "checkpoint.pt")
-    encoder = {name: value.clone() for name, value in longer.codec.encoder.state_dict().items()}
-    longer.train_step()
-    for name, tensor in longer.codec.encoder.state_dict().items():
-        assert torch.equal(tensor, encoder[name]), name
+    for last in (trained(run, STEPS - run.settled_from - 1), trained(longer, 1)):
+        changed = {name.split(".")[0] for name in last if not last[name].equal(settled[name])}
+        assert changed == {"decoder", "excitation"}
 
 
-def test_pitch_is_learnt() -> None:
-    run = trainer(steps=200)
-    losses = [run.train_step()["pitch"] for _ in range(60)]
-    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:5])
-
-
-def test_it_learns(tmp_path: Path) -> None:
+def test_it_learns_spectra_and_pitch() -> None:
     run = trainer(steps=200)
     before = run.validate()
-    for _ in range(60):
-        run.train_step()
+    losses = [run.train_step()["pitch"] for _ in range(60)]
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:5])
     assert run.validate()["val_mel"] < 0.85 * before["val_mel"]
 
 
-def test_what_is_exported_has_the_averaged_decoder(tmp_path: Path) -> None:
-    run = trainer(steps=4)
+def test_the_averaged_decoder_is_exported_and_a_warm_start_begins_where_codebooks_have_settled(
+    tmp_path: Path,
+) -> None:
+    run, following = trainer(steps=4), trainer()
     run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
     codec = averaged_codec(tmp_path / "checkpoint.pt")
     averaged = dict(codec.named_parameters())
     assert {name.split(".")[0] for name in run.average} == {"decoder", "excitation"}
-    for name, tensor in run.average.items():
-        assert torch.equal(tensor, averaged[name])
+    assert all(torch.equal(tensor, averaged[name]) for name, tensor in run.average.items())
     assert codec.decode(codec.encode(torch.randn(5000) * 0.05)).shape == (16 * 320,)
-
-
-def test_a_warm_start_begins_where_the_codebooks_have_settled(tmp_path: Path) -> None:
-    run = trainer(steps=4)
-    run.run(tmp_path / "log", tmp_path / "checkpoint.pt")
-    next_run = trainer()
-    next_run.warm_start(averaged_codec(tmp_path / "checkpoint.pt"))
-    assert next_run.step == next_run.settled_from
-    books = next_run.codec.quantizer.codebooks
+    following.warm_start(codec)
+    assert following.step == following.settled_from
+    books = following.codec.quantizer.codebooks
     assert torch.equal(books, run.codec.quantizer.codebooks)

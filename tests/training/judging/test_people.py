@@ -11,42 +11,28 @@ from training.judging.people import PEOPLE, RECORDING_S, RECORDINGS, Person, rec
 RATE_HZ = 16_000
 
 
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Person:
-    """Somebody whose package is unpacked, with no file in it."""
+def test_files_are_joined_but_silent_and_very_short_ones_until_they_are_long_enough(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path))
-    (tmp_path / "people" / "package" / "sounds").mkdir(parents=True)
-    return Person("somebody", "English", "package", "CC0-1.0", "sounds/*.wav")
-
-
-def write(folder: Path, number: int, seconds: float, level: float = 0.1) -> None:
-    sound = np.full((round(seconds * RATE_HZ), 2), level, np.float32)
-    soundfile.write(folder / "people/package/sounds" / f"{number:03d}.wav", sound, RATE_HZ)
-
-
-def test_files_are_joined_until_they_are_long_enough(person: Person, tmp_path: Path) -> None:
-    for number in range(20):
-        write(tmp_path, number, 2.0)
+    folder = tmp_path / "people" / "package" / "sounds"
+    folder.mkdir(parents=True)
+    person = Person("somebody", "English", "package", "CC0-1.0", "sounds/*.wav")
+    kinds = ((2.0, 0.1), (0.2, 0.9), (2.0, 0.001))  # seconds, level
+    for number in range(60):
+        seconds, level = kinds[number % 3]
+        sound = np.full((round(seconds * RATE_HZ), 2), level, np.float32)
+        soundfile.write(folder / f"{number:03d}.wav", sound, RATE_HZ)
+        if number == 1:
+            with pytest.raises(FileNotFoundError, match="package"):
+                recordings(person)
     found = recordings(person)
     assert len(found) == RECORDINGS
     for samples, rate_hz in found:
         assert rate_hz == RATE_HZ
         assert samples.ndim == 1
         assert RECORDING_S <= len(samples) / rate_hz < RECORDING_S + 2.5
-
-
-def test_silent_and_very_short_files_are_left_out(person: Person, tmp_path: Path) -> None:
-    for number in range(0, 30, 3):
-        write(tmp_path, number, 2.0)
-        write(tmp_path, number + 1, 0.2, level=0.9)
-        write(tmp_path, number + 2, 2.0, level=0.001)
-    assert max(np.abs(samples).max() for samples, _ in recordings(person)) < 0.2
-
-
-def test_a_package_without_enough_is_refused(person: Person, tmp_path: Path) -> None:
-    write(tmp_path, 0, 2.0)
-    with pytest.raises(FileNotFoundError, match="package"):
-        recordings(person)
+        assert np.abs(samples).max() < 0.2
 
 
 def test_a_licence_is_named_for_everybody_and_nobody_is_there_twice() -> None:

@@ -14,51 +14,34 @@ from training.lm import codes, restore
 from training.speech.corpus import Corpus
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache whose crowd is lost, but for its codes beside the codec."""
-    monkeypatch.setenv("VALLE_TRAINING_CACHE", str(tmp_path / "cache"))
+def test_lost_sound_is_that_of_its_codes_which_stay_and_the_codec_does_not_learn_from_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("VALLE_TRAINING_CACHE", str(cache))
     for module in (codes, cache_of_training):
         monkeypatch.setattr(module, "NEXT_MODEL", tmp_path / "next")
-    save_codec(tmp_path / "next", random_codec(0))
-    cache = tmp_path / "cache"
-    write_corpus(cache / "crowd", shards=2)
     monkeypatch.setattr("sys.argv", ["codes", "--workers", "1"])
+    save_codec(tmp_path / "next", random_codec(0))
+    write_corpus(cache / "crowd", shards=2)
     codes.main()
     codes.keep(cache)
-    for folder in ("crowd", "codes"):
-        for path in sorted((cache / folder).rglob("*"), reverse=True):
-            path.unlink() if path.is_file() else path.rmdir()
-    return cache
-
-
-def test_lost_sound_is_as_long_as_its_codes_and_marked(cache: Path) -> None:
-    restore.main()
-    corpus = Corpus(cache, "crowd")
-    assert corpus.shards == [0, 1]
-    assert corpus.restored_shards == {0, 1}
-    coded = codes.read_shard(codes.shard_files(cache, "crowd")[0])
-    lines = [one for one in corpus.utterances if one.shard == 0]
-    assert [one.text for one in lines] == [one.text for one in coded]
-    assert [one.speaker for one in lines] == [one.speaker for one in coded]
-    assert [one.duration_s for one in lines] == [len(one.codes) / 75 for one in coded]
-    assert np.isfinite(corpus.samples(lines[0])).all()
-
-
-def test_kept_codes_are_not_made_again_from_restored_sound(cache: Path) -> None:
-    before = [one.codes for one in codes.read_shard(codes.shard_files(cache, "crowd")[0])]
+    cache.rename(tmp_path / "lost")
+    cache.mkdir()
+    before = codes.read_shard(codes.shard_files(cache, "crowd")[0])
     restore.main()
     codes.main()
     after = codes.read_shard(codes.shard_files(cache, "crowd")[0])
-    for one, codes_before in zip(after, before, strict=True):
-        np.testing.assert_array_equal(one.codes, codes_before)
-
-
-def test_the_codec_does_not_learn_from_restored_sound(cache: Path) -> None:
-    restore.main()
+    corpus = Corpus(cache, "crowd")
+    assert corpus.shards == [0, 1]
+    assert corpus.restored_shards == {0, 1}
+    lines = [one for one in corpus.utterances if one.shard == 0]
+    for line, one, again in zip(lines, before, after, strict=True):
+        assert (line.text, line.speaker) == (one.text, one.speaker)
+        assert line.duration_s == len(one.codes) / 75
+        np.testing.assert_array_equal(one.codes, again.codes)
     write_corpus(cache / "speech", shards=4)
-    restored, true = Corpus(cache, "crowd"), Corpus(cache, "speech")
-    clips = Clips([(true, 0.5), (restored, 0.5)], 2_400)
-    alone = Clips([(true, 1.0)], 2_400)
-    drawn, drawn_alone = (one.draw(8, np.random.default_rng(0)) for one in (clips, alone))
+    true = Corpus(cache, "speech")
+    shared, alone = Clips([(true, 0.5), (corpus, 0.5)], 2_400), Clips([(true, 1.0)], 2_400)
+    drawn, drawn_alone = (one.draw(8, np.random.default_rng(0)) for one in (shared, alone))
     np.testing.assert_array_equal(drawn, drawn_alone)

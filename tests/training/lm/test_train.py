@@ -86,17 +86,6 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path) -> 
         assert torch.equal(tensor, resumed.average[name]), name
 
 
-def test_what_is_exported_speaks(coded: Path, tmp_path: Path) -> None:
-    run = trainer()
-    (tmp_path / "cache" / "lm").mkdir()
-    run.run(tmp_path / "log", tmp_path / "cache" / "lm" / "checkpoint.pt")
-    export.export_lm()
-    speech = load_speech_model(coded, torch.device("cpu"))
-    assert speech.model.config == CONFIG
-    said = speech.model.nar_logits(speech.model.prefix([1, 3, 2], 1), torch.zeros(5, 4).long(), 1)
-    assert said.shape == (5, 16)
-
-
 def test_it_learns(tmp_path: Path) -> None:
     run = trainer()
     before = run.validate()
@@ -107,13 +96,17 @@ def test_it_learns(tmp_path: Path) -> None:
         assert losses[1] < losses[0], level
 
 
-def test_a_warm_start_takes_exported_weights_as_they_are_or_translates_them(
+def test_exported_weights_speak_and_a_warm_start_takes_them_as_they_are_or_translates_them(
     coded: Path, tmp_path: Path
 ) -> None:
     run = trainer()
     (tmp_path / "cache" / "lm").mkdir()
     run.run(tmp_path / "log", tmp_path / "cache" / "lm" / "checkpoint.pt")
     export.export_lm()
+    speech = load_speech_model(coded, torch.device("cpu"))
+    assert speech.model.config == CONFIG
+    said = speech.model.nar_logits(speech.model.prefix([1, 3, 2], 1), torch.zeros(5, 4).long(), 1)
+    assert said.shape == (5, 16)
     following = trainer()
     following.warm_start(coded)
     for name, tensor in run.average.items():
@@ -137,15 +130,6 @@ def test_a_warm_start_takes_exported_weights_as_they_are_or_translates_them(
     assert not {"response.0.weight", "heads.0.weight"} & same
 
 
-def test_prompts_are_of_the_speaker_and_no_longer_than_the_model_takes() -> None:
-    run = trainer()
-    for use in range(20):
-        for row in run._draw_rows(run._random(use)):
-            if row.prompt is not None:
-                assert len(row.prompt) <= CONFIG.max_prompt_frames
-            assert row.level < CONFIG.levels
-
-
 @pytest.mark.parametrize(
     ("source", "speaker", "pool"),
     [
@@ -156,6 +140,7 @@ def test_prompts_are_of_the_speaker_and_no_longer_than_the_model_takes() -> None
         ("perturbed", "mixed-001-90", "mixtures"),
         ("perturbed", "af_bella-90", "perturbed"),
         ("bent", "bent-01", "bent"),
+        ("readers", "read-0001", "readers"),
     ],
 )
 def test_mixtures_of_voices_are_drawn_as_often_as_is_said_and_not_as_they_spoke(
@@ -165,11 +150,14 @@ def test_mixtures_of_voices_are_drawn_as_often_as_is_said_and_not_as_they_spoke(
     assert pool in lm.SHARES
 
 
-def test_half_of_the_steps_have_draws_of_the_model_in_rows_of_level_0() -> None:
+def test_rows_have_prompts_no_longer_than_the_model_takes_and_half_of_the_steps_have_draws() -> (
+    None
+):
     run = trainer()
     steps = [run._draw_rows(run._random(use)) for use in range(60)]
-    drawing = [any(row.drawn for row in rows) for rows in steps]
-    assert 0.2 < np.mean(drawing) < 0.8
+    assert 0.2 < np.mean([any(row.drawn for row in rows) for rows in steps]) < 0.8
     for row in (row for rows in steps for row in rows):
+        assert row.level < CONFIG.levels
+        assert row.prompt is None or len(row.prompt) <= CONFIG.max_prompt_frames
         assert 0 <= row.drawn <= lm.DRAWN_UP_TO
         assert not (row.level and row.drawn)
