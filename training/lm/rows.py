@@ -153,15 +153,13 @@ def _predicting(model: Valle, rows: Sequence[Row], seen: Sequence[Tensor]) -> li
 def _with_draws(
     model: Valle, rows: Sequence[Row], codes: Sequence[Tensor], random: np.random.Generator
 ) -> list[Tensor]:
-    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself.
-
-    Draws go by another row's prompt and, from the second pass on, by draws before them: what a row
-    then sees of itself is no longer its speaker's, and its own prompt alone says who it is.
-    """
+    """Return each row's codes ``[T, K]``, some of level 0 drawn by the model itself."""
     found = list(codes)
     drawing = [index for index, row in enumerate(rows) if row.drawn]
     if not drawing:
         return found
+    # By another row's prompt and, from the second pass on, by draws before them: what a row then
+    # sees of itself is no longer its speaker's, and its own prompt alone says who it is.
     asked = [
         replace(rows[index], level=0, prompt=rows[other].prompt)
         for index, other in zip(drawing, [*drawing[1:], drawing[0]], strict=True)
