@@ -4,7 +4,7 @@ Run it with `uvicorn --factory app.main:create_app` or any other host of ASGI fa
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -114,25 +114,30 @@ def voice_store(settings: Settings) -> VoiceStore:
     return open_voice_store(settings.voices, settings.max_voices)
 
 
-def create_engine(settings: Settings, started: ModelWorkers = NOT_STARTED) -> SpeechEngine:
-    """Return an engine that loads the settings' model when it is started.
+def engine_arguments(
+    settings: Settings, started: ModelWorkers = NOT_STARTED
+) -> tuple[Callable[[], Synthesizer], EngineOptions]:
+    """Return what an engine is made of: what loads the settings' model, and its options.
 
     Args:
         settings: Which model, and how it runs.
         started: Its processes, as far as they were started before.
     """
-    options = model_options(settings, processes=True)
-    return SpeechEngine(
-        lambda: Synthesizer.load(options, started),
-        EngineOptions(
-            settings.max_queue,
-            settings.request_timeout_s,
-            settings.stall_timeout_s,
-            settings.slots,
-            settings.unload_after_s,
-            settings.check_golden,
-        ),
+    model = model_options(settings, processes=True)
+    options = EngineOptions(
+        settings.max_queue,
+        settings.request_timeout_s,
+        settings.stall_timeout_s,
+        settings.slots,
+        settings.unload_after_s,
+        settings.check_golden,
     )
+    return lambda: Synthesizer.load(model, started), options
+
+
+def create_engine(settings: Settings, started: ModelWorkers = NOT_STARTED) -> SpeechEngine:
+    """Return an engine that loads the settings' model when it is started."""
+    return SpeechEngine(*engine_arguments(settings, started))
 
 
 def create_app(settings: Settings | None = None, engine: SpeechEngine | None = None) -> FastAPI:

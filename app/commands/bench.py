@@ -5,26 +5,20 @@ import json
 import logging
 import os
 import platform
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices, BaseModel, Field, PositiveInt, SecretStr
 
+from app.commands.client import open_client
 from app.commands.errors import CommandError, CommandFailed
 from app.commands.output import check_folder, write_file
-from app.settings import Settings
 from app.version import VERSION
 
 if TYPE_CHECKING:
-    from app.commands.listeners import Listen, LoadResult
-
-    Speaker = tuple[dict[str, Any], Listen]
-    """A description of the speech source, and how to request speech from it."""
-
-_BYTES_A_SAMPLE = 2
+    from app.commands.listeners import LoadResult
 
 
 class Bench(BaseModel):
@@ -76,81 +70,28 @@ class Bench(BaseModel):
 
     async def _measure(self) -> "tuple[dict[str, Any], list[LoadResult]]":
         """Return a description of what was measured, and the figures of each load."""
-        from app.commands.listeners import listen_once, run_load
+        from app.commands.listeners import receive, run_load
         from app.commands.sentences import SENTENCES, read_sentences
 
         loads = []
-        async with self._speaker() as (about, listen):
+        settings: dict[str, Any] = {"max_queue": max(self.at_once)}  # none is refused
+        if self.model is not None:
+            settings["model"] = self.model
+        async with open_client(self.url, self.key, **settings) as client:
+            ready, health = await client.get("/ready"), await client.get("/health")
+            if ready.is_error:
+                raise CommandError(f"url: {self.url}/ready answers {ready.status_code}")
+            about = {"server": self.url} if self.url else {**_machine(), **health.json()}
+            about = {name: about[name] for name in (*_ABOUT, "server") if name in about}
+            about["model"] = ready.json()["model"]
             sentences = read_sentences(SENTENCES)
-            await listen_once(listen, sentences[0], seed=0)  # warms up caches
+            await receive(client, sentences[0], seed=0)  # warms up caches
             for at_once in self.at_once:
-                loads.append(await run_load(listen, sentences, at_once, self.requests))
+                loads.append(await run_load(client, sentences, at_once, self.requests))
         return about, loads
 
-    def _speaker(self) -> "AbstractAsyncContextManager[Speaker]":
-        if self.url is not None:
-            return _server(self.url, self.key)
-        settings = Settings() if self.model is None else Settings(model=self.model)
-        # Every listener may wait in the queue; none is refused.
-        return _in_process(settings.model_copy(update={"max_queue": max(self.at_once)}))
 
-
-@asynccontextmanager
-async def _in_process(
-    settings: Settings,
-) -> "AsyncGenerator[Speaker, None]":
-    """Enter an engine in this process."""
-    from app.engine.errors import SpeechError
-    from app.engine.job import SpeechJob
-    from app.main import create_engine
-    from samplers.knobs.params import SamplingParams
-
-    async with create_engine(settings) as engine:
-        try:
-            await engine.wait_ready()
-        except SpeechError as error:
-            raise CommandError(f"model: {engine.status.error or error.message}") from error
-
-        async def listen(text: str, seed: int) -> AsyncGenerator[float, None]:
-            job = SpeechJob(f"bench-{seed}", text, SamplingParams(seed=seed))
-            async for chunk in engine.submit(job):
-                yield len(chunk.samples) / chunk.sample_rate_hz
-
-        info = engine.info
-        yield {**_machine(), "model": info.name, "device": info.device}, listen
-
-
-@asynccontextmanager
-async def _server(url: str, key: SecretStr | None) -> "AsyncGenerator[Speaker, None]":
-    """Enter a client of a running server."""
-    import httpx2
-
-    headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
-    limits = httpx2.Limits(max_connections=None)
-    async with httpx2.AsyncClient(
-        base_url=url, headers=headers, limits=limits, timeout=300, trust_env=False
-    ) as client:
-        try:
-            ready = await client.get("/ready")
-        except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise CommandError(f"url: {url}: {error or type(error).__name__}") from error
-        if ready.status_code != 200:
-            raise CommandError(f"url: {url}/ready answers {ready.status_code}")
-
-        async def listen(text: str, seed: int) -> AsyncGenerator[float, None]:
-            body = {"input": text, "seed": seed, "response_format": "pcm"}
-            try:
-                async with client.stream("POST", "/v1/audio/speech", json=body) as answer:
-                    if answer.status_code != 200:
-                        await answer.aread()
-                        raise CommandFailed(f"{answer.status_code}: {answer.text[:200]}")
-                    rate = int(answer.headers["x-sample-rate"]) * _BYTES_A_SAMPLE
-                    async for part in answer.aiter_raw():
-                        yield len(part) / rate
-            except httpx2.TransportError as error:
-                raise CommandFailed(str(error) or type(error).__name__) from error
-
-        yield {"server": url, "model": ready.json()["model"]}, listen
+_ABOUT = ("valle-serve", "torch", "machine", "cpus", "load", "device")
 
 
 def _machine() -> dict[str, Any]:

@@ -16,6 +16,8 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from app.engine.engine import SpeechEngine
+
 _TIMEOUT_S: Final = 600
 _BUSY: Final = frozenset({429, 503})
 _POLL_S: Final = 0.2
@@ -68,15 +70,18 @@ async def open_client(
 
 @asynccontextmanager
 async def open_service(
-    show: Callable[[str], None] = lambda _: None, **settings: Any
+    show: Callable[[str], None] = lambda _: None,
+    engine: "Callable[[Settings], SpeechEngine] | None" = None,
+    **settings: Any,
 ) -> "AsyncIterator[tuple[httpx2.AsyncClient, FastAPI]]":
     """Run the service in this process; yield a client of it, and its application.
 
     Args:
         show: Called with what the service does until it is ready, then with an empty string.
+        engine: Makes the engine of its settings; None: as for a server.
         settings: Those that differ from the environment's.
     """
-    loading = asyncio.create_task(asyncio.to_thread(_create_app, settings))
+    loading = asyncio.create_task(asyncio.to_thread(_create_app, engine, settings))
     while not loading.done():
         show("loading")
         await asyncio.wait({loading}, timeout=_POLL_S)
@@ -90,12 +95,15 @@ async def open_service(
             yield client, app
 
 
-def _create_app(settings: dict[str, Any]) -> "FastAPI":
+def _create_app(
+    engine: "Callable[[Settings], SpeechEngine] | None", changed: dict[str, Any]
+) -> "FastAPI":
     with uncollected():
         from app.engine.serving.fairness import Places
         from app.main import create_app
 
-    app = create_app(Settings().model_copy(update={**_NOT_SHARED, **settings}))
+    settings = Settings().model_copy(update={**_NOT_SHARED, **changed})
+    app = create_app(settings, engine and engine(settings))
     app.state.whole_samples = Places(sys.maxsize)
     return app
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.commands.errors import CommandError
+from app.commands.errors import CommandError, CommandFailed
 from app.engine.job import FinishReason
 from app.storage.files import write_atomically
 
@@ -33,12 +33,12 @@ def write_file(out: Path, content: bytes, field: str) -> None:
         field: The flag that named it, for the error message.
 
     Raises:
-        CommandError: The file cannot be written.
+        CommandFailed: The file cannot be written.
     """
     try:
         write_atomically(out, content)
     except OSError as error:
-        raise CommandError(f"{field}: {out}: {error.strerror}") from error
+        raise CommandFailed(f"{field}: {out}: {error.strerror}") from error
 
 
 def print_status(sentence: str) -> None:

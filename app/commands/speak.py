@@ -1,17 +1,39 @@
-"""`valle-serve speak`: speech of a text of any length to a file, a pipe or the speakers."""
+"""`valle-serve speak`: speech of a text of any length to a file, a pipe or the speakers.
+
+A client of the service speaks it: of a server, or of the application in this process, whose engine
+speaks a long text piece by piece.
+"""
 
 import asyncio
 import logging
 import signal
 import sys
-from typing import get_args
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, get_args
+
+from tqdm import tqdm
 
 from app.audio.formats import AudioFormat
+from app.commands.client import open_client, open_service
 from app.commands.errors import CommandError, Terminated
 from app.commands.output import check_folder, print_status
 from app.commands.speech.options import PIPE, SpeakOptions
 from app.commands.speech.player import find_player
+from app.commands.speech.request import SpeechClient
 from app.commands.speech.subtitles import check_subtitles
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.commands.speech.journal import Journal
+    from app.commands.speech.long_speech import LongSpeech, LongSpeechEngine
+
+_SOUND_PROCESS_PIECES = 20  # a text with fewer pieces is spoken before that process has started
+_POLL_S = 0.2
+_SHOWN_EVERY_S = 60.0  # where stderr is no terminal
+_HEAD_BYTES = 262_144
+_LEAST_CHARS = 4096  # more than the texts that the engine tries at its start
 
 
 class Speak(SpeakOptions):
@@ -36,27 +58,13 @@ class Speak(SpeakOptions):
             check_folder(self.subtitles, "subtitles")
         text = self._text()
         logging.basicConfig(level=logging.CRITICAL)  # errors are raised, and printed once
-        if self.url is not None:
-            from app.commands.speech.remote import speak_remotely
-
-            if self.model is not None:
-                raise CommandError(
-                    "model: the server has its own model; leave out --model or --url"
-                )
-            speak_remotely(self.url, self, text, form)
-            return
-        if self.continue_from is not None:
-            raise CommandError("continue-from: only a server has recent takes; add --url")
-        if self.key is not None:
-            raise CommandError("key: only a server takes a key; leave it out or add --url")
-        from app.commands.speech.local import LocalSpeech
-        from app.commands.speech.long_speech import split_pieces
-        from models.text import TextError
-
-        try:
-            pieces = split_pieces(text)
-        except TextError as error:
-            raise CommandError(f"input: {error}") from error
+        if self.url is None:
+            if self.continue_from is not None:
+                raise CommandError("continue-from: only a server has recent takes; add --url")
+            if self.key is not None:
+                raise CommandError("key: only a server takes a key; leave it out or add --url")
+        elif self.model is not None:
+            raise CommandError("model: the server has its own model; leave out --model or --url")
         terminated = []
 
         async def speak_until_terminated() -> None:
@@ -69,12 +77,12 @@ class Speak(SpeakOptions):
 
             # Not by SIGINT, which a shell has processes in the background ignore.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-            await LocalSpeech(self, pieces, form).speak()
+            await (self._speak_here(text, form) if self.url is None else self._ask(text, form))
 
         try:
             asyncio.run(speak_until_terminated())
         except (KeyboardInterrupt, asyncio.CancelledError) as interrupt:
-            if self.parts is not None and self.parts.is_dir():
+            if self.url is None and self.parts is not None and self.parts.is_dir():
                 print_status(
                     f"finished sentences are kept in {self.parts};"
                     " run the same command again to continue"
@@ -82,6 +90,49 @@ class Speak(SpeakOptions):
             if terminated:
                 raise Terminated from interrupt
             raise
+
+    async def _ask(self, text: str, form: AudioFormat) -> None:
+        """Have a server speak."""
+        async with open_client(self.url, self.key) as client:
+            await SpeechClient(client, self, text, form).speak()
+
+    async def _speak_here(self, text: str, form: AudioFormat) -> None:
+        """Have the service in this process speak."""
+        pieces = _split(text)
+        settings: dict[str, Any] = {
+            # These limits protect a server that is shared.
+            "max_text_chars": max(_LEAST_CHARS, len(text)),
+            "max_body_bytes": _HEAD_BYTES + 12 * len(text),
+            "keep": 1,
+            "text_process": False,  # nobody else speaks
+        }
+        if self.model is not None:
+            settings["model"] = self.model
+        if len(pieces) < _SOUND_PROCESS_PIECES:
+            settings["voice_process"] = False
+        with _status_line() as show:
+            async with open_service(show, _long_engine, **settings) as (client, app):
+                engine: LongSpeechEngine = app.state.engine
+                journal = engine.journal = self._journal(engine, app.state.settings, pieces)
+                async with _progress(engine):
+                    await SpeechClient(client, self, text, form).speak()
+                if journal is not None:
+                    journal.drop()
+
+    def _journal(
+        self, engine: "LongSpeechEngine", settings: Settings, pieces: list[str]
+    ) -> "Journal | None":
+        """Return the journal of a file of several pieces."""
+        from app.commands.speech.journal import Journal
+        from app.storage.preset_files import read_presets
+        from app.version import VERSION
+
+        if self.parts is None or self.trace or self.subtitles or len(pieces) < 2:
+            return None
+        job = self.job_of("", "speak")
+        preset = read_presets(settings.presets or None).get(job.params.preset)
+        made_by = [VERSION, engine.info, dict(preset or {})]
+        return Journal(self.parts, job, pieces, repr(made_by))
 
     def _text(self) -> str:
         """Return the text to speak."""
@@ -115,3 +166,71 @@ class Speak(SpeakOptions):
             names = ", ".join(get_args(AudioFormat))
             raise CommandError(f"out: .{suffix} is not a known format; choose one of {names}")
         return self.response_format or forms[suffix]
+
+
+def _split(text: str) -> list[str]:
+    from app.commands.speech.long_speech import split_pieces
+    from models.text import TextError
+
+    try:
+        return split_pieces(text)
+    except TextError as error:
+        raise CommandError(f"input: {error}") from error
+
+
+def _long_engine(settings: Settings) -> "LongSpeechEngine":
+    from app.commands.speech.long_speech import LongSpeechEngine
+    from app.main import engine_arguments
+
+    return LongSpeechEngine(*engine_arguments(settings))
+
+
+@contextmanager
+def _status_line() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows a text and the elapsed time on the terminal; "" clears it."""
+    started_s = monotonic()
+    with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
+
+        def show(text: str) -> None:
+            line.set_description_str(text and f"{text} ({monotonic() - started_s:.0f} s)")
+
+        yield show
+
+
+@asynccontextmanager
+async def _progress(engine: "LongSpeechEngine") -> AsyncIterator[None]:
+    """Show on stderr how far the speech is."""
+    began_s = shown_s = monotonic()
+    with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
+
+        async def show() -> None:
+            nonlocal shown_s
+            while True:
+                if engine.speech is not None:
+                    text = progress_of(engine.speech, monotonic() - began_s)
+                    line.set_description_str(text)
+                    if line.disable and monotonic() - shown_s >= _SHOWN_EVERY_S:
+                        shown_s = monotonic()
+                        print_status(text)
+                await asyncio.sleep(_POLL_S)
+
+        showing = asyncio.create_task(show())
+        try:
+            yield
+        finally:
+            showing.cancel()
+
+
+def progress_of(speech: "LongSpeech", took_s: float) -> str:
+    """Return how far a speech is: sentences, words, sound so far, and what is left."""
+    pieces = speech.pieces
+    done = max(0, speech.begun - 1)
+    words = [len(piece.split()) for piece in pieces]
+    spoken = sum(words[speech.restored : done])
+    left_s = took_s * sum(words[done:]) / spoken if spoken else None
+    left = "" if left_s is None else f", {max(1, round(left_s / 60))} min left"
+    minutes, seconds = divmod(round(speech.audio_s), 60)
+    return (
+        f"{done} of {len(pieces)} sentences, {sum(words[:done]):,} of {sum(words):,} words,"
+        f" {minutes}:{seconds:02} of sound{left}"
+    )

@@ -12,7 +12,7 @@ from benchmarks.harness.report import TableRow, Target
 
 PACKAGES: Sequence[str] = (
     "torch", "triton", "numpy", "numba", "safetensors", "transformers", "pydantic",
-    "pydantic_settings", "fastapi", "uvicorn", "httpx", "websockets", "av", "soundfile",
+    "pydantic_settings", "fastapi", "uvicorn", "httpx2", "websockets", "av", "soundfile",
     "phonemizer", "espeakng_loader", "pytest", "pytest_timeout", "hypothesis",
 )  # fmt: skip
 """Import names of the packages that the parts need."""

@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 import torch
 
-from benchmarks.harness.http_client import open_client, receive
+from app.commands.listeners import receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import TableRow, Target
 from benchmarks.harness.served import served
 from benchmarks.harness.texts import texts

@@ -71,7 +71,7 @@ KERNEL_TESTS = (
     f"--confcutdir={KERNELS}", "-m", "not slow",
     *(f"{KERNELS}/test_{name}.py" for name in ("layers", "attention", "plain", "check")),
 )  # fmt: skip
-SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx", "phonemizer")
+SERVICE = ("pydantic_settings", "fastapi", "uvicorn", "httpx2", "phonemizer")
 PARTS: Sequence[TicketPart] = (
     TicketPart("environment", (), 30, "environment.describe"),
     TicketPart("kernels' tests", ("pytest", "triton"), 100, command=(*PYTEST, *KERNEL_TESTS)),

@@ -32,7 +32,8 @@ from itertools import accumulate
 from statistics import fmean, median, quantiles
 from typing import Any, Literal
 
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from app.commands.listeners import ReceivedSpeech, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import print_table
 
 Route = Literal["least", "two"]

@@ -27,11 +27,12 @@ from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from app.audio.containers import pcm
+from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import FRAME_S, RATE_HZ, codes_of, sound_of
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import print_table
 from benchmarks.harness.websocket_client import receive_live
 
@@ -222,7 +223,7 @@ def slow(url: str, seconds: float) -> None:
         f"POST /v1/audio/speech HTTP/1.1\r\nHost: {parts.netloc}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    with socket.socket() as reader, httpx.Client(base_url=url, trust_env=False) as asking:
+    with socket.socket() as reader, httpx2.Client(base_url=url, trust_env=False) as asking:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         reader.connect((parts.hostname, parts.port or 80))
         reader.sendall((head + body).encode())

@@ -1,154 +1,19 @@
-"""An HTTP client that records when each byte of speech arrived, and simulates playback.
+"""Clients for any number of the listeners of `app.commands.listeners`."""
 
-It reads as fast as audio arrives and plays from the first byte on, without a buffer; a client with
-a buffer would hear fewer gaps, later.
-"""
+import httpx2
 
-from __future__ import annotations
+from app.commands.listeners import ReceivedSpeech
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Any
-
-import httpx
-import numpy as np
-
-AUDIBLE = 10 ** (-50 / 20)
-"""Relative to full scale: the first sample above it is the first audible one."""
-BYTES_A_SAMPLE = 2
 TIMEOUT_S = 120.0
 
-Arrivals = Sequence[tuple[float, int]]
-"""Time in seconds and number of bytes of each received chunk."""
 
-
-@dataclass(frozen=True)
-class ReceivedSpeech:
-    """A response.
-
-    Attributes:
-        status: HTTP status; 0 without a response.
-        id: Its ``x-request-id``.
-        headers: With names in lower case.
-        rate_hz: Sample rate of the audio.
-        sent_s: When the request was sent, by `perf_counter`.
-        arrivals: Of the audio, in seconds since ``sent_s``.
-        sound: The audio, 16 bits a sample; or the body of an error.
-        broke: What interrupted it; None if it is complete.
-    """
-
-    status: int
-    id: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    rate_hz: int = 24_000
-    sent_s: float = 0.0
-    arrivals: Arrivals = ()
-    sound: bytes = b""
-    broke: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether it is complete and no error."""
-        return self.status == 200 and self.broke is None
-
-    @property
-    def audio_s(self) -> float:
-        """Length of the audio in seconds."""
-        return len(self.sound) / BYTES_A_SAMPLE / self.rate_hz
-
-    @property
-    def wall_s(self) -> float:
-        """Seconds to the last byte."""
-        return self.arrivals[-1][0] if self.arrivals else 0.0
-
-    @property
-    def first_audio_s(self) -> float | None:
-        """Seconds to the arrival of the first sample over -50 dBFS; None if there is none."""
-        samples = np.frombuffer(self.sound, "<i2")
-        (loud,) = np.nonzero(np.abs(samples.astype(np.int32)) > AUDIBLE * 2**15)
-        if not len(loud):
-            return None
-        came = np.cumsum([count for _, count in self.arrivals])
-        holder = np.searchsorted(came, (int(loud[0]) + 1) * BYTES_A_SAMPLE)
-        return self.arrivals[int(holder)][0]
-
-    @property
-    def underrun_s(self) -> float:
-        """Total length of the gaps in playback, in seconds."""
-        return underrun_s(self.arrivals, BYTES_A_SAMPLE * self.rate_hz)
-
-    @property
-    def sound_sha256(self) -> str:
-        """Hexadecimal SHA-256 of the audio."""
-        return hashlib.sha256(self.sound).hexdigest()
-
-
-def underrun_s(arrivals: Arrivals, bytes_a_second: float) -> float:
-    """Return the total time that playback from the first byte on has no data, in seconds."""
-    return sum(length_s for _, length_s in gaps(arrivals, bytes_a_second))
-
-
-def gaps(arrivals: Arrivals, bytes_a_second: float) -> list[tuple[float, float]]:
-    """Return the gaps in playback from the first byte on.
-
-    Returns:
-        Of each gap, how much was played before it, and how long it is; in seconds.
-    """
-    found: list[tuple[float, float]] = []
-    lasts_until_s, played_s = arrivals[0][0] if arrivals else 0.0, 0.0
-    for at_s, count in arrivals:
-        if at_s > lasts_until_s:
-            found.append((played_s, at_s - lasts_until_s))
-        played_s += count / bytes_a_second
-        lasts_until_s = max(lasts_until_s, at_s) + count / bytes_a_second
-    return found
-
-
-def open_client(url: str) -> httpx.AsyncClient:
+def open_client(url: str) -> httpx2.AsyncClient:
     """Return a client without a limit of concurrent connections."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits, trust_env=False)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits, trust_env=False)
 
 
-async def receive(
-    client: httpx.AsyncClient, text: str, *, stream: bool = True, **fields: Any
-) -> ReceivedSpeech:
-    """Request speech as PCM and receive all of it; cancelling the call disconnects.
-
-    Args:
-        client: A client of the server.
-        stream: Request a streamed response.
-        fields: Further fields of the request.
-    """
-    body = {"input": text, "response_format": "pcm", "stream": stream} | fields
-    sent_s = perf_counter()
-    arrivals: list[tuple[float, int]] = []
-    sound, broke = bytearray(), None
-    try:
-        async with client.stream("POST", "/v1/audio/speech", json=body) as answer:
-            try:
-                async for part in answer.aiter_raw():
-                    arrivals.append((perf_counter() - sent_s, len(part)))
-                    sound += part
-            except httpx.TransportError as error:
-                broke = type(error).__name__
-    except httpx.TransportError as error:
-        return ReceivedSpeech(0, sent_s=sent_s, broke=type(error).__name__)
-    return ReceivedSpeech(
-        answer.status_code,
-        answer.headers.get("x-request-id", ""),
-        {name.lower(): value for name, value in answer.headers.items()},
-        int(answer.headers.get("x-sample-rate", "24000")),
-        sent_s,
-        tuple(arrivals),
-        bytes(sound),
-        broke,
-    )
-
-
-async def codes_sha256(client: httpx.AsyncClient, received: ReceivedSpeech) -> str:
+async def codes_sha256(client: httpx2.AsyncClient, received: ReceivedSpeech) -> str:
     """Return the hash of a response's codes, from its headers or, if streamed, its report."""
     if (whole := received.headers.get("x-codes-sha256")) is not None:
         return whole

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-import httpx
+import httpx2
 import uvicorn
 from fastapi import FastAPI
 
@@ -112,14 +112,14 @@ def wait_until_ready(url: str, is_alive: Callable[[], bool]) -> None:
         NotServed: It ended, or did not become ready within five minutes.
     """
     ends_s = time.monotonic() + READY_WITHIN_S
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx2.Client(base_url=url, trust_env=False) as client:
         while True:
             if not is_alive():
                 raise NotServed("the server ended while it loaded; its output is above")
             try:
                 if client.get("/ready").status_code == 200:
                     return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 pass  # it does not listen yet
             if time.monotonic() > ends_s:
                 raise NotServed(f"the server was not ready within {READY_WITHIN_S:g} s")

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 import psutil
 
 from app.engine.engine import SpeechEngine
@@ -72,7 +72,7 @@ def collect_garbage() -> None:
     gc.collect()
 
 
-async def ask_vitals(client: httpx.AsyncClient, *, collect: bool = False) -> Vitals:
+async def ask_vitals(client: httpx2.AsyncClient, *, collect: bool = False) -> Vitals:
     """Fetch the vitals of a server of `benchmarks.harness.instrumented`.
 
     Args:
@@ -90,7 +90,7 @@ async def settled_vitals(url: str, timeout_s: float = 10.0) -> Vitals:
         url: URL of the server.
         timeout_s: After this time the current vitals are returned.
     """
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         vitals = await ask_vitals(client, collect=True)
         ends_s = asyncio.get_running_loop().time() + timeout_s
         calm = 0

@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from app.api.live.messages import PROTOCOL
-from benchmarks.harness.http_client import ReceivedSpeech
+from app.commands.listeners import ReceivedSpeech
 
 
 async def receive_live(url: str, text: str, **fields: Any) -> ReceivedSpeech:

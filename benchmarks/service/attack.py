@@ -24,7 +24,7 @@ from functools import cache, partial
 from multiprocessing.synchronize import Event
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
@@ -64,36 +64,36 @@ EVENT = b'{"type":"describe","data_length":%d}\n' % len(_DATA) + _DATA
 BLANK_PATH = "/v1/text-to-speech/bella/stream-input"
 WYOMING_PORT = "ATTACKED_WYOMING_PORT"
 LONG_TEXT = json.dumps({"input": "a" * 5_000_000})
-Attack = Callable[[httpx.Client], None]
+Attack = Callable[[httpx2.Client], None]
 
 
-def speak(text: str, client: httpx.Client) -> None:
+def speak(text: str, client: httpx2.Client) -> None:
     """Ask for a text."""
     client.post("/tts", json={"input": text})
 
 
 @cache  # of each attacker one: its speeches are not the attack
-def _speech_of_pauses(client: httpx.Client, seconds: int, speed: float) -> str:
+def _speech_of_pauses(client: httpx2.Client, seconds: int, speed: float) -> str:
     """Return the path of the audio of a speech of pauses."""
     text = "a [pause:10s]" * (seconds // 10) + " b"
     spoken = client.post("/tts", json={"input": text, "speed": speed, "response_format": "pcm"})
     return f"/v1/audio/speech/{spoken.headers['x-request-id']}/audio"
 
 
-def send_codes(client: httpx.Client) -> None:
+def send_codes(client: httpx2.Client) -> None:
     """Send codes in place of a speech at a quarter of the speed: two hours of audio once."""
     path = _speech_of_pauses(client, 0, 0.25)
     client.post(path, content=CODES, headers=JSON)
 
 
-def send_numbers(client: httpx.Client) -> None:
+def send_numbers(client: httpx2.Client) -> None:
     """Send many numbers, and many empty lists, in place of codes."""
     path = _speech_of_pauses(client, 0, 1.0)
     for body in NUMBERS:
         client.post(path, content=body, headers=JSON)
 
 
-def leave_unread(client: httpx.Client) -> None:
+def leave_unread(client: httpx2.Client) -> None:
     """Ask for ten minutes of audio several times and read none of it."""
     path = _speech_of_pauses(client, 600, 1.0)
     url = client.base_url
@@ -110,14 +110,14 @@ def leave_unread(client: httpx.Client) -> None:
         one.close()
 
 
-def send_label(client: httpx.Client) -> None:
+def send_label(client: httpx2.Client) -> None:
     """Send a text of megabytes that is labelled as an upload."""
     headers = {"content-type": "multipart/form-data; boundary=x"}
-    with suppress(httpx.TransportError):  # the server does not read it to its end
+    with suppress(httpx2.TransportError):  # the server does not read it to its end
         client.post("/tts", content=LONG_TEXT, headers=headers)
 
 
-def send_wyoming(client: httpx.Client) -> None:
+def send_wyoming(client: httpx2.Client) -> None:
     """Send many values as the data of an event to the Wyoming port."""
     port = int(os.environ[WYOMING_PORT])
     source = (ATTACKERS_ADDRESS, 0)
@@ -127,7 +127,7 @@ def send_wyoming(client: httpx.Client) -> None:
             pass
 
 
-def send_blank(client: httpx.Client) -> None:
+def send_blank(client: httpx2.Client) -> None:
     """Send text that says nothing to ElevenLabs' socket."""
     url = f"ws://{client.base_url.host}:{client.base_url.port}{BLANK_PATH}"
     with connect(url, source_address=(ATTACKERS_ADDRESS, 0)) as one:
@@ -136,7 +136,7 @@ def send_blank(client: httpx.Client) -> None:
             time.sleep(0.01)
 
 
-def stay_idle(client: httpx.Client) -> None:
+def stay_idle(client: httpx2.Client) -> None:
     """Open many connections and say nothing."""
     address = client.base_url.host, client.base_url.port or 80
     with ExitStack() as open_:
@@ -176,10 +176,10 @@ def attack(url: str, kind: str, begun: Event) -> None:
     """Attack from several threads until the process is terminated."""
 
     def ask() -> None:
-        transport = httpx.HTTPTransport(local_address=ATTACKERS_ADDRESS)
-        with httpx.Client(base_url=url, transport=transport, timeout=None) as client:
+        transport = httpx2.HTTPTransport(local_address=ATTACKERS_ADDRESS)
+        with httpx2.Client(base_url=url, transport=transport, timeout=None) as client:
             while True:
-                with suppress(httpx.TransportError, KeyError, OSError, WebSocketException):
+                with suppress(httpx2.TransportError, KeyError, OSError, WebSocketException):
                     ATTACKS[kind](client)
 
     threads = [threading.Thread(target=ask) for _ in range(ATTACKERS)]
@@ -209,9 +209,9 @@ def attacked(url: str, kind: str) -> Iterator[None]:
 
 def ask_often(url: str, count: int, first_seed: int) -> list[float]:
     """Return the seconds to the last byte of each of the stranger's requests."""
-    transport = httpx.HTTPTransport(local_address=STRANGERS_ADDRESS)
+    transport = httpx2.HTTPTransport(local_address=STRANGERS_ADDRESS)
     took_s = []
-    with httpx.Client(base_url=url, transport=transport, timeout=TIMEOUT_S) as client:
+    with httpx2.Client(base_url=url, transport=transport, timeout=TIMEOUT_S) as client:
         for number in range(count):
             began_s = time.perf_counter()
             body = {"input": TEXT, "seed": first_seed + number, "response_format": "wav"}
@@ -223,7 +223,7 @@ def ask_often(url: str, count: int, first_seed: int) -> list[float]:
 
 def loop_lag_s(url: str) -> float:
     """Return the processor time of the longest callback since this was asked last."""
-    told = httpx.get(url + LAG_PATH).raise_for_status().json()
+    told = httpx2.get(url + LAG_PATH).raise_for_status().json()
     sys.stderr.write(f"longest callback, {1000 * told['cpu_s']:.1f} ms: {told['what']}\n")
     return float(told["cpu_s"])
 

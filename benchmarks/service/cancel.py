@@ -18,11 +18,12 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from app.commands.listeners import ReceivedSpeech, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
@@ -43,7 +44,7 @@ Listening = Coroutine[Any, Any, ReceivedSpeech]
 Clients = Sequence[Callable[[str, int], Listening]]
 
 
-def clients(url: str, client: httpx.AsyncClient) -> Clients:
+def clients(url: str, client: httpx2.AsyncClient) -> Clients:
     """Return request functions of a text and a seed: streamed, whole, WebSocket."""
     return (
         lambda text, seed: receive(client, text, seed=seed, stream=True),
@@ -59,7 +60,7 @@ async def leave(response: Listening, after_s: float) -> None:
             await response
 
 
-async def until_idle(client: httpx.AsyncClient) -> float:
+async def until_idle(client: httpx2.AsyncClient) -> float:
     """Wait until the server is idle; return the seconds that took."""
     began_s = perf_counter()
     async with asyncio.timeout(AT_MOST_S):
@@ -75,7 +76,7 @@ class LeavingClients:
         url: URL of the server.
     """
 
-    def __init__(self, url: str, client: httpx.AsyncClient, inputs: Sequence[str], text_s: float):
+    def __init__(self, url: str, client: httpx2.AsyncClient, inputs: Sequence[str], text_s: float):
         self._clients = clients(url, client)
         self._inputs, self._text_s = inputs, text_s
         self._generator = random.Random(0)

@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
+import httpx2
 from tqdm import tqdm
 
-from benchmarks.harness.http_client import ReceivedSpeech, codes_sha256, open_client, receive
+from app.commands.listeners import ReceivedSpeech, receive
+from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
@@ -74,7 +75,7 @@ def requests(count: int, sentences_each: int = 1) -> list[SeededRequest]:
 class FingerprintClient:
     """Sends requests in different ways and returns the fingerprints of their responses."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
+    def __init__(self, client: httpx2.AsyncClient, url: str) -> None:
         self._client, self._url = client, url
 
     async def whole(self, request: SeededRequest) -> Fingerprint:

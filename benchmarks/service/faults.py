@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-import httpx
+import httpx2
 
+from app.commands.listeners import ReceivedSpeech, receive
 from app.settings import Settings
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.injection import FAULTS, Fault, injected
 from benchmarks.harness.instrumented import observed_app
 from benchmarks.harness.report import Target, conclude, machine
@@ -43,7 +44,7 @@ KILL_AFTER_S = 0.5
 class FaultClients:
     """Three concurrent clients that know the correct response to their requests."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
         self._inputs = texts(CLIENTS)
         self._expected: list[str] = []
@@ -141,7 +142,7 @@ async def stall_row(clients: FaultClients, url: str) -> dict[str, Any]:
     }
 
 
-async def crowd_row(clients: FaultClients, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def crowd_row(clients: FaultClients, client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     """Send more requests than the queue accepts; return a table row."""
     began_s = perf_counter()
     received = await asyncio.gather(

@@ -21,22 +21,15 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 
-from benchmarks.harness.http_client import (
-    BYTES_A_SAMPLE,
-    ReceivedSpeech,
-    gaps,
-    open_client,
-    receive,
-)
+from app.commands.listeners import BYTES_A_SAMPLE, GAP_S, ReceivedSpeech, gaps, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts
 
-GAP_S = 0.001
-"""Shorter gaps are within the precision of the client."""
 FIRST_AUDIO_S = 0.6  # target of the p95
 WARM_UP = 4
 
@@ -123,7 +116,7 @@ def percentiles(values: Sequence[float], *percents: float) -> list[float]:
     return [float(np.percentile(values, one)) if values else float("nan") for one in percents]
 
 
-async def closed_loop(client: httpx.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
+async def closed_loop(client: httpx2.AsyncClient, clients: int, inputs: Sequence[str]) -> Figures:
     """Run a number of clients, each sending sequential requests, until all texts are spoken."""
     left, received = iter(enumerate(inputs)), list[ReceivedSpeech]()
     over_s: list[float] = []  # when each client ran out of texts
@@ -142,7 +135,7 @@ async def closed_loop(client: httpx.AsyncClient, clients: int, inputs: Sequence[
 
 
 async def open_loop(
-    client: httpx.AsyncClient, streams: float, inputs: Sequence[str], text_s: float, seed: int = 0
+    client: httpx2.AsyncClient, streams: float, inputs: Sequence[str], text_s: float, seed: int = 0
 ) -> Figures:
     """Send requests as a Poisson process.
 
@@ -161,7 +154,7 @@ async def open_loop(
 
 
 async def arriving(
-    client: httpx.AsyncClient, inputs: Sequence[str], rate_hz: float, seed: int
+    client: httpx2.AsyncClient, inputs: Sequence[str], rate_hz: float, seed: int
 ) -> list[ReceivedSpeech]:
     """Send requests as a Poisson process and return the responses.
 
@@ -195,7 +188,7 @@ def poisson(rate_hz: float, count: int, seed: int) -> Iterator[float]:
 
 
 async def search(
-    client: httpx.AsyncClient, inputs: Sequence[str], text_s: float
+    client: httpx2.AsyncClient, inputs: Sequence[str], text_s: float
 ) -> tuple[float, list[Figures]]:
     """Find the largest load that is `Figures.smooth`, by bisection.
 

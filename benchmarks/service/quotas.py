@@ -20,13 +20,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import httpx
+import httpx2
 
-from benchmarks.harness.http_client import open_client, receive
+from app.commands.listeners import GAP_S, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
-from benchmarks.service.load import GAP_S, arriving, percentiles, timeline
+from benchmarks.service.load import arriving, percentiles, timeline
 
 _PERIOD_US = 100_000
 _LEAVING_TRIES = 100
@@ -87,7 +88,7 @@ def held_to(percent: int) -> Iterator[list[str]]:
 
 
 async def load(
-    client: httpx.AsyncClient, quota: int, share: float, streams: int, text_s: float, count: int
+    client: httpx2.AsyncClient, quota: int, share: float, streams: int, text_s: float, count: int
 ) -> QuotaResult:
     """Send ``count`` requests at ``share`` of the rate that keeps ``streams`` playing."""
     rate_hz = share * max(1, streams) / text_s
@@ -97,7 +98,7 @@ async def load(
     began_s = min((one.sent_s for one in received), default=0.0)
     late = [timeline(one, began_s) for one in good if one.arrivals and one.underrun_s > GAP_S]
     p50, p95 = percentiles(firsts, 50, 95)
-    refused = sum(one.status == httpx.codes.SERVICE_UNAVAILABLE for one in received)
+    refused = sum(one.status == httpx2.codes.SERVICE_UNAVAILABLE for one in received)
     return QuotaResult(
         quota=quota,
         streams=streams,

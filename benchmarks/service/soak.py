@@ -19,11 +19,12 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from app.commands.listeners import ReceivedSpeech, receive
+from benchmarks.harness.http_client import open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import argument_parser, served
 from benchmarks.harness.texts import texts
@@ -87,7 +88,7 @@ class SoakLog:
 class ClientMix:
     """Random clients of every kind."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, log: SoakLog, seed: int = 0) -> None:
+    def __init__(self, url: str, client: httpx2.AsyncClient, log: SoakLog, seed: int = 0) -> None:
         self._url, self._client, self._log = url, client, log
         self._random, self._inputs = random.Random(seed), texts(64)
         self._kinds: dict[str, Callable[[str], Coroutine[Any, Any, str]]] = {
@@ -106,7 +107,7 @@ class ClientMix:
         (kind,) = self._random.choices(list(self._kinds), self._weights)
         try:
             outcome = await self._kinds[kind](self._random.choice(self._inputs))
-        except (OSError, httpx.HTTPError) as error:
+        except (OSError, httpx2.HTTPError) as error:
             outcome = type(error).__name__
         self._log.count(kind, outcome)
 
@@ -178,7 +179,7 @@ async def soak(url: str, minutes: float, rate_hz: float) -> SoakLog:
     return log
 
 
-async def _read(client: httpx.AsyncClient, log: SoakLog) -> None:
+async def _read(client: httpx2.AsyncClient, log: SoakLog) -> None:
     while True:
         vitals = await ask_vitals(client, collect=True)
         log.vitals.append((log.at_s, log.outcomes.total(), vitals))

@@ -14,14 +14,14 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
+import httpx2
 from playwright.sync_api import Browser, sync_playwright
 
 TEXT = "Hello there. This is the built in voice."
 PAGE = Path(__file__).resolve().parents[2] / "app" / "studio" / "page"
 
 
-def api_first_sound_ms(client: httpx.Client, seed: int) -> float:
+def api_first_sound_ms(client: httpx2.Client, seed: int) -> float:
     """Milliseconds from the request to the first samples, of the request that the page sends."""
     body = {
         "input": TEXT,
@@ -84,7 +84,7 @@ def main() -> None:
     wanted = parser.parse_args()
     address = wanted.address.rstrip("/")
     size = sum(path.stat().st_size for path in PAGE.iterdir())
-    with sync_playwright() as driver, httpx.Client(base_url=address, timeout=60) as client:
+    with sync_playwright() as driver, httpx2.Client(base_url=address, timeout=60) as client:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         loads = [load(browser, address) for _ in range(wanted.times)]
         page = browser.new_context().new_page()

@@ -23,7 +23,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from app.api.live.messages import PROTOCOL
-from benchmarks.harness.http_client import ReceivedSpeech
+from app.commands.listeners import ReceivedSpeech
 from benchmarks.harness.report import conclude, machine
 from benchmarks.harness.served import argument_parser, served_or
 from benchmarks.harness.texts import texts

@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 
-from benchmarks.harness.http_client import codes_sha256, open_client, receive
+from app.commands.listeners import receive
+from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.report import Target, conclude, machine
 from benchmarks.harness.served import wait_until_ready
 from benchmarks.harness.texts import texts
@@ -134,7 +135,7 @@ async def answers(url: str, wanted: Sequence[Request]) -> dict[str, list[Answer]
     return found
 
 
-async def _answer(client: httpx.AsyncClient, url: str, request: Request, manner: str) -> Answer:
+async def _answer(client: httpx2.AsyncClient, url: str, request: Request, manner: str) -> Answer:
     if manner == "websocket":
         received = await receive_live(url, request.text, **request.fields)
     else:

@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from app.audio.containers import pcm
+from app.commands.listeners import ReceivedSpeech, receive
 from benchmarks.cluster.card import codes_of, sound_of
 from benchmarks.cluster.streams import TEXT, Outcomes, run_clients
-from benchmarks.harness.http_client import ReceivedSpeech, open_client, receive
+from benchmarks.harness.http_client import open_client
 from tests.conftest import ROOT
 
 pytest.importorskip("ray", reason="needs the package ray")

@@ -1,6 +1,1 @@
-"""The command `valle-serve speak`: its flags, and where the audio goes.
-
-Owns long texts, the journal of an interrupted run, sound files, players, and the client of a
-server.
-Does not know how speech is generated; that is `app.engine`, in this process or behind a server.
-"""
+"""What `valle-serve speak` consists of: flags, the request and its outputs, long texts, players."""

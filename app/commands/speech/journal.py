@@ -3,59 +3,25 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
+from app.api.reports.packing import pack, unpack
 from app.commands.errors import CommandError, CommandFailed
-from app.engine.job import (
-    Samples,
-    SpeechJob,
-    SpeechResult,
-    SpokenUtterance,
-    Timings,
-)
+from app.engine.job import Samples, SpeechJob, SpeechResult
 from samplers.knobs.params import SamplingParams
 
-_SUFFIX = ".npz"
-_STORED = (
-    "finish_reason",
-    "seed",
-    "voice",
-    "language",
-    "codes_sha256",
-    "frames",
-    "audio_s",
-    "nar",
-    "decoder",
-    "pause_owed_s",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A spoken piece of a text.
-
-    Args:
-        samples: ``[N]``.
-        sample_rate_hz: Sample rate.
-        result: The engine's result; without trace and backtracks if read from a journal.
-    """
-
-    samples: Samples
-    sample_rate_hz: int
-    result: SpeechResult
+_SUFFIX = ".part"
+_SAMPLES = "samples.f32"
+_SAMPLE_BYTES = 4
 
 
 class Journal:
-    """A folder with one file per part, each written atomically.
+    """A folder with the results of the parts, each written atomically, and a file of their samples.
 
     A part's key is a hash of how it was spoken and of the text up to its end. If the text is
-    edited, the parts before the edit remain valid.
+    edited, the parts before the edit remain valid. Parts are read and written in order.
 
     Args:
         made_by: Everything else that determines the samples: model and versions.
@@ -67,58 +33,79 @@ class Journal:
     def __init__(self, folder: Path, job: SpeechJob, pieces: Sequence[str], made_by: str) -> None:
         self.folder, self._job = folder, job
         self._keys = list(_keys(job, pieces, made_by))
-        if self.get(0) is None and self.begun:
+        self._mapped: Samples = np.zeros(0, np.float32)
+        self._end = 0
+        if self.get(0) is None and any(folder.glob(f"*{_SUFFIX}")):
             raise CommandError(
                 f"out: {folder} keeps parts of another speech: repeat its command to continue it,"
                 " or remove the folder"
             )
+        self._end = 0
 
-    @property
-    def begun(self) -> bool:
-        """Whether there are any parts."""
-        return any(self.folder.glob(f"*{_SUFFIX}"))
+    def get(self, number: int) -> tuple[Samples, SpeechResult] | None:
+        """Return samples ``[N]`` and result of a part; None if it is missing or of another speech.
 
-    def get(self, number: int) -> Part | None:
-        """Return a part; None if it is missing, unreadable or of another speech."""
+        The samples are mapped from the file, so that they take no memory.
+        """
         try:
-            with np.load(self._path(number), allow_pickle=False) as file:
-                metadata = json.loads(str(file["account"]))
-                if metadata.pop("key") != self._keys[number]:
-                    return None
-                part = _part(file["samples"], file["codes"], metadata, self._job)
-        except (OSError, BadZipFile, KeyError, TypeError, ValueError):
+            head, _, packed = self._path(number).read_bytes().partition(b"\n")
+            about = json.loads(head)
+            if (about["key"], about["begin"]) != (self._keys[number], self._end):
+                return None
+            result = unpack(packed)[1]
+            samples = self._map(about["begin"], about["end"])
+        except (OSError, KeyError, TypeError, ValueError):
             return None
         wanted = self._job.params.seed
-        return part if wanted in {None, part.result.seed} else None
+        if not isinstance(result, SpeechResult) or wanted not in {None, result.seed}:
+            return None
+        self._end = about["end"]
+        return samples, result
 
-    def put(self, number: int, part: Part) -> None:
-        """Store a part.
+    def put(self, number: int, samples: Samples, result: SpeechResult) -> Samples:
+        """Store a part; return its samples ``[N]``, mapped from the file.
 
         Raises:
             CommandFailed: It cannot be written.
         """
-        metadata = {"key": self._keys[number], "sample_rate_hz": part.sample_rate_hz}
-        metadata |= _metadata(part.result)
-        codes = np.concatenate([spoken.codes for spoken in part.result.utterances])
+        begin, self._end = self._end, self._end + len(samples)
+        about = {"key": self._keys[number], "begin": begin, "end": self._end}
         path = self._path(number)
         partial = path.with_name(path.name + ".partial")
         try:
             self.folder.mkdir(exist_ok=True)
-            with partial.open("wb") as file:
-                np.savez(file, samples=part.samples, codes=codes, account=json.dumps(metadata))
+            with (self.folder / _SAMPLES).open("r+b" if begin else "wb") as file:
+                file.seek(begin * _SAMPLE_BYTES)
+                file.write(samples.astype("<f4").tobytes())
+            packed = pack(self._job, result, traces=False)
+            partial.write_bytes(json.dumps(about).encode() + b"\n" + packed)
             partial.replace(path)
         except OSError as error:
             raise CommandFailed(f"out: {path}: {error.strerror}") from error
+        return self._map(begin, self._end)
 
     def drop(self) -> None:
         """Delete all parts, and the folder if it is then empty."""
-        for file in [*self.folder.glob(f"*{_SUFFIX}"), *self.folder.glob("*.partial")]:
+        for file in (*self.folder.glob(f"*{_SUFFIX}*"), self.folder / _SAMPLES):
             file.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number + 1:06}{_SUFFIX}"
+
+    def _map(self, begin: int, end: int) -> Samples:
+        """Return samples of the file; it is grown to twice the size if they are not mapped yet."""
+        if begin == end:
+            return np.zeros(0, np.float32)
+        if end > len(self._mapped):
+            path = self.folder / _SAMPLES
+            if path.stat().st_size < end * _SAMPLE_BYTES:
+                raise ValueError("the file of the samples is too short")
+            with path.open("r+b") as file:
+                file.truncate(max(path.stat().st_size, 2 * end * _SAMPLE_BYTES))
+            self._mapped = np.memmap(path, "<f4", mode="r")
+        return self._mapped[begin:end]
 
 
 def _keys(job: SpeechJob, pieces: Sequence[str], made_by: str) -> Iterator[str]:
@@ -129,45 +116,3 @@ def _keys(job: SpeechJob, pieces: Sequence[str], made_by: str) -> Iterator[str]:
     for piece in pieces:
         digest.update(f"{len(piece)}:{piece}".encode())
         yield digest.hexdigest()
-
-
-def _metadata(result: SpeechResult) -> dict[str, Any]:
-    """Return the fields of a result that are stored, without its codes."""
-    return {
-        **{name: getattr(result, name) for name in _STORED},
-        "timings": asdict(result.timings),
-        "utterances": [
-            {
-                "frames": len(spoken.codes),
-                "finish_reason": spoken.finish_reason,
-                "pause_after_s": spoken.pause_after_s,
-                "phonemes": spoken.phonemes,
-                "text": spoken.text,
-                "voice": spoken.voice,
-                "rate": spoken.rate,
-                "start_s": spoken.start_s,
-                "duration_s": spoken.duration_s,
-                "trimmed_s": spoken.trimmed_s,
-                "frame_s": spoken.frame_s,
-            }
-            for spoken in result.utterances
-        ],
-    }
-
-
-def _part(samples: Samples, codes: NDArray[np.int16], metadata: Any, job: SpeechJob) -> Part:
-    """Return the part from stored data."""
-    rate_hz, timings = metadata.pop("sample_rate_hz"), Timings(**metadata.pop("timings"))
-    utterances, at = [], 0
-    for spoken in metadata.pop("utterances"):
-        frames = spoken.pop("frames")
-        utterances.append(SpokenUtterance(codes[at : at + frames], **spoken))
-        at += frames
-    result = SpeechResult(
-        job_id=job.id,
-        params=job.params,
-        timings=timings,
-        utterances=tuple(utterances),
-        **metadata,
-    )
-    return Part(samples, rate_hz, result)

@@ -1,13 +1,16 @@
 """Speech of a text of any length: one job a piece, so that memory does not grow with the text."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import numpy as np
 
-from app.commands.speech.journal import Journal, Part
+from app.commands.speech.journal import Journal
 from app.engine.continued import JobChain
 from app.engine.engine import SpeechEngine
+from app.engine.errors import SpeechError
+from app.engine.interface import Plan
 from app.engine.job import AudioChunk, Progress, SpeechJob, SpeechResult
 from app.engine.serving.running import SpeechStream
 from models.text.characters import check
@@ -20,66 +23,127 @@ def split_pieces(text: str) -> list[str]:
     return pieces(text)
 
 
-class LongSpeech:
+class LongSpeechEngine(SpeechEngine):
+    """An engine that speaks each job piece by piece.
+
+    Attributes:
+        speech: The job that was submitted last.
+        journal: Where its finished parts are kept.
+    """
+
+    speech: "LongSpeech | None" = None
+    journal: Journal | None = None
+
+    def submit(self, job: SpeechJob) -> SpeechStream:
+        """Return the chunks of a job, whose pieces are queued one after the other."""
+        self.speech = LongSpeech(self, super().submit, job, self.journal)
+        return self.speech
+
+
+class LongSpeech(SpeechStream):
     """Speaks the pieces of a text in order, each as a job that continues the one before.
 
     All jobs have one seed, so their codes and samples are those of one job with the whole text.
+
+    Args:
+        submit: Queues the job of a piece.
 
     Attributes:
         pieces: The text.
         begun: Number of pieces that have been started.
         restored: How many of the first of them an interrupted run had spoken.
+        audio_s: Seconds of sound so far.
     """
 
     def __init__(
         self,
         engine: SpeechEngine,
+        submit: Callable[[SpeechJob], SpeechStream],
         job: SpeechJob,
-        pieces: Sequence[str],
-        journal: Journal | None = None,
+        journal: Journal | None,
     ) -> None:
-        self.pieces = pieces
-        self._engine, self._chain, self._journal = engine, JobChain(job), journal
+        self.pieces: Sequence[str] = split_pieces(job.text)
+        self._engine, self._submit, self._journal = engine, submit, journal
+        self._job, self._chain = job, JobChain(job)
         self.begun = self.restored = 0
+        self.audio_s = 0.0
         self._stream: SpeechStream | None = None
+        self._plan: Plan | None = None
+        self._chunks = self._speak()
+        self._over = True  # of `SpeechStream`: there is no ticket to abandon
 
     @property
     def progress(self) -> Progress:
         """Progress of the current piece."""
         return Progress() if self._stream is None else self._stream.progress
 
-    async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
+    @property
+    def plan(self) -> Plan | None:
+        """That of the first piece."""
+        return self._plan
+
+    async def __anext__(self) -> AudioChunk:
+        return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        """Cancel the job of the current piece."""
+        await self._chunks.aclose()
+
+    async def _speak(self) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio as it comes; the last chunk is the pause that ends the text."""
         for number, piece in enumerate(self.pieces):
             self.begun = number + 1
             stored = None if self._journal is None else self._journal.get(number)
-            if stored is None:
-                async for chunk in self._speak(number, piece):
+            spoken = self._spoken(number, piece) if stored is None else self._restored(*stored)
+            async with aclosing(spoken):
+                async for chunk in spoken:
+                    self.audio_s += len(chunk.samples) / chunk.sample_rate_hz
                     yield chunk
-            else:
-                self._chain.add(stored.result)
-                self.restored = self.begun
-                yield AudioChunk(stored.samples, stored.sample_rate_hz)
             if self._chain.exhausted:
                 break
-        yield self._chain.finish(self._engine.info.sample_rate_hz)
+        pause = self._chain.finish(self._engine.info.sample_rate_hz)
+        yield replace(pause, result=self._chain.result)
 
-    def result(self) -> SpeechResult:
-        """Return the result of the whole text; parts from the journal have no trace."""
-        assert self._chain.result is not None
-        return self._chain.result
-
-    async def _speak(self, number: int, piece: str) -> AsyncIterator[AudioChunk]:
+    async def _spoken(self, number: int, piece: str) -> AsyncGenerator[AudioChunk, None]:
         """Yield the audio of a piece and store it in the journal."""
         chunks: list[AudioChunk] = []
-        self._stream = self._engine.submit(self._chain.next_job(piece))
-        async with aclosing(self._stream) as stream:
-            async for chunk in stream:
-                chunks.append(chunk)
-                yield chunk
-        result = chunks[-1].result
+        # What is sent whole is kept in the journal's file, in place of memory.
+        live = self._journal is None or self._job.played
+        self._stream = self._submit(self._chain.next_job(piece))
+        try:
+            async with aclosing(self._stream) as stream:
+                async for chunk in stream:
+                    self._plan = self._plan or stream.plan
+                    chunks.append(chunk)
+                    if live:
+                        yield replace(chunk, result=None)
+        except SpeechError as error:
+            if len(self.pieces) > 1:
+                error.message = f"sentence {number + 1}: {error.message}"
+            raise
+        result, rate_hz = chunks[-1].result, chunks[0].sample_rate_hz
         assert result is not None  # the last chunk has it
         self._chain.add(result)
-        if self._journal is not None and result.utterances:
+        if self._journal is not None:
             samples = np.concatenate([chunk.samples for chunk in chunks])
-            self._journal.put(number, Part(samples, chunks[0].sample_rate_hz, result))
+            if result.utterances:
+                samples = self._journal.put(number, samples, result)
+            if not live:
+                yield AudioChunk(samples, rate_hz)
+
+    async def _restored(
+        self, samples: np.ndarray[tuple[int], np.dtype[np.float32]], result: SpeechResult
+    ) -> AsyncGenerator[AudioChunk, None]:
+        """Yield a part that an interrupted run has spoken."""
+        self._chain.add(result)
+        self.restored = self.begun
+        self._plan = self._plan or Plan(
+            self._job,
+            result.params,
+            result.seed,
+            self._engine.voices.speaker(result.voice, self._job.owner),
+            result.language,
+            (),
+            0.0,
+        )
+        yield AudioChunk(samples, self._engine.info.sample_rate_hz)

@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import httpx
+import httpx2
 import pytest
 
 from app.cli import main
-from app.commands.errors import CommandFailed
-from app.commands.listeners import Listen, listen_once, run_load
+from app.commands.listeners import ReceivedSpeech, figures, run_load
 
 
 @pytest.fixture(autouse=True)
@@ -19,45 +18,36 @@ def _environment(monkeypatch: pytest.MonkeyPatch, toy: Path) -> None:
     monkeypatch.setenv("TTS_DEVICE", "cpu")
 
 
-def speaker(*chunks: tuple[float, float]) -> Listen:
-    """Return one who gives chunks, each after so many seconds and with so many seconds of sound."""
-
-    async def listen(text: str, seed: int) -> AsyncGenerator[float, None]:
-        for wait_s, audio_s in chunks:
-            await asyncio.sleep(wait_s)
-            yield audio_s
-
-    return listen
-
-
-def test_a_listener_notes_when_the_first_sound_came_and_how_long_there_was_none() -> None:
-    result = asyncio.run(
-        listen_once(speaker((0.1, 0.05), (0.2, 1.0), (0.0, 1.0)), "Hello.", seed=0)
-    )
-    assert result.error is None
-    assert result.audio_s == pytest.approx(2.05)
-    assert 0.1 <= result.first_s < result.wall_s
-    assert result.underrun_s == pytest.approx(result.wall_s - result.first_s - 0.05, abs=0.01)
-
-
-def test_sound_in_time_has_no_gap() -> None:
-    result = asyncio.run(listen_once(speaker((0.0, 60.0), (0.1, 1.0)), "Hello.", seed=0))
-    assert result.underrun_s == 0
+def test_figures_are_those_of_the_listeners_that_heard_something() -> None:
+    rate = 2 * 24_000
+    good = ReceivedSpeech(200, arrivals=((0.5, rate), (2.0, rate)), sound=bytes(2 * rate))
+    busy = ReceivedSpeech(503, sound=b"busy")
+    cut = ReceivedSpeech(200, sound=b"..", arrivals=((1.0, 2),), broke="ReadError")
+    found = figures([good, busy, cut], at_once=3, wall_s=4.0)
+    assert (found.requests, found.failed, found.errors) == (3, 2, ("503: busy", "ReadError"))
+    assert found.audio_s_a_second == 0.5
+    assert (found.first_audio_p50_ms, found.real_time_factor_p50, found.with_gaps) == (500, 1, 1)
+    assert figures([busy], 1, 1.0).failed == 1
 
 
 def test_every_listener_asks_for_so_many_sentences_no_two_with_one_seed() -> None:
     asked: list[tuple[str, int]] = []
 
-    async def listen(text: str, seed: int) -> AsyncGenerator[float, None]:
-        asked.append((text, seed))
-        if seed == 2:
-            raise CommandFailed("503: busy")
-        yield 1.0
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        asked.append((body["input"], body["seed"]))
+        return httpx2.Response(
+            200, stream=httpx2.ByteStream(b"ab"), headers={"x-sample-rate": "24000"}
+        )
 
-    figures = asyncio.run(run_load(listen, ["a", "b"], at_once=3, requests=2))
-    assert len({seed for _, seed in asked}) == len(asked) == figures.requests == 6
+    async def measure() -> None:
+        transport = httpx2.MockTransport(answer)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
+            assert (await run_load(client, ["a", "b"], at_once=3, requests=2)).failed == 0
+
+    asyncio.run(measure())
+    assert len({seed for _, seed in asked}) == len(asked) == 6
     assert {text for text, _ in asked} == {"a", "b"}
-    assert (figures.failed, figures.errors) == (1, ("503: busy",))
 
 
 def _measured(tmp_path: Path, *arguments: str) -> dict[str, object]:

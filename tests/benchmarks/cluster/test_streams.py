@@ -7,11 +7,11 @@ from time import monotonic
 import pytest
 
 from app.audio.containers import pcm
+from app.commands.listeners import ReceivedSpeech
 from app.settings import Settings
 from benchmarks.cluster.card import LEVELS, codes_of, fast_app, sound_of
 from benchmarks.cluster.simulate import Load, measure
 from benchmarks.cluster.streams import Outcomes, new_work, overhead, whole_again
-from benchmarks.harness.http_client import ReceivedSpeech
 from tests.app.tools.serving import served
 
 pytestmark = pytest.mark.anyio

@@ -2,18 +2,12 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
-from benchmarks.harness.http_client import (
-    ReceivedSpeech,
-    codes_sha256,
-    gaps,
-    open_client,
-    receive,
-    underrun_s,
-)
+from app.commands.listeners import ReceivedSpeech, gaps, receive, underrun_s
+from benchmarks.harness.http_client import codes_sha256, open_client
 from benchmarks.harness.websocket_client import receive_live
 
 SECOND = 48_000  # bytes
@@ -46,7 +40,7 @@ def test_silence_has_no_first_sound():
 
 
 @pytest.mark.anyio
-async def test_http_and_websocket_hear_the_same(toy_server: httpx.Client):
+async def test_http_and_websocket_hear_the_same(toy_server: httpx2.Client):
     url = str(toy_server.base_url).rstrip("/")
     fields: dict[str, Any] = {"seed": 2, "max_duration_s": 0.3}
     async with open_client(url) as client:
@@ -63,7 +57,7 @@ async def test_http_and_websocket_hear_the_same(toy_server: httpx.Client):
 
 
 @pytest.mark.anyio
-async def test_what_is_refused_is_no_speech(toy_server: httpx.Client):
+async def test_what_is_refused_is_no_speech(toy_server: httpx2.Client):
     url = str(toy_server.base_url).rstrip("/")
     async with open_client(url) as client:
         refused = await receive(client, "Hello.", top_p=2)

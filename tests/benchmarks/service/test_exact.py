@@ -1,6 +1,6 @@
 """Whether differences would be seen, on the toy server."""
 
-import httpx
+import httpx2
 import pytest
 
 from benchmarks.service import crossed, exact
@@ -10,12 +10,12 @@ ASKED = [
 ]
 
 
-def url_of(client: httpx.Client) -> str:
+def url_of(client: httpx2.Client) -> str:
     return str(client.base_url).rstrip("/")
 
 
 @pytest.mark.anyio
-async def test_a_request_is_the_same_in_every_manner(toy_server: httpx.Client):
+async def test_a_request_is_the_same_in_every_manner(toy_server: httpx2.Client):
     rows = await exact.measure(url_of(toy_server), ASKED[:2])
     assert len(rows) == 6
     assert all(row["same codes"] == row["same bytes"] == 2 for row in rows), rows
@@ -36,7 +36,7 @@ def test_another_code_is_seen():
 
 
 @pytest.mark.anyio
-async def test_everybody_hears_their_own(toy_server: httpx.Client):
+async def test_everybody_hears_their_own(toy_server: httpx2.Client):
     tally = await crossed.measure(url_of(toy_server), [ASKED[:2], ASKED[2:]], 6)
     assert tally == {"own": 6, "another's": 0, "nobody's": 0, "failed": 0, "alike": 0}
 

@@ -1,9 +1,10 @@
 """What is spoken of a load."""
 
-import httpx
+import httpx2
 import pytest
 
-from benchmarks.harness.http_client import ReceivedSpeech, open_client
+from app.commands.listeners import ReceivedSpeech
+from benchmarks.harness.http_client import open_client
 from benchmarks.service import load
 
 TONE = b"\xff\x7f" * 24_000  # one second
@@ -42,13 +43,13 @@ async def test_the_search_ends_at_the_last_load_that_was_smooth(monkeypatch: pyt
         )
 
     monkeypatch.setattr(load, "open_loop", three_and_a_half)
-    best, tried = await load.search(httpx.AsyncClient(), ["One."], 1.0)
+    best, tried = await load.search(httpx2.AsyncClient(), ["One."], 1.0)
     assert best == 3.5
     assert [row.load for row in tried] == ["1.0", "2.0", "3.0", "4.0", "3.5"]
 
 
 @pytest.mark.anyio
-async def test_closed_and_open_loops_serve_everybody(toy_server: httpx.Client):
+async def test_closed_and_open_loops_serve_everybody(toy_server: httpx2.Client):
     spoken = ["One.", "Two.", "Three."]
     async with open_client(str(toy_server.base_url)) as client:
         closed = await load.closed_loop(client, 2, spoken)

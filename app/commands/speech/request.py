@@ -1,0 +1,138 @@
+"""A speech by a client of the service: to a file, to stdout or to the speakers."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from app.api.schemas import SpeechOptions, WordTimes
+from app.audio.formats import AudioFormat
+from app.commands.client import check
+from app.commands.errors import CommandFailed
+from app.commands.output import (
+    print_status,
+    warn_of_idle_knobs,
+    warn_of_silence,
+    write_file,
+)
+from app.commands.speech.options import SpeakOptions
+from app.commands.speech.player import Player, find_player
+from app.commands.speech.subtitles import subtitles
+from samplers.knobs.needs import idle_knobs
+from samplers.knobs.params import SamplingParams
+
+_PATH = "/v1/audio/speech"
+_NOT_SENT = {"model"}  # here the path of a folder, there a name
+
+
+class SpeechClient:
+    """One run of `speak`.
+
+    Args:
+        form: Format of the file or of stdout.
+    """
+
+    def __init__(
+        self, client: httpx2.AsyncClient, options: SpeakOptions, text: str, form: AudioFormat
+    ) -> None:
+        self._client, self._options, self._form = client, options, form
+        fields = set(SpeechOptions.model_fields) - _NOT_SENT
+        body = options.model_dump(mode="json", include=fields, exclude_unset=True)
+        self._body: Mapping[str, Any] = body | {"input": text}
+
+    async def speak(self) -> None:
+        """Request the speech, write it where the command line says, and print a summary."""
+        options, out = self._options, self._options.target
+        if options.play or options.piped:
+            answer = await self._stream()
+        else:
+            answer = await self._post()
+        report = await self._report(answer)
+        if out is not None and options.play:  # what was played is decoded again, for the file
+            kept = f"{_PATH}/{answer.headers['x-request-id']}/audio"
+            played = await self._client.get(kept, params={"response_format": self._form})
+            await check(played)
+            write_file(out, played.content, "out")
+        elif out is not None:
+            write_file(out, answer.content, "out")
+        if options.trace and out is not None:
+            write_file(out.with_name(out.name + ".json"), report.content, "out")
+        if (path := options.subtitles) is not None:
+            spoken = report.json()["utterances"]
+            words = [WordTimes.model_validate(word) for one in spoken for word in one["words"]]
+            cues = subtitles(words, path.suffix, self._body["input"])
+            write_file(path, cues.encode(), "subtitles")
+        self._warn(answer, report)
+        if not options.piped:
+            self._summarise(answer, report)
+
+    async def _post(self) -> httpx2.Response:
+        """Return the response with the whole file."""
+        body = {**self._body, "response_format": self._form, "stream": False}
+        answer = await self._client.post(_PATH, json=body)
+        await check(answer)
+        return answer
+
+    async def _stream(self) -> httpx2.Response:
+        """Play or pipe the speech while it is received; return the response."""
+        play = self._options.play
+        body = {**self._body, "response_format": "pcm" if play else self._form, "stream": True}
+        player: Player | None = None
+        try:
+            async with self._client.stream("POST", _PATH, json=body) as answer:
+                await check(answer)
+                async for part in answer.aiter_raw():
+                    if play:
+                        rate_hz = int(answer.headers["x-sample-rate"])
+                        player = player or Player(find_player(), rate_hz)
+                        await asyncio.to_thread(player.push, part)
+                    else:
+                        sys.stdout.buffer.write(part)
+                        sys.stdout.buffer.flush()
+            if player is not None:
+                await asyncio.to_thread(player.close)
+        except httpx2.RemoteProtocolError as broken:
+            report = await self._client.get(f"{_PATH}/{answer.headers['x-request-id']}")
+            error = None if report.is_error else report.json()["error"]
+            raise CommandFailed(f"speak: {error['message'] if error else broken}") from broken
+        finally:
+            if player is not None:
+                player.abandon()
+        return answer
+
+    async def _report(self, answer: httpx2.Response) -> httpx2.Response:
+        """Return the report of a speech, if it is needed, else the response itself."""
+        options, reason = self._options, answer.headers.get("x-finish-reason")
+        if not (options.trace or options.subtitles or reason in {None, "empty"}):
+            return answer
+        report = await self._client.get(f"{_PATH}/{answer.headers['x-request-id']}")
+        if options.trace or options.subtitles:
+            await check(report)
+        return report
+
+    def _warn(self, answer: httpx2.Response, report: httpx2.Response) -> None:
+        """Print which flags did nothing, of what the service warns, and what has no sound."""
+        ignored = filter(None, answer.headers.get("x-ignored", "").split(", "))
+        params = SamplingParams(**self._options.model_dump(include={*SamplingParams.model_fields}))
+        needs = idle_knobs(params, self._options.model_fields_set)
+        warn_of_idle_knobs({name: needs.get(name, "") for name in ignored})
+        if warning := answer.headers.get("x-warning"):
+            print_status(f"warning: {warning}")
+        if report is not answer and not report.is_error:
+            spoken = report.json()["utterances"]
+            warn_of_silence([one["finish_reason"] for one in spoken if one["phonemes"]])
+
+    def _summarise(self, answer: httpx2.Response, report: httpx2.Response) -> None:
+        """Print how long the speech is, and what repeats it."""
+        headers = answer.headers
+        audio_s, reason = float(headers.get("x-audio-ms", 0)) / 1000, "x-finish-reason"
+        if reason not in headers and not report.is_error:  # the head of a stream is sent before
+            audio_s = report.json()["audio_s"] / self._options.speed
+        finish = headers.get(reason) or ("" if report.is_error else report.json()["finish_reason"])
+        print_status(
+            f"{self._options.target or 'played'}: {audio_s:.2f} s of speech in"
+            f" {answer.elapsed.total_seconds():.2f} s, voice {headers['x-voice']}, seed"
+            f" {headers['x-seed']}, finish reason {finish or 'unknown'}"
+        )
