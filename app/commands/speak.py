@@ -203,20 +203,25 @@ async def _progress(engine: "LongSpeechEngine") -> AsyncIterator[None]:
     began_s = shown_s = monotonic()
     with tqdm(bar_format="{desc}", disable=None, leave=False) as line:
 
-        async def show() -> None:
+        def show() -> None:
             nonlocal shown_s
+            if engine.speech is None:
+                return
+            text = progress_of(engine.speech, monotonic() - began_s)
+            line.set_description_str(text)
+            if line.disable and monotonic() - shown_s >= _SHOWN_EVERY_S:
+                shown_s = monotonic()
+                print_status(text)
+
+        async def show_periodically() -> None:
             while True:
-                if engine.speech is not None:
-                    text = progress_of(engine.speech, monotonic() - began_s)
-                    line.set_description_str(text)
-                    if line.disable and monotonic() - shown_s >= _SHOWN_EVERY_S:
-                        shown_s = monotonic()
-                        print_status(text)
+                show()
                 await asyncio.sleep(_POLL_S)
 
-        showing = asyncio.create_task(show())
+        showing = asyncio.create_task(show_periodically())
         try:
             yield
+            show()
         finally:
             showing.cancel()
 
