@@ -43,8 +43,7 @@ from app.engine.worker import NOT_STARTED, ModelWorkers
 from app.settings import Settings
 from app.storage.dictionary_files import read_dictionaries
 from app.storage.preset_files import read_presets
-from app.storage.remote_voices import open_voice_store
-from app.storage.voice_store import VoiceStore
+from app.storage.voice_store import VoiceStore, open_voice_store
 from app.studio.route import studio_router
 from app.version import VERSION
 from models.config import AlignmentHead

@@ -139,7 +139,7 @@ class VoicesCommand(BaseModel):
 
 
 def _store(settings: Settings) -> "VoiceStore":
-    from app.storage.remote_voices import open_voice_store
+    from app.storage.voice_store import open_voice_store
 
     return open_voice_store(settings.voices, settings.max_voices)
 

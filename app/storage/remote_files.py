@@ -4,8 +4,11 @@ import errno
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, TypeVar
 
 import obstore
@@ -19,6 +22,7 @@ T = TypeVar("T")
 TRANSFER_S: Final = 5.0
 """Seconds for audio, and for whatever writes."""
 
+_MOST_CACHED: Final = 32
 _AWAY: Final = "does not answer"
 _GONE: Final = "the store of voices does not answer (%s): until it does, built-in voices only"
 
@@ -45,43 +49,61 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str, *, look_up_s: float, transfer_s: float = TRANSFER_S) -> None:
+        self.root = Path()
+        self._cached: OrderedDict[Path, bytes] = OrderedDict()
         self._quick = _store(url, look_up_s), look_up_s
         self._slow = _store(url, transfer_s), transfer_s
         self._asked, self._answers = threading.Event(), threading.Event()
         self._leaving = threading.Lock()
         threading.Thread(target=self._start, name="voices", daemon=True).start()
 
-    def read(self, path: str, *, large: bool = False) -> bytes:
-        """Return the content of an object; `FileNotFoundError` says that there is none."""
-        place = self._slow if large else self._quick
-        return self._call(place, lambda store: bytes(obstore.get(store, path).bytes()))
+    def read(self, path: Path, *, large: bool = False) -> bytes:
+        """Return the content of an object; `FileNotFoundError` says that there is none.
 
-    def exists(self, path: str) -> bool:
+        Large ones have a hash of their content in their names, and are cached.
+        """
+        if (cached := self._cached.get(path)) is not None:
+            return cached
+        place = self._slow if large else self._quick
+        content = self._call(place, lambda store: bytes(obstore.get(store, str(path)).bytes()))
+        if large:
+            self._cached[path] = content
+            while len(self._cached) > _MOST_CACHED:
+                self._cached.popitem(last=False)
+        return content
+
+    def exists(self, path: Path) -> bool:
         """Return whether there is an object."""
         try:
-            self._call(self._quick, lambda store: obstore.head(store, path))
+            self._call(self._quick, lambda store: obstore.head(store, str(path)))
         except FileNotFoundError:
             return False
         return True
 
-    def list(self, folder: str | None = None) -> tuple[list[str], list[str]]:
-        """Return the names of the folders and of the objects in a folder; None is the URL's own."""
-        found = self._call(self._quick, lambda store: obstore.list_with_delimiter(store, folder))
+    def list(self, folder: Path) -> tuple[list[str], list[str]]:
+        """Return the names of the folders and of the objects in a folder."""
+        prefix = None if folder == self.root else str(folder)
+        found = self._call(self._quick, lambda store: obstore.list_with_delimiter(store, prefix))
         paths = found["common_prefixes"], [one["path"] for one in found["objects"]]
         folders, objects = ([path.rpartition("/")[2] for path in one] for one in paths)
         return folders, objects
 
-    def write(self, path: str, content: bytes) -> None:
+    def write(self, path: Path, content: bytes) -> None:
         """Write an object, whole at once."""
-        self._call(self._slow, lambda store: obstore.put(store, path, content))
+        self._call(self._slow, lambda store: obstore.put(store, str(path), content))
 
-    def create(self, path: str, content: bytes) -> None:
+    def create(self, path: Path, content: bytes) -> None:
         """Write an object, whole at once; `FileExistsError` says that there is one."""
-        self._call(self._slow, lambda store: obstore.put(store, path, content, mode="create"))
+        self._call(self._slow, lambda store: obstore.put(store, str(path), content, mode="create"))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: Path) -> None:
         """Delete an object; of a missing one S3 says nothing, others `FileNotFoundError`."""
-        self._call(self._slow, lambda store: obstore.delete(store, path))
+        self._call(self._slow, lambda store: obstore.delete(store, str(path)))
+
+    def locked(self, folder: Path) -> AbstractContextManager[None]:
+        """Do nothing: an object store has no locks."""
+        del folder
+        return nullcontext()
 
     def _call(self, place: tuple[ObjectStore, float], work: Callable[[ObjectStore], T]) -> T:
         self._asked.wait()

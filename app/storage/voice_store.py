@@ -1,18 +1,19 @@
-"""Uploaded voices on disk: a folder per owner, a JSON and a FLAC file per voice.
+"""Uploaded voices in a folder or an object store: a JSON and a FLAC file per voice, by owner.
 
-The folder is the only state: it survives restarts, and several processes may share it. A voice
-exists while its JSON file does, which is written last and deleted first, atomically; files without
-one are removed by the next upload. Names are validated before they reach the file system.
+The files are the only state: they survive restarts, and several processes may share them. A voice
+exists while its JSON file does, which is written last and deleted first, and only created if there
+is none, so that one of several uploads of a name succeeds. Names are validated before they are part
+of a path. Nothing is cached but audio of another machine.
 """
 
 import hashlib
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import time
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -22,6 +23,9 @@ from models.voices.voice import NAME_PATTERN, Voice, VoiceCard
 
 EVERYBODY = ""
 """Owner of voices that were uploaded without API keys, or added by the operator."""
+
+LOOK_UP_S: Final = 1.0
+"""Seconds for what a request waits for before it is known who speaks."""
 
 _LOCK_TIMEOUT_S = 20.0
 _NAME = re.compile(NAME_PATTERN)
@@ -78,37 +82,131 @@ class StoredCard(VoiceCard):
         )
 
 
+class VoiceFiles(Protocol):
+    """Where the files are. Thread-safe; a file is whole or not there."""
+
+    root: Path
+    """Of all paths."""
+
+    def read(self, path: Path, *, large: bool = False) -> bytes:
+        """Return the content of a file; ``large`` allows more time."""
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file."""
+
+    def list(self, folder: Path) -> tuple[list[str], list[str]]:
+        """Return the names of the folders and of the files in a folder; none if it is missing."""
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file."""
+
+    def create(self, path: Path, content: bytes) -> None:
+        """Write a file; `FileExistsError` says that there is one."""
+
+    def delete(self, path: Path) -> None:
+        """Delete a file."""
+
+    def locked(self, folder: Path) -> AbstractContextManager[None]:
+        """Lock a folder against other uploads, where the store has locks."""
+
+
+class FolderFiles:
+    """The files in a folder of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser()
+
+    def read(self, path: Path, *, large: bool = False) -> bytes:  # noqa: ARG002
+        """Return the content of a file."""
+        return path.read_bytes()
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file."""
+        return path.exists()
+
+    def list(self, folder: Path) -> tuple[list[str], list[str]]:
+        """Return the names of the folders and of the files in a folder; none if it is missing."""
+        found = [*folder.iterdir()] if folder.is_dir() else []
+        folders = [path.name for path in found if path.is_dir()]
+        return folders, [path.name for path in found if path.name not in folders]
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file."""
+        write_atomically(path, content)
+
+    def create(self, path: Path, content: bytes) -> None:
+        """Write a file in a locked folder; `FileExistsError` says that there is one."""
+        if path.exists():
+            raise FileExistsError(path)
+        write_atomically(path, content)
+
+    def delete(self, path: Path) -> None:
+        """Delete a file."""
+        path.unlink()
+
+    @contextmanager
+    def locked(self, folder: Path) -> Iterator[None]:
+        """Create a folder, lock it against other threads and processes, and tidy it.
+
+        Files of uploads that were interrupted are removed.
+        """
+        from filelock import FileLock
+
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):
+            for path in [*folder.glob("*.flac"), *folder.glob("*.partial")]:
+                if not (folder / f"{path.name.partition('.')[0]}.json").exists():
+                    path.unlink()
+            yield
+
+
+def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> "VoiceStore":
+    """Return the store of uploaded voices.
+
+    Args:
+        where: A folder, or a URL as in ``s3://bucket/voices``.
+        max_voices: Limit per owner.
+        look_up_s: Seconds that a store on another machine has to tell whether there is a voice.
+    """
+    if "://" not in where:
+        return VoiceStore(FolderFiles(Path(where)), max_voices=max_voices)
+    # Takes 0.05 s of processor to import; most services keep voices in a folder.
+    from app.storage.remote_files import RemoteFiles
+
+    return VoiceStore(RemoteFiles(where, look_up_s=look_up_s), max_voices=max_voices)
+
+
 class VoiceStore:
     """The uploaded voices of all owners. Thread-safe; every method reads or writes files."""
 
-    def __init__(self, folder: Path, *, max_voices: int) -> None:
-        self._folder = folder.expanduser()
-        self.max_voices = max_voices
+    def __init__(self, files: VoiceFiles, *, max_voices: int) -> None:
+        self._files, self.max_voices = files, max_voices
 
     def owners(self) -> list[str]:
         """Return all owners that have a folder."""
-        if not self._folder.is_dir():
-            return []
-        names = sorted(path.name for path in self._folder.iterdir() if path.is_dir())
+        names = sorted(self._files.list(self._files.root)[0])
         owners = [name.removeprefix("owner-") for name in names if name.startswith("owner-")]
         return [EVERYBODY, *owners] if "everybody" in names else owners
 
     def count(self) -> int:
-        """Return the number of voices of all owners."""
-        return sum(1 for _ in self._folder.glob("*/*.json"))
+        """Return the number of voices of all owners; 0 if the store cannot be read."""
+        try:
+            return sum(len(self.names_of(owner)) for owner in self.owners())
+        except OSError as error:
+            log.error("cannot list uploaded voices: %s", error)
+            return 0
 
     def of(self, owner: str) -> list[Voice]:
-        """Return an owner's voices by name, without those whose JSON file is damaged."""
-        voices = (self._find_readable(name, owner) for name in self.names_of(owner))
-        return [voice for voice in voices if voice is not None]
+        """Return an owner's voices by name, without damaged ones; none if they cannot be read."""
+        return [voice for voice in self._all(owner).values() if voice is not None]
 
     def damaged(self, owner: str) -> list[str]:
         """Return the names of an owner's damaged voices, which can only be deleted."""
-        return [name for name in self.names_of(owner) if self._is_damaged(name, owner)]
+        return [name for name, voice in self._all(owner).items() if voice is None]
 
     def has(self, name: str, owner: str) -> bool:
         """Return whether a name is in use, by a damaged voice too."""
-        return is_name(name) and (self._folder_of(owner) / f"{name}.json").exists()
+        return is_name(name) and self._files.exists(self._card(name, owner))
 
     def find(self, name: str, owner: str) -> Voice | None:
         """Return an owner's voice; None if there is none or the store cannot be read.
@@ -119,9 +217,9 @@ class VoiceStore:
         """
         if not is_name(name):
             return None
-        path = self._folder_of(owner) / f"{name}.json"
+        path = self._card(name, owner)
         try:
-            card = StoredCard.model_validate_json(self._read(path))
+            card = StoredCard.model_validate_json(self._files.read(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except StoreAway:
@@ -134,42 +232,37 @@ class VoiceStore:
             raise CardDamaged(name) from error
         return self._voice(name, owner, card)
 
-    def _read(self, path: Path) -> bytes:
-        """Return the content of a file."""
-        return path.read_bytes()
-
     def names_of(self, owner: str) -> list[str]:
         """Return the names of an owner's voices, damaged ones too."""
-        return sorted(path.stem for path in self._folder_of(owner).glob("*.json"))
+        names = self._files.list(self._folder_of(owner))[1]
+        return sorted(Path(name).stem for name in names if name.endswith(".json"))
 
-    def _find_readable(self, name: str, owner: str) -> Voice | None:
+    def _all(self, owner: str) -> dict[str, Voice | None]:
+        """Return an owner's voices by name, None for damaged ones."""
+        found: dict[str, Voice | None] = {}
         try:
-            return self.find(name, owner)
-        except CardDamaged:
-            return None
-
-    def _is_damaged(self, name: str, owner: str) -> bool:
-        try:
-            self.find(name, owner)
-        except CardDamaged:
-            return True
-        return False
+            for name in self.names_of(owner):
+                try:
+                    if (voice := self.find(name, owner)) is not None:
+                        found[name] = voice
+                except CardDamaged:
+                    found[name] = None
+        except OSError as error:  # built-in voices keep working
+            log.error("cannot list uploaded voices: %s", error)
+            return {}
+        return found
 
     def opened(self, voice: Voice) -> Voice | None:
         """Return a voice with its audio in memory; None if it was deleted or is damaged."""
         assert voice.audio is not None
         try:
-            content = self._sound(voice.audio)
+            content = self._files.read(voice.audio, large=True)
         except FileNotFoundError:
             return None
         if hashlib.sha256(content).hexdigest() != voice.digest:
             log.error("%s does not have the SHA-256 of its description", voice.audio)
             return None
         return voice.model_copy(update={"recording": content})
-
-    def _sound(self, path: Path) -> bytes:
-        """Return the content of a file of audio."""
-        return path.read_bytes()
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
         """Store a voice.
@@ -186,30 +279,35 @@ class VoiceStore:
         check_name(name)
         content = recording.flac()
         stored = StoredCard.of(card, recording, content)
-        with self._locked(owner) as folder:
-            path = folder / f"{name}.json"
-            if path.exists():
+        with self._files.locked(self._folder_of(owner)):
+            names = self.names_of(owner)
+            if name in names:
                 raise NameTaken(name)
-            if sum(1 for _ in folder.glob("*.json")) >= self.max_voices:
+            if len(names) >= self.max_voices:
                 raise StoreFull(owner)
-            _sweep(folder)
             voice = self._voice(name, owner, stored)
             assert voice.audio is not None
-            write_atomically(voice.audio, content)
-            write_atomically(path, stored.model_dump_json(indent=1).encode())
+            self._files.write(voice.audio, content)
+            described = stored.model_dump_json(indent=1).encode()
+            try:
+                self._files.create(self._card(name, owner), described)
+            except FileExistsError as error:  # another upload of that name was faster
+                raise NameTaken(name) from error
         return voice
 
     def remove(self, name: str, owner: str) -> bool:
         """Delete a voice and its audio; return whether it existed."""
-        if not is_name(name) or not self._folder_of(owner).is_dir():
+        if not self.has(name, owner):
             return False
-        with self._locked(owner) as folder:
+        folder = self._folder_of(owner)
+        with self._files.locked(folder):
             try:
-                (folder / f"{name}.json").unlink()
+                self._files.delete(self._card(name, owner))
             except FileNotFoundError:
                 return False
-            for audio in folder.glob(f"{name}.*.flac"):
-                audio.unlink()
+            for audio in self._files.list(folder)[1]:
+                if audio.startswith(f"{name}.") and audio.endswith(".flac"):
+                    self._files.delete(folder / audio)
         return True
 
     def _voice(self, name: str, owner: str, card: StoredCard) -> Voice:
@@ -226,20 +324,13 @@ class VoiceStore:
     def _folder_of(self, owner: str) -> Path:
         """Return the folder of an owner."""
         if owner == EVERYBODY:
-            return self._folder / "everybody"
+            return self._files.root / "everybody"
         if not _OWNER.fullmatch(owner):
             raise ValueError("an owner's name may have letters, digits, _ and - only")
-        return self._folder / f"owner-{owner}"
+        return self._files.root / f"owner-{owner}"
 
-    @contextmanager
-    def _locked(self, owner: str) -> Iterator[Path]:
-        """Create an owner's folder and lock it against other threads and processes."""
-        from filelock import FileLock
-
-        folder = self._folder_of(owner)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S):
-            yield folder
+    def _card(self, name: str, owner: str) -> Path:
+        return self._folder_of(owner) / f"{name}.json"
 
 
 def is_name(name: str) -> bool:
@@ -255,10 +346,3 @@ def check_name(name: str) -> None:
     """
     if not is_name(name):
         raise ValueError("a voice's name may have lower-case letters, digits, _ and - only")
-
-
-def _sweep(folder: Path) -> None:
-    """Remove files of uploads that were interrupted."""
-    for path in [*folder.glob("*.flac"), *folder.glob("*.partial")]:
-        if not (folder / f"{path.name.partition('.')[0]}.json").exists():
-            path.unlink()

@@ -183,8 +183,7 @@ def check_voices(settings: Settings) -> str:
         CheckWarning: The store does not answer, or refuses us.
     """
     if "://" in settings.voices:
-        from app.storage.remote_voices import open_voice_store
-        from app.storage.voice_store import UnknownStore
+        from app.storage.voice_store import UnknownStore, open_voice_store
 
         try:
             owners = open_voice_store(settings.voices, settings.max_voices).owners()

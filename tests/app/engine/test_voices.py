@@ -14,7 +14,7 @@ from app.engine.errors import (
     VoiceProtected,
 )
 from app.engine.voices import OPENAI_VOICES, Voices
-from app.storage.voice_store import EVERYBODY, VoiceStore
+from app.storage.voice_store import EVERYBODY, VoiceStore, open_voice_store
 from models.voices.voice import BuiltinVoices, PromptCodes, VoiceCard
 from tests.models.voices.test_voice import CountingCodec
 from tests.speech_like import packed, speech_like
@@ -38,7 +38,7 @@ def builtin(tmp_path: Path) -> BuiltinVoices:
 
 @pytest.fixture
 def store(tmp_path: Path) -> VoiceStore:
-    return VoiceStore(tmp_path / "voices", max_voices=2)
+    return open_voice_store(str(tmp_path / "voices"), 2)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_model_that_comes_with_the_same_name_does_not_change_who_speaks(voices
     voices.add("anna", CARD, WAV, "me")
     (tmp_path / "model" / "voices" / "anna.flac").write_bytes(packed(speech_like(), format="FLAC"))
     builtin = BuiltinVoices(tmp_path / "model" / "voices")
-    later = Voices(builtin, VoiceStore(tmp_path / "voices", max_voices=2), prompt_s=3.0)
+    later = Voices(builtin, open_voice_store(str(tmp_path / "voices"), 2), prompt_s=3.0)
     assert later.find("anna", "me").owner == "me"
     assert later.find("anna", "you").owner is None
     assert names(later, "me") == ["adam", "anna", "heart"]
@@ -141,7 +141,7 @@ def test_no_more_are_taken_than_may_be(voices, builtin, store) -> None:
     voices.add("c", CARD, WAV, "you")
     for closed in (
         Voices(builtin, prompt_s=3.0),
-        Voices(builtin, VoiceStore(Path("/nonexistent"), max_voices=0), prompt_s=3.0),
+        Voices(builtin, open_voice_store(str(Path("/nonexistent")), 0), prompt_s=3.0),
     ):
         with pytest.raises(VoiceLimit, match="takes no uploads"):
             closed.add("c", CARD, WAV, "me")
@@ -149,7 +149,7 @@ def test_no_more_are_taken_than_may_be(voices, builtin, store) -> None:
 
 def test_a_folder_that_cannot_be_written_is_unavailable_and_not_told(builtin, tmp_path) -> None:
     (tmp_path / "voices").write_text("a file, no folder")
-    voices = Voices(builtin, VoiceStore(tmp_path / "voices", max_voices=2), prompt_s=3.0)
+    voices = Voices(builtin, open_voice_store(str(tmp_path / "voices"), 2), prompt_s=3.0)
     with pytest.raises(Unavailable, match="the folder of voices: ") as refusal:
         voices.add("anna", CARD, WAV, "me")
     assert str(tmp_path) not in refusal.value.message

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -62,12 +63,12 @@ def opened(server: Server, deadline_s: float = 0.3) -> RemoteFiles:
 
 def cannot_read(files: RemoteFiles) -> None:
     with pytest.raises(StoreAway):
-        files.read("file")
+        files.read(Path("file"))
 
 
 def can_read(files: RemoteFiles) -> bool:
     try:
-        return files.read("file") == b"content"
+        return files.read(Path("file")) == b"content"
     except StoreAway:
         return False
 
@@ -110,15 +111,15 @@ def test_errors_that_come_soon_are_told_to_each_caller(server) -> None:
     server.status = 403
     for _ in range(3):
         with pytest.raises(StoreAway, match="403"):
-            files.read("file")
+            files.read(Path("file"))
     assert server.asked.count("GET") == 3
     server.status = 200
-    assert files.read("file") == b"content"
+    assert files.read(Path("file")) == b"content"
 
 
 def test_that_an_object_is_missing_is_an_answer(server) -> None:
     files = opened(server, 60)
     with pytest.raises(FileNotFoundError):
-        files.read("another")
-    assert not files.exists("another")
-    assert files.exists("file")
+        files.read(Path("another"))
+    assert not files.exists(Path("another"))
+    assert files.exists(Path("file"))

@@ -12,8 +12,7 @@ from app.engine.errors import Unavailable
 from app.engine.voices import OPENAI_VOICES, Voices
 from app.main import create_app
 from app.settings import Settings
-from app.storage.remote_voices import open_voice_store
-from app.storage.voice_store import NameTaken, StoreAway, VoiceStore
+from app.storage.voice_store import NameTaken, StoreAway, VoiceStore, open_voice_store
 from models.voices.voice import BuiltinVoices, Voice
 from tests.app.storage.test_remote_voices import CARD, recording
 from tests.app.tools.s3_server import S3Server, client, s3_running

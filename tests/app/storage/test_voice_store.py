@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore
+from app.storage.voice_store import EVERYBODY, NameTaken, StoreFull, VoiceStore, open_voice_store
 from models.voices.recording import Recording, read_recording
 from models.voices.voice import VoiceCard, read_mono
 from tests.speech_like import packed, speech_like
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(folder: Path) -> VoiceStore:
-    return VoiceStore(folder, max_voices=3)
+    return open_voice_store(str(folder), 3)
 
 
 def files(folder: Path) -> list[str]:
@@ -56,7 +56,7 @@ def files(folder: Path) -> list[str]:
 
 def test_a_voice_survives_a_restart_with_all_that_was_said_of_it(folder, store) -> None:
     added = store.add("anna", "me", CARD, recording())
-    found = VoiceStore(folder, max_voices=3).find("anna", "me")
+    found = open_voice_store(str(folder), 3).find("anna", "me")
     assert found == added
     assert found is not None
     assert (found.title, found.transcript, found.owner) == ("Anna", "Good morning.", "me")
@@ -113,7 +113,7 @@ def test_of_uploads_at_once_under_one_name_one_wins_whole(folder) -> None:
 
     def upload(sound: Recording) -> None:
         # Each has a store of its own, as processes have.
-        own = VoiceStore(folder, max_voices=3)
+        own = open_voice_store(str(folder), 3)
         start.wait()
         try:
             own.add("anna", "me", CARD, sound)
@@ -127,7 +127,7 @@ def test_of_uploads_at_once_under_one_name_one_wins_whole(folder) -> None:
     for thread in threads:
         thread.join()
     assert outcomes == {"kept": 1, "taken": 7}
-    (voice,) = VoiceStore(folder, max_voices=3).of("me")
+    (voice,) = open_voice_store(str(folder), 3).of("me")
     assert voice.audio is not None
     assert files(folder) == [f"owner-me/{voice.audio.name}", "owner-me/anna.json"]
     assert voice.audio.read_bytes() in {sound.flac() for sound in sounds}
@@ -138,7 +138,7 @@ def test_of_uploads_at_once_no_more_are_kept_than_may_be(folder) -> None:
     start = threading.Barrier(8)
 
     def upload(number: int) -> None:
-        own = VoiceStore(folder, max_voices=3)
+        own = open_voice_store(str(folder), 3)
         start.wait()
         try:
             own.add(f"v{number}", "me", CARD, recording(number))
