@@ -64,7 +64,7 @@ class LongSpeech(SpeechStream):
     ) -> None:
         self.pieces: Sequence[str] = split_pieces(job.text)
         self._engine, self._submit, self._journal = engine, submit, journal
-        self._job, self._chain = job, JobChain(job)
+        self._whole, self._chain = job, JobChain(job)
         self.begun = self.restored = 0
         self.audio_s = 0.0
         self._stream: SpeechStream | None = None
@@ -108,7 +108,7 @@ class LongSpeech(SpeechStream):
         """Yield the audio of a piece and store it in the journal."""
         chunks: list[AudioChunk] = []
         # What is sent whole is kept in the journal's file, in place of memory.
-        live = self._journal is None or self._job.played
+        live = self._journal is None or self._whole.played
         self._stream = self._submit(self._chain.next_job(piece))
         try:
             async with aclosing(self._stream) as stream:
@@ -138,10 +138,10 @@ class LongSpeech(SpeechStream):
         self._chain.add(result)
         self.restored = self.begun
         self._plan = self._plan or Plan(
-            self._job,
+            self._whole,
             result.params,
             result.seed,
-            self._engine.voices.speaker(result.voice, self._job.owner),
+            self._engine.voices.speaker(result.voice, self._whole.owner),
             result.language,
             (),
             0.0,

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx2
+from pydantic import TypeAdapter
 
-from app.api.schemas import SpeechOptions, WordTimes
+from app.api.schemas import SpeechOptions
 from app.audio.formats import AudioFormat
 from app.commands.client import check
 from app.commands.errors import CommandFailed
@@ -20,10 +21,12 @@ from app.commands.output import (
 from app.commands.speech.options import SpeakOptions
 from app.commands.speech.player import Player, find_player
 from app.commands.speech.subtitles import subtitles
+from app.engine.job import WordTimes
 from samplers.knobs.needs import idle_knobs
 from samplers.knobs.params import SamplingParams
 
 _PATH = "/v1/audio/speech"
+_WORDS = TypeAdapter(list[WordTimes])
 _NOT_SENT = {"model"}  # here the path of a folder, there a name
 
 
@@ -61,7 +64,7 @@ class SpeechClient:
             write_file(out.with_name(out.name + ".json"), report.content, "out")
         if (path := options.subtitles) is not None:
             spoken = report.json()["utterances"]
-            words = [WordTimes.model_validate(word) for one in spoken for word in one["words"]]
+            words = _WORDS.validate_python([word for one in spoken for word in one["words"]])
             cues = subtitles(words, path.suffix, self._body["input"])
             write_file(path, cues.encode(), "subtitles")
         self._warn(answer, report)
