@@ -15,6 +15,7 @@ from torch import Tensor
 
 from samplers.ops.entropix import AttentionStatistics, Decision, moments
 from samplers.ops.filters import sanitise
+from samplers.ops.rows import Rows
 from samplers.processors.draw import DrawResult
 from samplers.processors.scores import Scores
 
@@ -113,31 +114,15 @@ def _values(column: list[Tensor]) -> NDArray[Any]:
 
 
 @dataclass
-class StepTensors:
-    """The tensors of a step at each of its stages, B rows each: as given, and then in order.
-
-    Attributes:
-        own: The model's own logits, if the given ones were changed before.
-        penalised: After bans and penalties; may be None without a trace.
-    """
+class StepTensors(Rows):
+    """The tensors of a step at each of its stages, B rows each: as given, and then in order."""
 
     logits: Tensor
     clean: Tensor
-    own: Tensor | None
-    penalised: Tensor | None
+    own: Tensor | None  # the model's own logits, if the given ones were changed before
+    penalised: Tensor | None  # after bans and penalties; may be None without a trace
     scores: Scores
     drawn: DrawResult
-
-    def take(self, rows: Tensor) -> "StepTensors":
-        """Return the tensors of some rows, by an ``(n,)`` int64 index; one may occur twice."""
-        logits, clean, own, penalised = (
-            None if one is None else one.index_select(0, rows)
-            for one in (self.logits, self.clean, self.own, self.penalised)
-        )
-        assert logits is not None
-        assert clean is not None
-        scores, drawn = self.scores.take(rows), self.drawn.take(rows)
-        return StepTensors(logits, clean, own, penalised, scores, drawn)
 
     def record(
         self, codes: Tensor, stop_token: int, *, alive: Tensor, empty: Tensor, top: int = 0

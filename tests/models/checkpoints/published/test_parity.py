@@ -154,19 +154,19 @@ def test_guided_ar_logits(reference: Reference) -> None:
     assert_near(guided(own, null, strength, rescale), reference.expected["ar_cfg_logits"])
 
 
-def test_nar_logits_of_every_level(reference: Reference) -> None:
-    found = nar_rows(reference, reference.load(), range(1, 8))
-    assert_near(found, reference.expected["nar_logits"])
-
-
-def test_nar_logits_with_exclusive_sums(reference: Reference) -> None:
-    found = nar_rows(reference, reference.load("exclusive"), (2, 3, 7))
-    assert_near(found, reference.expected["nar_logits_exclusive_l2_l3_l7"])
-
-
-def test_nar_logits_as_of_2024(reference: Reference) -> None:
-    found = nar_rows(reference, reference.load("exclusive", language=False), (1, 2, 7))
-    assert_near(found, reference.expected["nar_logits_era2024_l1_l2_l7"])
+@pytest.mark.parametrize(
+    ("sums", "language", "levels", "name"),
+    [
+        ("inclusive", True, range(1, 8), "nar_logits"),
+        ("exclusive", True, (2, 3, 7), "nar_logits_exclusive_l2_l3_l7"),
+        ("exclusive", False, (1, 2, 7), "nar_logits_era2024_l1_l2_l7"),
+    ],
+)
+def test_nar_logits(
+    reference: Reference, sums: CodeSums, language: bool, levels: Sequence[int], name: str
+) -> None:
+    found = nar_rows(reference, reference.load(sums, language), levels)
+    assert_near(found, reference.expected[name])
 
 
 def test_guided_nar_logits(reference: Reference) -> None:
