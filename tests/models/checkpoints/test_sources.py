@@ -164,7 +164,10 @@ def test_without_vocos_offline_it_is_told(
 
 
 def test_no_model_is_told(tmp_path: Path, cache: Path) -> None:
-    for nothing in (tmp_path, tmp_path / "nowhere"):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "lm-1.safetensors").touch()  # of our layout, without its configuration
+    for nothing in (tmp_path, tmp_path / "nowhere", parts):
         with pytest.raises(CheckpointError, match="neither a model's folder nor a published file"):
             open_speech_model(nothing, CPU, cache=cache)
 

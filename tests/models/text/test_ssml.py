@@ -73,6 +73,8 @@ def test_what_is_supported_is_rewritten(written, spoken) -> None:
         ('Hi <break strength="loud"/>.', "break"),
         ('<phoneme alphabet="x-sampa" ph="t">t</phoneme>', "phoneme"),
         ('<say-as interpret-as="date">13/41/2026</say-as>', "say-as"),
+        ('<say-as interpret-as="date">May/5/2026</say-as>', "say-as"),
+        ('<say-as interpret-as="date">10/５/2026</say-as>', "say-as"),
         ('<say-as interpret-as="cardinal">12</say-as>', "say-as"),
         ('<sub alias="">x</sub> Hi.', "sub"),
         ('Hi <sub alias="you">u.', "sub"),

@@ -105,6 +105,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a lie about the layers": (
         saying(size="half"), r"size\.dim is 512, the tensors have 16",
     ),
+    "a lie about the size": (saying(size="full"), r"size\.dim is 1024, the tensors have 16"),
     "heads that do not divide": (
         saying(size={"heads": 3}), "width 16 cannot be divided into 3 heads",
     ),
