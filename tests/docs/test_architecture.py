@@ -16,7 +16,7 @@ PACKAGES = sorted(
     for path in (ROOT / root).rglob("__init__.py")
 )
 DESCRIBED = [name for name in PACKAGES if re.match(r"app(\.(api|audio|commands)\b|$)", name)]
-TABLE = re.findall(r"^\| `([\w.]+)` \|", PAGE.partition("\n## Packages\n")[2], flags=re.MULTILINE)
+MAP = PAGE.partition("\n## Packages\n")[2].partition("\n## ")[0]
 
 DOTTED = sorted(set(re.findall(rf"\b((?:{'|'.join(ROOTS)})(?:\.\w+)+)(?!\w|/)", PAGE)))
 PATHS = sorted(set(re.findall(r"`((?:\w+/)+[\w.-]*|\w+\.toml)`", PAGE)))
@@ -25,11 +25,11 @@ SHORT_PATHS = sorted(set(re.findall(r"\b((?:\w+/)+\w+\.py)\b", PAGE)))
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_is_on_the_map(package: str) -> None:
-    assert TABLE.count(package) == 1
+    assert f"`{package}`" in MAP
 
 
-def test_the_map_has_no_package_that_does_not_exist() -> None:
-    assert set(TABLE) <= set(PACKAGES)
+def test_the_page_fits_on_three_screens() -> None:
+    assert len(PAGE.splitlines()) <= 135
 
 
 @pytest.mark.parametrize("name", DOTTED)
