@@ -17,11 +17,7 @@ from app.engine.sound.joining.tempo import Tempo
 class OutputOptions(NamedTuple):
     """Format, speed, loudness and sample rate of the audio; none of them changes a code.
 
-    Args:
-        form: Format of the file.
-        speed: Playback speed; 1 is unchanged.
-        loudness_lufs: Target loudness; None is unchanged.
-        sample_rate: Samples a second; None is the usual rate of the format, or the model's.
+    Without a loudness it is unchanged, without a rate it is the format's usual one or the model's.
     """
 
     form: AudioFormat
@@ -139,9 +135,7 @@ def _last(stage: _AudioFilter, samples: Samples) -> Samples:
     return np.concatenate([stage.push(samples), stage.close()])
 
 
-PORTION_S: Final = 2.0
-"""Seconds of sound rendered in one step: milliseconds of work, tens of them at a quarter's speed.
-"""
+PORTION_S: Final = 2.0  # rendered in one step: milliseconds of work, tens at a quarter's speed
 
 
 class StreamRenderer:

@@ -6,7 +6,6 @@ Source: ElevenLabs' API reference, as its Python client sends it.
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, get_args
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -25,7 +24,6 @@ from app.api.requests import (
 from app.api.responses import SPEECH_OR_LINES
 from app.api.schemas import SpeechRequest
 from app.api.shapes.words import TimedCharacter, TimedJson, timed_characters
-from app.api.speech.answer import naming_ignored
 from app.api.speech.route import RecentDep, speak
 from app.audio.formats import AudioFormat, SampleRate
 from app.engine.engine import SpeechEngine
@@ -93,23 +91,17 @@ def output_format(name: str) -> tuple[AudioFormat, SampleRate]:
         InvalidRequest: There is none here; the message says which there are.
     """
     match = _FORMAT.fullmatch(name)
+    forms: tuple[AudioFormat, ...] = get_args(AudioFormat)
     rates: tuple[SampleRate, ...] = get_args(SampleRate)
-    rate = next((one for one in rates if match and int(match[2]) == one), None)
-    if match is None or rate is None:
+    form = next((one for one in forms if match and one == match[1]), None)
+    rate = next((one for one in rates if match and one == int(match[2])), None)
+    if form is None or rate is None:
         raise InvalidRequest(
             f"{name[:40]!r} cannot be made: mp3, opus, pcm, wav, ulaw and alaw can, as in"
             f" pcm_16000, at {', '.join(map(str, rates))} Hz",
             param="output_format",
         )
-    forms: dict[str, AudioFormat] = {
-        "mp3": "mp3",
-        "opus": "opus",
-        "pcm": "pcm",
-        "wav": "wav",
-        "ulaw": "ulaw",
-        "alaw": "alaw",
-    }
-    return forms[match[1]], rate
+    return form, rate
 
 
 def check_their_model(name: str | None, engine: SpeechEngine, settings: Settings) -> None:
@@ -123,40 +115,21 @@ Form = Annotated[str, Query(alias="output_format", max_length=40)]
 Body = Annotated[ElevenLabsRequest, Depends(json_body(ElevenLabsRequest))]
 
 
-@dataclass(frozen=True)
-class Translated:
-    """ElevenLabs' request in our shape.
-
-    Attributes:
-        wanted: The request, not streamed.
-        ignored: Names of its fields that do nothing.
-    """
-
-    wanted: SpeechRequest
-    ignored: list[str]
-
-    def streamed(self) -> "Translated":
-        """Return the same, streamed."""
-        return replace(self, wanted=self.wanted.model_copy(update={"stream": True}))
-
-    def timed(self) -> "Translated":
-        """Return the same, with the times of words."""
-        return replace(self, wanted=self.wanted.model_copy(update={"timestamps": "word"}))
-
-
 def translated(
+    request: Request,
     body: Body,
     voice: VoiceId,
     engine: EngineDep,
     settings: SettingsDep,
     form: Form = DEFAULT_FORMAT,
-) -> Translated:
-    """Return ElevenLabs' request in our shape."""
+) -> SpeechRequest:
+    """Return ElevenLabs' request in our shape, not streamed, and note what of it does nothing."""
     check_their_model(body.model_id, engine, settings)
     speed = body.voice_settings.speed if body.voice_settings else None
     sound, rate = output_format(form)
     given = {"seed": body.seed_, "language": body.language_code, "speed": speed}
-    wanted = SpeechRequest(
+    request.state.ignored = body.ignored()
+    return SpeechRequest(
         input=body.text,
         voice=voice,
         response_format=sound,
@@ -165,10 +138,9 @@ def translated(
         stream=False,
         **{name: value for name, value in given.items() if value is not None},
     )
-    return Translated(wanted, body.ignored())
 
 
-TranslatedDep = Annotated[Translated, Depends(translated)]
+TranslatedDep = Annotated[SpeechRequest, Depends(translated)]
 
 _SCHEMA = body_schema(ElevenLabsRequest)
 elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
@@ -176,51 +148,54 @@ elevenlabs_router = APIRouter(tags=["other shapes"], responses=SPEECH_OR_LINES)
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}", openapi_extra=_SCHEMA)
 async def elevenlabs_speech(
-    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
+    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, as ElevenLabs would."""
-    return await _speak(request, asked, engine, recent)
+    return await _speak(request, wanted, engine, recent)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/stream", openapi_extra=_SCHEMA)
 async def elevenlabs_stream(
-    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
+    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text while it is generated, as ElevenLabs would."""
-    return await _speak(request, asked.streamed(), engine, recent)
+    return await _speak(request, wanted, engine, recent, stream=True)
 
 
 @elevenlabs_router.post("/v1/text-to-speech/{voice_id}/with-timestamps", openapi_extra=_SCHEMA)
 async def elevenlabs_timestamps(
-    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
+    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text, whole, with the times of its characters, as ElevenLabs would."""
-    return await _speak(request, asked.timed(), engine, recent)
+    return await _speak(request, wanted, engine, recent, timestamps="word")
 
 
 @elevenlabs_router.post(
     "/v1/text-to-speech/{voice_id}/stream/with-timestamps", openapi_extra=_SCHEMA
 )
 async def elevenlabs_stream_timestamps(
-    request: Request, asked: TranslatedDep, engine: EngineDep, recent: RecentDep
+    request: Request, wanted: TranslatedDep, engine: EngineDep, recent: RecentDep
 ) -> Response:
     """Speak a text while it is generated, a JSON object a line, with the times of characters."""
-    return await _speak(request, asked.streamed().timed(), engine, recent)
+    return await _speak(request, wanted, engine, recent, stream=True, timestamps="word")
 
 
 async def _speak(
-    request: Request, asked: Translated, engine: SpeechEngine, recent: RecentSpeeches
+    request: Request,
+    wanted: SpeechRequest,
+    engine: SpeechEngine,
+    recent: RecentSpeeches,
+    **changed: Any,
 ) -> Response:
-    """Return the response to a request; with timestamps, in ElevenLabs' JSON."""
-    wanted = asked.wanted
+    """Return the response to a changed request; with timestamps, in ElevenLabs' JSON."""
+    wanted = wanted.model_copy(update=changed)
 
     def part(sound: bytes, words: Sequence[WordTimes]) -> dict[str, Any]:
         return _part(sound, words, wanted.speed)
 
     timed = wanted.timestamps == "word"
     framing = TimedJson(part, streamed=wanted.streamed) if timed else None
-    answer = await speak(request, wanted, engine, recent, framing)
-    return naming_ignored(answer, asked.ignored)
+    return await speak(request, wanted, engine, recent, framing)
 
 
 def _part(sound: bytes, words: Sequence[WordTimes], speed: float) -> dict[str, Any]:

@@ -117,14 +117,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         warnings=warnings_of(wanted.input, reading.language),
         phonemes=sum(len(one.phonemes) for one in reading.utterances),
         utterances=[
-            ReadUtterance(
-                voice=one.voice,
-                rate=one.rate,
-                text=one.text,
-                phonemes=one.phonemes,
-                pause_after_s=one.pause_after_s,
-            )
-            for one in reading.utterances
+            ReadUtterance.model_validate(one, from_attributes=True) for one in reading.utterances
         ],
     )
 

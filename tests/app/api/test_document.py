@@ -68,8 +68,12 @@ def test_an_integer_has_integers_for_bounds(document) -> None:
 def test_a_bound_of_a_number_stays_what_it_is(document) -> None:
     for name in KNOBS[0]:
         document = document[name]
-    speed = document["properties"]["speed"]
-    assert (speed["minimum"], speed["maximum"]) == (0.25, 4.0)
+    for field, bounds in (("speed", (0.25, 4.0)), ("top_p", (0, 1))):
+        shown = document["properties"][field]
+        assert (shown["minimum"], shown["maximum"]) == bounds
+        assert shown["description"]
+    assert document["required"] == ["input"]
+    assert document["additionalProperties"] is False
 
 
 def test_the_greatest_seed_is_taken_and_the_next_is_not(toy_server) -> None:

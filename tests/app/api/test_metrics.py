@@ -1,9 +1,5 @@
 """What Prometheus reads, as its own parser does."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import httpx
 import pytest
 from prometheus_client.openmetrics.parser import (
@@ -12,21 +8,12 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from app.api.http_metrics import HttpMetrics
-from app.main import create_app
-from app.settings import Settings
-from tests.app.tools.live_client import live
-from tests.app.tools.serving import served, until
-from tests.fakes import fake_engine
+from tests.app.tools.live_client import live, serving
+from tests.app.tools.serving import until
 
 KEY = "alice-0123456789"
 
 Labels = frozenset[tuple[str, str]]
-
-
-@contextmanager
-def serving(**settings: Any) -> Iterator[httpx.Client]:
-    with served(create_app(Settings(**settings), fake_engine())) as client:
-        yield client
 
 
 def read(client: httpx.Client, **headers: str) -> dict[tuple[str, Labels], float]:
@@ -47,7 +34,7 @@ def requests(method: str, route: str, status: int) -> tuple[str, Labels]:
 
 
 def test_requests_are_counted_by_the_template_of_their_route() -> None:
-    with serving() as client:
+    with serving() as (client, _):
         for name in ("a", "b", "c"):
             client.get(f"/v1/audio/speech/{name}")
             client.get(f"/nowhere/{name}")
@@ -65,7 +52,7 @@ def test_requests_are_counted_by_the_template_of_their_route() -> None:
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_the_engine_the_wire_and_the_process_are_told_at_once(accept) -> None:
-    with serving() as client:
+    with serving() as (client, _):
         told = read(client, accept=accept)
     names = {name for name, _ in told}
     assert {
@@ -83,7 +70,7 @@ def test_the_engine_the_wire_and_the_process_are_told_at_once(accept) -> None:
 
 
 def test_open_sessions_and_work_are_gauges() -> None:
-    with serving() as client:
+    with serving() as (client, _):
         with live(client) as session:
             session.create()
             session.text("Hi.")
@@ -99,7 +86,7 @@ def test_open_sessions_and_work_are_gauges() -> None:
 )
 def test_the_operator_says_who_may_read_them(setting, without, with_key) -> None:
     bearer = {"authorization": f"Bearer {KEY}"}
-    with serving(api_keys=KEY, metrics=setting) as client:
+    with serving(api_keys=KEY, metrics=setting) as (client, _):
         assert client.get("/metrics").status_code == without
         assert client.get("/metrics", headers=bearer).status_code == with_key
 
@@ -115,7 +102,7 @@ def test_two_applications_of_one_process_count_apart() -> None:
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
 @pytest.mark.parametrize("version", ["abc", "1.x", "1.0.0-", "9.9.9", "1e9", "", "\xff", "0.0.1"])
 def test_an_odd_version_is_answered_in_a_form_that_exists(kind, version) -> None:
-    with serving() as client:
+    with serving() as (client, _):
         accepted = f"{kind};version={version}".encode("latin-1")
         answer = client.get("/metrics", headers=[(b"accept", accepted)])
         assert answer.status_code == 200

@@ -53,29 +53,16 @@ def test_the_seed_decides_the_codes_and_the_samples(toy_server):
     assert first.content == again.content
     assert first.headers["x-codes-sha256"] == again.headers["x-codes-sha256"]
     assert first.headers["x-codes-sha256"] != other.headers["x-codes-sha256"]
+    greedy, same = (
+        toy_server.post("/tts", json=HELLO | {"temperature": 0, "seed": seed}) for seed in (1, 2)
+    )
+    assert greedy.content == same.content
 
 
 def test_a_seed_that_was_drawn_is_reported_and_repeats_the_speech(toy_server):
     first = toy_server.post("/tts", json=HELLO)
     again = toy_server.post("/tts", json=HELLO | {"seed": int(first.headers["x-seed"])})
     assert first.content == again.content
-
-
-def test_every_knob_reaches_the_sampler(toy_server):
-    greedy = [
-        toy_server.post("/tts", json=HELLO | {"temperature": 0, "seed": seed}) for seed in (1, 2)
-    ]
-    assert greedy[0].content == greedy[1].content
-    knobs = {
-        "preset": "stable",
-        "top_k": 50,
-        "ban_tokens": [1, 2],
-        "logit_bias": {"3": -1.5},
-        "nar_level_temperatures": [0.5],
-    }
-    answer = toy_server.post("/tts", json=HELLO | knobs)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["x-preset"] == "stable"
 
 
 def test_max_duration_s_bounds_the_speech_and_says_so(toy_server):
@@ -139,16 +126,6 @@ def test_every_answer_has_its_own_request_id(toy_server):
     assert len(ids) == len(paths)
 
 
-def test_openapi_describes_every_knob_with_its_bounds(toy_server):
-    document = toy_server.get("/openapi.json").json()
-    body = document["paths"]["/tts"]["post"]["requestBody"]["content"]["application/json"]
-    top_p = body["schema"]["properties"]["top_p"]
-    assert (top_p["minimum"], top_p["maximum"]) == (0, 1)
-    assert top_p["description"]
-    assert body["schema"]["required"] == ["input"]
-    assert body["schema"]["additionalProperties"] is False
-
-
 def test_the_server_answers_while_it_speaks_and_refuses_when_the_queue_is_full():
     speaking = FakeBackend()
     engine = fake_engine(speaking, max_queue=1)
@@ -188,14 +165,6 @@ def test_a_client_that_leaves_frees_the_engine_at_the_next_frame():
         speaking.let(100)
         until(lambda: engine.finished == {"cancelled": 1})
         assert speaking.frames_made.get(speaking.spoken[-1], 0) <= 1
-        assert client.post("/tts", json={"input": "next"}).status_code == 200
-
-
-def test_a_job_that_breaks_is_a_500_and_the_next_works():
-    with served(create_app(Settings(), fake_engine())) as client:
-        broken = client.post("/tts", json={"input": "break"})
-        assert broken.status_code == 500
-        assert broken.json()["error"]["code"] == "generation_failed"
         assert client.post("/tts", json={"input": "next"}).status_code == 200
 
 

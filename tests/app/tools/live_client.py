@@ -94,9 +94,15 @@ def live(client: httpx.Client, **options: Any) -> Iterator[LiveClient]:
 
 
 @contextmanager
-def serving(speaking: FakeBackend, **settings: Any) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
+def serving(
+    speaking: FakeBackend | None = None, **settings: Any
+) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
     """Serve a fake, with settings."""
     chosen = Settings(**settings)
-    engine = fake_engine(speaking, stall_timeout_s=chosen.stall_timeout_s)
+    engine = fake_engine(
+        speaking,
+        stall_timeout_s=chosen.stall_timeout_s,
+        request_timeout_s=chosen.request_timeout_s,
+    )
     with served(create_app(chosen, engine)) as client:
         yield client, engine

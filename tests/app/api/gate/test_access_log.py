@@ -130,7 +130,7 @@ def test_a_forwarded_client_is_an_address(sent: str, client: str) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_text_and_no_key_is_in_the_log_whatever_happens(form: logs.LogFormat) -> None:
     bodies: list[dict[str, Any]] = [
-        {"input": SECRET},
+        {"input": SECRET, "trace": True},
         {"input": SECRET + " break"},
         {"input": SECRET + " unreadable"},
         {"input": SECRET, "voice": SECRET},

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -11,28 +10,20 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from app.api.live.messages import PROTOCOL
-from app.main import create_app
-from app.settings import Settings
 from tests.app.tools.answers import bearer, path_of, shape
-from tests.app.tools.live_client import live, url_of
-from tests.app.tools.serving import served, until
-from tests.fakes import FakeBackend, fake_engine
+from tests.app.tools.live_client import live, serving, url_of
+from tests.app.tools.serving import until
+from tests.fakes import FakeBackend
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
 KEYS = f"alice:{ALICE},bob:{BOB}"
 OPEN = {"/health", "/ready", "/docs", "/openapi.json", "/studio", "/studio/main.js"}
 
 
-@contextmanager
-def serving(speaking: FakeBackend | None = None, **settings: Any) -> Iterator[httpx.Client]:
-    with served(create_app(Settings(**settings), fake_engine(speaking))) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
 def keyed() -> Iterator[httpx.Client]:
     """A client of a server that asks for keys."""
-    with serving(api_keys=KEYS) as client:
+    with serving(api_keys=KEYS) as (client, _):
         yield client
 
 
@@ -136,7 +127,7 @@ def test_the_document_tells_how_a_key_is_sent(keyed) -> None:
 
 
 def test_a_key_has_its_rate_and_the_probes_are_not_counted() -> None:
-    with serving(api_keys=KEYS, rate_per_minute=3) as client:
+    with serving(api_keys=KEYS, rate_per_minute=3) as (client, _):
         for _ in range(3):
             assert client.get("/v1/models", headers=bearer(ALICE)).status_code == 200
         refused = client.get("/v1/models", headers=bearer(ALICE))
@@ -151,13 +142,13 @@ def test_a_key_has_its_rate_and_the_probes_are_not_counted() -> None:
 
 
 def test_without_keys_an_address_has_its_rate() -> None:
-    with serving(rate_per_minute=2) as client:
+    with serving(rate_per_minute=2) as (client, _):
         statuses = [client.get("/v1/models").status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
 
 
 def test_responses_of_a_websocket_are_counted() -> None:
-    with serving(rate_per_minute=2) as client, live(client) as session:
+    with serving(rate_per_minute=2) as (client, _), live(client) as session:
         assert session.say("Hi.")["finish_reason"] == "stop"
         session.send("response.create")
         error = session.until("error")["error"]
@@ -167,7 +158,7 @@ def test_responses_of_a_websocket_are_counted() -> None:
 
 def test_a_key_has_only_so_much_in_work() -> None:
     speaking = FakeBackend()
-    with serving(speaking, api_keys=KEYS, max_concurrent_per_key=1) as client:
+    with serving(speaking, api_keys=KEYS, max_concurrent_per_key=1) as (client, _):
         answers: list[httpx.Response] = []
 
         def ask() -> None:
@@ -192,7 +183,7 @@ def test_a_key_has_only_so_much_in_work() -> None:
 
 @pytest.mark.parametrize("ending", ["done", "cancel", "leave"])
 def test_a_response_of_a_websocket_is_work_until_it_ends(ending) -> None:
-    with serving(max_concurrent_per_key=1) as client:
+    with serving(max_concurrent_per_key=1) as (client, _):
         with live(client) as session:
             session.create()
             session.text("Hi.")
@@ -211,7 +202,7 @@ def test_a_response_of_a_websocket_is_work_until_it_ends(ending) -> None:
 @pytest.mark.parametrize("origin", ["https://bad.example", "null", "http://[", "file://"])
 def test_a_foreign_page_can_do_nothing(origin) -> None:
     speaking = FakeBackend()
-    with serving(speaking, origins="https://good.example") as client:
+    with serving(speaking, origins="https://good.example") as (client, _):
         began = len(speaking.spoken)
         answer = client.post("/tts", json={"input": "Hi."}, headers={"origin": origin})
         assert answer.status_code == 403

@@ -136,13 +136,6 @@ def test_only_the_latest_are_kept(keep) -> None:
     assert found == [place >= 3 - keep for place in range(3)]
 
 
-def test_no_text_reaches_the_log(toy_server, caplog) -> None:
-    with caplog.at_level("DEBUG"):
-        ask(toy_server, trace=True)
-    assert caplog.records
-    assert "Two" not in caplog.text
-
-
 def outcome(name: str, asker: str, recent: RecentSpeeches) -> None:
     job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=asker, asker=asker)
     recent.keep(job, Failure.of(job, None, None, 0, 0.0))

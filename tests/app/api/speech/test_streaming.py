@@ -4,8 +4,6 @@ import json
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 
 import httpx
@@ -13,29 +11,16 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.engine.engine import SpeechEngine
 from app.main import create_app
 from app.settings import Settings
 from tests.app.tools.answers import nothing_works, path_of, report_of
-from tests.app.tools.live_client import live
+from tests.app.tools.live_client import live, serving
 from tests.app.tools.serving import served, until
-from tests.fakes import FakeBackend, fake_engine
+from tests.fakes import FakeBackend
 from tests.toy.make_toy import make
 
 HELLO = {"input": "Hello there. [pause:0.2s] This is it.", "max_duration_s": 1.2, "seed": 3}
 WAV_HEAD_BYTES = 44
-
-
-@contextmanager
-def serving(
-    speaking: FakeBackend, stall_timeout_s: float = 30.0, request_timeout_s: float = 60.0
-) -> Iterator[tuple[httpx.Client, SpeechEngine]]:
-    engine = fake_engine(
-        speaking, stall_timeout_s=stall_timeout_s, request_timeout_s=request_timeout_s
-    )
-    settings = Settings(stall_timeout_s=stall_timeout_s)
-    with served(create_app(settings, engine)) as client:
-        yield client, engine
 
 
 @pytest.mark.parametrize("path", ["/tts", "/v1/audio/speech"])
