@@ -80,14 +80,6 @@ class Delivery:
         return samples
 
 
-def deliver(samples: Samples, sample_rate_hz: int, output: OutputOptions) -> Samples:
-    """Return a whole speech ``[N]`` as requested, with one gain measured on all of it."""
-    plain = output.speed == 1 and output.loudness_lufs is None
-    if plain and output.rate_hz(sample_rate_hz) == sample_rate_hz:
-        return samples
-    return np.concatenate(list(deliver_in_steps(iter([samples]), sample_rate_hz, output)))
-
-
 def deliver_in_steps(
     portions: Iterator[Samples], sample_rate_hz: int, output: OutputOptions
 ) -> Iterator[Samples]:
