@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from app.main import create_app
 from app.settings import Settings
@@ -24,7 +23,7 @@ from tests.app.tools.live_client import live
 from tests.app.tools.process import Served, process
 from tests.app.tools.serving import served, until
 from tests.conftest import ROOT
-from tests.deploy.container_files import text
+from tests.deploy.container_files import compose
 from tests.fakes import FakeBackend, fake_engine
 
 WAITING = "wait for it"
@@ -32,23 +31,8 @@ CONFIG = ROOT / "deploy" / "balancer" / "haproxy.cfg"
 needs_haproxy = pytest.mark.skipif(shutil.which("haproxy") is None, reason="no haproxy")
 
 
-class Loader(yaml.SafeLoader):
-    """Reads compose's own tags as what they hold."""
-
-
-for tag in ("!reset", "!override"):
-    Loader.add_constructor(
-        tag,
-        lambda loader, node: (
-            loader.construct_sequence(node, deep=True)
-            if isinstance(node, yaml.SequenceNode)
-            else None
-        ),
-    )
-
-
 def cards() -> dict[str, Any]:
-    return dict(yaml.load(text("docker-compose.cards.yml"), Loader)["services"])
+    return dict(compose("docker-compose.cards.yml")["services"])
 
 
 def test_the_compose_file_is_valid(tmp_path: Path) -> None:

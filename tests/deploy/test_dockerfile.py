@@ -1,4 +1,8 @@
-"""Every path, port, user, command and variable in the Dockerfile exists in the project."""
+"""Every path, port, user, command and variable in the Dockerfile exists in the project.
+
+What its layers hold, and that an edit compiles and installs nothing, is seen of the image itself:
+`tests/deploy/image`.
+"""
 
 import json
 import os
@@ -46,10 +50,6 @@ def test_base_is_pinned_to_a_python_that_the_lock_was_made_with() -> None:
     }
 
 
-def test_cuda_comes_where_no_target_is_named() -> None:
-    assert list(stages())[-2:] == list(TARGETS)
-
-
 @pytest.mark.parametrize("stage", ["packages", "itself", "files"])
 def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     allowed = [line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")]
@@ -58,80 +58,6 @@ def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
     for source in sources:
         assert (ROOT / source).exists(), source
         assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
-
-
-def test_what_is_copied_can_be_read_whatever_the_modes_of_the_checkout() -> None:
-    """And no file of data can be run."""
-    name, words = stages()["files"][-1]
-    assert (name, words.partition(" && ")[0]) == ("RUN", "chmod -R u=rwX,go=rX . /weights")
-
-
-@EACH
-def test_a_target_ends_with_layers_of_our_own_files_the_largest_first(target: str) -> None:
-    """An edit makes a layer and those after it anew, which hosts then pull."""
-    *_, weights, kernels, itself, ours = stages()[target]
-    assert [weights, kernels, itself, ours] == [
-        ("COPY", "--from=files /weights weights"),
-        ("COPY", "--from=kernels /compiled kernels"),
-        ("COPY", "--from=itself /added ./"),
-        ("COPY", f"--from=files {FOLDER} ./"),
-    ]
-    assert sum(name == "COPY" for name, _ in stages()[target]) == 4
-
-
-def test_kernels_are_compiled_again_only_if_their_sources_were_edited() -> None:
-    (command,) = [words for name, words in stages()["kernels"] if name == "RUN"]
-    assert command.startswith("--mount=type=cache,target=/kernels ")
-    (made_of,) = re.findall(r"^    warm\) made_of=\((.+)\)", text("scripts/install"), re.MULTILINE)
-    assert f"{{ cat {made_of}; " in command
-    # numba compares the time of a source with the one that it compiled; a checkout has its own
-    assert stages()["files"][-1][1].endswith("find . -exec touch --date @0 {} +")
-
-
-def _steps(stage: str) -> list[tuple[str, set[str]]]:
-    """Return each RUN of a stage, with what was copied before it."""
-    steps, there = [], set[str]()
-    for name, words in stages()[stage]:
-        if name == "COPY" and "--from" not in words:
-            there |= {word for word in words.split()[:-1] if not word.startswith("--")}
-        elif name == "RUN":
-            part = words.partition(" scripts/install ")[2].partition(" ")[0]
-            steps.append((part, set(there)))
-    return steps
-
-
-def test_an_edit_installs_nothing_again() -> None:
-    """A layer is made anew if what was copied before it changed."""
-    steps = dict(_steps("packages"))
-    assert list(steps) == ["torch", "packages"]
-    (after,) = [there for _, there in _steps("itself")]
-    assert after == {"pyproject.toml", "hatch_build.py", "LICENSE", "NOTICE"} | {
-        "valle_serve/__init__.py"
-    }
-    script = text("scripts/install")
-    for part, there in steps.items():
-        assert f"    {part})" in script
-        assert not {"README.md", "app", "models", "samplers"} & there
-    assert steps["torch"] == {"scripts/install", "requirements.lock"}
-    assert steps["packages"] == steps["torch"] | {"requirements.service.txt"}
-
-
-def test_what_is_downloaded_is_kept_between_builds_and_may_come_from_a_mirror() -> None:
-    commands = [
-        words
-        for stage in ("packages", "itself")
-        for name, words in stages()[stage]
-        if name == "RUN"
-    ]
-    kept = "--mount=type=cache,target=/root/.cache/pip"
-    mirror = "--mount=type=secret,id=pip,target=/etc/pip.conf"
-    assert all(words.startswith(f"{kept} {mirror} ") for words in commands)
-
-
-def test_nothing_else_reaches_the_build() -> None:
-    lines = [line for line in text(".dockerignore").splitlines() if not line.startswith("#")]
-    assert lines[0] == "*"
-    assert all((ROOT / line[1:]).exists() for line in lines if line.startswith("!"))
 
 
 def test_every_package_is_in_the_image() -> None:
@@ -147,19 +73,6 @@ def test_build_has_what_the_steps_of_scripts_install_read() -> None:
     assert read <= sources
     (argument,) = [words for name, words in stages()["index"] if name == "ARG"]
     assert argument.partition("=")[0] in text("scripts/install")
-
-
-def test_the_index_of_another_build_of_torch_is_asked_beside_the_usual_one() -> None:
-    """That of PyTorch has not the versions of other packages that the lock names."""
-    (line,) = [line for line in text("scripts/install").splitlines() if "TORCH_INDEX_URL" in line]
-    assert '${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"}' in line
-
-
-@EACH
-def test_it_works_in_the_folder_of_the_build(target: str) -> None:
-    assert last("WORKDIR", target) == FOLDER
-    assert ("WORKDIR", FOLDER) in stages()["files"]
-    assert env(target)["PATH"].split(":")[0] == f"{FOLDER}/.venv/bin"
 
 
 @EACH
@@ -222,17 +135,6 @@ def test_variables_are_settings(target: str, monkeypatch: pytest.MonkeyPatch) ->
     settings = Settings()  # refuses an unknown one
     assert settings.host == "0.0.0.0"
     assert str(settings.port) == last("EXPOSE", target) == variables["TTS_PORT"]
-
-
-def test_a_gpu_is_asked_for_by_its_target_alone() -> None:
-    gpu = {name: value for name, value in env("cuda").items() if name not in env("cpu")}
-    assert gpu == {
-        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
-        "CUDA_CACHE_PATH": "/home/tts/.cache/cuda",
-        "TRITON_CACHE_DIR": "/home/tts/.cache/triton",
-        "TTS_DEVICE": "cuda",
-    }
 
 
 def test_command_is_the_projects() -> None:
