@@ -60,6 +60,17 @@ def test_what_is_copied_exists_and_is_let_through(stage: str) -> None:
         assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
 
 
+def test_what_is_downloaded_is_kept_between_builds_and_may_come_from_a_mirror() -> None:
+    runs = [words for stage in ("packages", "itself") for words in _runs(stage)]
+    kept = "--mount=type=cache,target=/root/.cache/pip"
+    mirror = "--mount=type=secret,id=pip,target=/etc/pip.conf"
+    assert all(words.startswith(f"{kept} {mirror} ") for words in runs)
+
+
+def _runs(stage: str) -> list[str]:
+    return [words for name, words in stages()[stage] if name == "RUN"]
+
+
 def test_every_package_is_in_the_image() -> None:
     sources = {source for sources, _ in copied("files") for source in sources}
     assert {*hatch_build.FOLDERS, "valle_serve"} <= sources
