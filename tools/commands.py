@@ -40,11 +40,7 @@ class Calibrate(BaseModel):
     )
 
     def cli_cmd(self) -> None:
-        """Measure, print the figures and write the preset.
-
-        Raises:
-            CommandError: A file, the model or the preset is invalid.
-        """
+        """Measure, print the figures and write the preset."""
         from tools.calibration import CalibrationTask
 
         if self.output is not None:
@@ -97,11 +93,7 @@ class Inspect(BaseModel):
     model: CliPositionalArg[str] = Field(description=MODEL_NAMES)
 
     def cli_cmd(self) -> None:
-        """Print one fact per line.
-
-        Raises:
-            CommandError: The model is missing or invalid.
-        """
+        """Print one fact per line."""
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.hub import find
         from tools.summary import summarise
@@ -144,11 +136,7 @@ class Convert(BaseModel):
     lora: list[Path] = Field([], description="LoRA files to merge; the flag may be repeated.")
 
     def cli_cmd(self) -> None:
-        """Convert and print a summary.
-
-        Raises:
-            CommandError: The source is invalid or the target cannot be written.
-        """
+        """Convert and print a summary."""
         from models.checkpoints.files import CheckpointError
         from tools.convert import convert
 
@@ -174,11 +162,7 @@ class Eras(BaseModel):
     )
 
     def cli_cmd(self) -> None:
-        """Print the loss of every combination.
-
-        Raises:
-            CommandError: The model or a file is invalid.
-        """
+        """Print the loss of every combination."""
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.published.load import inspect_public
         from models.text import FrontEnd

@@ -73,12 +73,7 @@ class BatchCommand(BaseModel):
     at_once: int = Field(8, ge=1, le=1024, description="Lines that are spoken at a time.")
 
     def cli_cmd(self) -> None:
-        """Speak what is missing, with a line of progress on stderr.
-
-        Raises:
-            CommandError: The file cannot be read, or is no batch.
-            CommandFailed: Some lines failed; errors.jsonl has them.
-        """
+        """Speak what is missing, with a line of progress on stderr."""
         try:
             lines = read_lines(self.file)
             output = Output(self.out)

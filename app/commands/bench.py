@@ -44,12 +44,7 @@ class Bench(BaseModel):
     )
 
     def cli_cmd(self) -> None:
-        """Measure, print a table and write the figures.
-
-        Raises:
-            CommandError: The flags or the model are invalid, or the server does not answer.
-            CommandFailed: All requests failed.
-        """
+        """Measure, print a table and write the figures."""
         if self.out is not None:
             check_folder(self.out, "out")
         if self.url is not None and self.model is not None:

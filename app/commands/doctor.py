@@ -36,11 +36,7 @@ class Doctor(Settings):
     )
 
     def cli_cmd(self) -> None:
-        """Run all checks and print one line for each.
-
-        Raises:
-            CommandFailed: A check failed.
-        """
+        """Run all checks and print one line for each."""
         failed = 0
         for name, check in _CHECKS.items():
             try:

@@ -18,11 +18,7 @@ class DownloadModel(BaseModel):
     model: CliPositionalArg[str] = Field(DEFAULT, description=MODEL_NAMES)
 
     def cli_cmd(self) -> None:
-        """Download what is missing and print the paths.
-
-        Raises:
-            CommandError: The download failed.
-        """
+        """Download what is missing and print the paths."""
         from models.checkpoints.encodec import official_file
         from models.checkpoints.files import CheckpointError
         from models.checkpoints.hub import locate

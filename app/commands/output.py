@@ -12,29 +12,13 @@ _SHOWN = 5  # numbers of sentences in a message
 
 
 def check_folder(out: Path, field: str) -> None:
-    """Check that the folder of a file to be written exists.
-
-    Args:
-        out: The file.
-        field: The flag that named it, for the error message.
-
-    Raises:
-        CommandError: The folder does not exist.
-    """
+    """Check that the folder of a file exists; ``field`` is the flag that named it."""
     if not out.parent.is_dir():
         raise CommandError(f"{field}: {out.parent} is not a folder")
 
 
 def write_file(out: Path, content: bytes, field: str) -> None:
-    """Write a file atomically.
-
-    Args:
-        out: The file.
-        field: The flag that named it, for the error message.
-
-    Raises:
-        CommandFailed: The file cannot be written.
-    """
+    """Write a file atomically; ``field`` is the flag that named it."""
     try:
         write_atomically(out, content)
     except OSError as error:
@@ -47,18 +31,14 @@ def print_status(sentence: str) -> None:
 
 
 def warn_of_idle_knobs(idle: Mapping[str, str] | Sequence[str]) -> None:
-    """Tell the user which flags did nothing, with what each needs where that is known."""
+    """Print which flags did nothing, with what each needs where that is known."""
     for name in idle:
         needs = f"; it needs {idle[name]}" if isinstance(idle, Mapping) else ""
         print_status(f"warning: --{name} did nothing{needs}")
 
 
 def warn_of_silence(reasons: Sequence[FinishReason]) -> None:
-    """Tell the user which sentences have no sound, if any has none.
-
-    Args:
-        reasons: Why each sentence ended, in order.
-    """
+    """Print which sentences have no sound, by the finish reasons of all in order."""
     silent = [number for number, reason in enumerate(reasons, start=1) if reason == "empty"]
     if not silent:
         return

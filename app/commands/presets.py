@@ -16,11 +16,7 @@ class PresetsCommand(BaseModel):
     name: CliPositionalArg[str | None] = Field(None, description="Name of one preset.")
 
     def cli_cmd(self) -> None:
-        """Print a line a preset, or the knobs of one.
-
-        Raises:
-            CommandError: There is no such preset.
-        """
+        """Print a line a preset, or the knobs of one."""
         presets = read_presets(Settings().presets or None)
         if self.name is None:
             for name, knobs in presets.items():

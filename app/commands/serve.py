@@ -25,13 +25,7 @@ class Serve(Settings):
     """Run the HTTP server."""
 
     def cli_cmd(self) -> None:
-        """Serve until interrupted.
-
-        Raises:
-            CommandError: A setting is wrong: the port is in use, the model does not exist, the keys
-                are invalid, the shared state refuses us, or there is no GPU to use.
-            CommandFailed: The engine failed; the log says why.
-        """
+        """Serve until interrupted."""
         began_s = monotonic()
         logs.configure(self.log_level, self.log_format)
         self._check()

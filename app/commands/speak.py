@@ -44,12 +44,7 @@ class Speak(SpeakOptions):
     """
 
     def cli_cmd(self) -> None:
-        """Generate the speech and print a summary.
-
-        Raises:
-            CommandError: A flag or the model is invalid.
-            KeyboardInterrupt: Interrupted; finished sentences are kept.
-        """
+        """Generate the speech and print a summary."""
         form = self._format()
         if self.play:
             find_player()

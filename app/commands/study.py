@@ -76,11 +76,7 @@ class Study(BaseModel):
     )
 
     def cli_cmd(self) -> None:
-        """Speak what is missing, and write the files.
-
-        Raises:
-            CommandError: A flag is invalid, or the server refuses a take.
-        """
+        """Speak what is missing, and write the files."""
         varied, fixed = grid.read_varied(self.vary), grid.read_fixed(self.fixed)
         try:
             texts = read_sentences(self.sentences or SENTENCES)

@@ -45,11 +45,7 @@ class Add(BaseModel):
     owner: str = _OWNER
 
     def cli_cmd(self) -> None:
-        """Validate the recording and store the voice.
-
-        Raises:
-            CommandError: The recording is invalid or the name is in use.
-        """
+        """Validate the recording and store the voice."""
         from app.storage.voice_store import NameTaken, StoreFull
         from models.voices.voice import VoiceCard
 
@@ -108,11 +104,7 @@ class Remove(BaseModel):
     owner: str = _OWNER
 
     def cli_cmd(self) -> None:
-        """Delete the voice.
-
-        Raises:
-            CommandError: It does not exist or cannot be deleted.
-        """
+        """Delete the voice."""
         settings = Settings()
         try:
             removed = _store(settings).remove(self.name, self.owner)

@@ -17,11 +17,7 @@ class Warm(Settings):
     shown: ClassVar[Sequence[str]] = ("model", "decoder", "threads", "cache", "offline")
 
     def cli_cmd(self) -> None:
-        """Load the model as `serve` does, speak a few words, and print what was compiled.
-
-        Raises:
-            CommandError: The model cannot be loaded.
-        """
+        """Load the model as `serve` does, speak a few words, and print what was compiled."""
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         import app.server  # noqa: F401 - so that all that a start imports has its bytecode
         from app.main import load_synthesizer

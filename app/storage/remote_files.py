@@ -33,16 +33,13 @@ class RemoteFiles:
     """The objects under a URL; calls end within a deadline, and every failure is an `OSError`.
 
     Once a call has missed its deadline all further ones fail at once, until the store has answered
-    a question that is asked in the background. Errors that come soon, as of a connection that is
-    refused, change nothing for later calls. The store is first asked in the background, and the
-    first calls wait for that answer.
-
-    Thread-safe.
+    a request in the background. Quick errors, as of a refused connection, change nothing for later
+    calls. The first calls wait for a first answer. Thread-safe.
 
     Args:
         url: As in ``s3://bucket/voices``; paths are relative to it.
-        look_up_s: Deadline of what tells whether an object is there and what is in a small one.
-        transfer_s: Deadline of audio, and of whatever writes.
+        look_up_s: Deadline of look-ups and of small objects.
+        transfer_s: Deadline of audio and of writes.
 
     Raises:
         UnknownStore: The URL is of no kind of store that is known.

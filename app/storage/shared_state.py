@@ -29,7 +29,7 @@ _TIMEOUT_S = 1.0
 _CONNECTIONS = 16
 _CHECK_S = 0.5
 _STOP_S = 5.0
-_TELL_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 
 _REFUSALS = (AuthenticationError, ResponseError)
 
@@ -45,12 +45,7 @@ class StateRefused(StateAway):
 
 
 def ask(url: str) -> None:
-    """Ask Redis once whether it answers.
-
-    Raises:
-        StateRefused: It answers with an error.
-        StateAway: It does not answer.
-    """
+    """Raise StateRefused or StateAway unless Redis answers a ping."""
     with BlockingRedis.from_url(
         url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S
     ) as client:
@@ -69,11 +64,9 @@ class SharedState:
     a Redis that hangs delays one request and not all.
 
     Args:
-        url: As in ``redis://user:password@host:6379/0``; ``rediss://`` with TLS, or
-            ``unix://``.
+        url: ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, or ``unix://``.
 
     Attributes:
-        redis: The client.
         closed_if_away: Whether requests are refused that need the state while Redis is away.
         available: Whether Redis answered last.
         on_return: Called when Redis answers again.
@@ -93,7 +86,7 @@ class SharedState:
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self._places = asyncio.Semaphore(_CONNECTIONS)
         self._checking: asyncio.Task[None] | None = None
-        self._told_s = -math.inf
+        self._logged_s = -math.inf
         up = Gauge("tts_state_up", "Whether Redis answers.", registry=registry)
         up.set_function(lambda: float(self.available))
         self._failures = Counter(
@@ -125,12 +118,7 @@ class SharedState:
         await self.redis.aclose()
 
     async def run(self, command: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Return the result of a command.
-
-        Args:
-            command: A method of `redis`, or anything else that uses its connections.
-            args: Its arguments.
-            kwargs: Its arguments by name.
+        """Return the result of a command, a method of `redis` or a caller of such.
 
         Raises:
             StateRefused: Redis answers with an error; others' commands may well succeed.
@@ -143,8 +131,8 @@ class SharedState:
                 return await command(*args, **kwargs)
         except ResponseError as error:
             self._failures.inc()
-            if monotonic() - self._told_s >= _TELL_EVERY_S:
-                self._told_s = monotonic()
+            if monotonic() - self._logged_s >= _LOG_EVERY_S:
+                self._logged_s = monotonic()
                 of = kwargs.get("keys") or args[:1]
                 log.error("Redis refuses a command (%s): %s", ", ".join(map(str, of)), error)
             raise StateRefused(str(error)) from error
@@ -167,8 +155,8 @@ class SharedState:
         if not self.available:
             self.available = True
             log.warning("Redis answers again: state is shared")
-            for tell in self.on_return:
-                tell()
+            for notify in self.on_return:
+                notify()
 
     def _lost(self, error: Exception) -> None:
         if self.available:

@@ -66,13 +66,7 @@ class StoredCard(VoiceCard):
 
     @classmethod
     def of(cls, card: VoiceCard, recording: Recording, content: bytes) -> "StoredCard":
-        """Return the description to store, as of now.
-
-        Args:
-            card: Sent by the uploader; consent must have been given.
-            recording: The audio.
-            content: The FLAC file with it.
-        """
+        """Return the description to store, as of now; ``content`` is the FLAC file."""
         return cls(
             **card.model_dump(),
             consent=True,
@@ -146,10 +140,7 @@ class FolderFiles:
 
     @contextmanager
     def locked(self, folder: Path) -> Iterator[None]:
-        """Create a folder, lock it against other threads and processes, and tidy it.
-
-        Files of uploads that were interrupted are removed.
-        """
+        """Create and lock a folder; files of uploads that were interrupted are removed."""
         from filelock import FileLock
 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,12 +152,11 @@ class FolderFiles:
 
 
 def open_voice_store(where: str, max_voices: int, *, look_up_s: float = LOOK_UP_S) -> "VoiceStore":
-    """Return the store of uploaded voices.
+    """Return the store of uploaded voices in a folder, or at a URL as ``s3://bucket/voices``.
 
     Args:
-        where: A folder, or a URL as in ``s3://bucket/voices``.
         max_voices: Limit per owner.
-        look_up_s: Seconds that a store on another machine has to tell whether there is a voice.
+        look_up_s: Timeout of a look-up in a store on another machine.
     """
     if "://" not in where:
         return VoiceStore(FolderFiles(Path(where)), max_voices=max_voices)
@@ -265,12 +255,7 @@ class VoiceStore:
         return voice.model_copy(update={"recording": content})
 
     def add(self, name: str, owner: str, card: VoiceCard, recording: Recording) -> Voice:
-        """Store a voice.
-
-        Args:
-            name: Must match `NAME_PATTERN`.
-            card: Its description; consent must have been given.
-            recording: Its audio.
+        """Store a voice; consent must have been given.
 
         Raises:
             NameTaken: The owner has a voice of that name.
@@ -339,10 +324,6 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Check a name.
-
-    Raises:
-        ValueError: It is not valid.
-    """
+    """Raise ValueError if a name is not valid."""
     if not is_name(name):
         raise ValueError("a voice's name may have lower-case letters, digits, _ and - only")

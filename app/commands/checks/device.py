@@ -48,12 +48,7 @@ class CudaFacts:
 
 
 def check_device(settings: Settings) -> str:
-    """Return a description of the device that the service will use.
-
-    Raises:
-        CommandError: The requested device does not work.
-        CheckWarning: There is a GPU that is not used.
-    """
+    """Return a description of the device that the service will use."""
     import torch
 
     from app.engine.backend.loading import choose_device

@@ -29,11 +29,7 @@ def check_python(_: Settings) -> str:
 
 
 def check_espeak(_: Settings) -> str:
-    """Phonemize a word with espeak-ng.
-
-    Raises:
-        CommandError: That failed.
-    """
+    """Phonemize a word with espeak-ng."""
     from models.text import phonemize
 
     try:
@@ -49,11 +45,7 @@ def check_espeak(_: Settings) -> str:
 
 
 def check_model(settings: Settings) -> str:
-    """Load the model, and encode and decode silence with its codec.
-
-    Raises:
-        CommandError: It cannot be loaded, differs from the published file, or the codec fails.
-    """
+    """Load the model, and encode and decode silence with its codec."""
     import torch
 
     from models.checkpoints import CheckpointError, open_speech_model
@@ -96,11 +88,7 @@ def _as_published(settings: Settings) -> str:
 
 
 def check_formats(_: Settings) -> str:
-    """Encode silence in each audio format.
-
-    Raises:
-        CommandError: An encoder fails.
-    """
+    """Encode silence in each audio format."""
     import numpy as np
 
     from app.audio.containers import encode_file
@@ -120,11 +108,7 @@ def check_presets(settings: Settings) -> str:
 
 
 def check_keys(settings: Settings) -> str:
-    """Read the API keys.
-
-    Raises:
-        CheckWarning: Other machines can reach the service and no key is required.
-    """
+    """Read the API keys."""
     from app.api.gate.keys import Keyring
 
     if Keyring.of(settings):
@@ -138,11 +122,7 @@ def check_keys(settings: Settings) -> str:
 
 
 def check_cache(settings: Settings) -> str:
-    """Check that the download folder is writable and has space.
-
-    Raises:
-        CheckWarning: There is little space.
-    """
+    """Check that the download folder is writable and has space."""
     free_bytes = shutil.disk_usage(writable(settings.cache, "TTS_CACHE")).free
     folder = Path(settings.cache).expanduser()
     if free_bytes < _NEEDED_BYTES:
@@ -154,12 +134,7 @@ def check_cache(settings: Settings) -> str:
 
 
 def check_state(settings: Settings) -> str:
-    """Ask the Redis that is shared whether it answers.
-
-    Raises:
-        CommandError: It refuses us, or its URL is not valid.
-        CheckWarning: It does not answer.
-    """
+    """Ask the Redis that is shared whether it answers."""
     if settings.state_url is None:
         return "in memory, of this process alone"
     from app.storage.shared_state import StateAway, StateRefused, ask
@@ -176,12 +151,7 @@ def check_state(settings: Settings) -> str:
 
 
 def check_voices(settings: Settings) -> str:
-    """Check that the folder of uploaded voices is writable, or that their store answers.
-
-    Raises:
-        CommandError: Nothing is known of the kind of store.
-        CheckWarning: The store does not answer, or refuses us.
-    """
+    """Check that the folder of uploaded voices is writable, or that their store answers."""
     if "://" in settings.voices:
         from app.storage.voice_store import UnknownStore, open_voice_store
 
@@ -210,11 +180,7 @@ def writable(name: str, setting: str) -> Path:
 
 
 def check_port(settings: Settings) -> str:
-    """Bind the port for a moment.
-
-    Raises:
-        CommandError: It is in use, or the address does not exist.
-    """
+    """Bind the port for a moment."""
     host, port = settings.host, settings.port
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -253,11 +219,7 @@ def _version_at(url: str) -> str | None:
 
 
 def check_open_files(settings: Settings) -> str:
-    """Raise the soft limit of open files to the hard one, and compare it with the connections.
-
-    Raises:
-        CommandError: It is too low for them.
-    """
+    """Raise the soft limit of open files to the hard one, and compare it with the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft < most:
@@ -272,11 +234,7 @@ def check_open_files(settings: Settings) -> str:
 
 
 def check_model_path(model: str) -> None:
-    """Check without loading anything that a model's name is an existing path or a name of the hub.
-
-    Raises:
-        CommandError: It is neither.
-    """
+    """Check, loading nothing, that a model is an existing path or a name of the hub."""
     if not Path(model).exists() and not _HUB_NAME.fullmatch(model):
         raise CommandError(
             f"model: {model} does not exist; TTS_MODEL names a folder, a file, or a model of the"

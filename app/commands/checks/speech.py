@@ -21,11 +21,7 @@ def _loaded(settings: Settings) -> "Synthesizer":
 
 
 def check_streams(settings: Settings) -> str:
-    """Measure for about a second how many streams this machine sustains.
-
-    Raises:
-        CheckWarning: Not even one.
-    """
+    """Measure for about a second how many streams this machine sustains."""
     from app.engine.admission import Capacity
 
     model, capacity = _loaded(settings), Capacity()
@@ -44,11 +40,7 @@ def check_streams(settings: Settings) -> str:
 
 
 def check_golden(settings: Settings) -> str:
-    """Speak the model's golden requests and compare their codes with the stored ones.
-
-    Raises:
-        CheckWarning: Some differ: the same seed gives different speech here than elsewhere.
-    """
+    """Speak the model's golden requests and compare their codes with the stored ones."""
     result = _loaded(settings).check_golden()
     if result is None:
         return "none are stored for this model and these weights"

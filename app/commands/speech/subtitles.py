@@ -26,11 +26,7 @@ class _Shown(NamedTuple):
 
 
 def check_subtitles(path: Path) -> None:
-    """Do nothing if subtitles can be written in the format that a file's suffix names.
-
-    Raises:
-        CommandError: They cannot.
-    """
+    """Do nothing if subtitles can be written in the format that a file's suffix names."""
     if path.suffix.lower() not in FORMATS:
         raise CommandError(f"subtitles: {path.name} must end in {' or '.join(FORMATS)}")
 
