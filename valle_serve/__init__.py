@@ -15,7 +15,7 @@ _LIB = Path(__file__).parent / "lib"
 
 def main() -> int:
     """Run the command line; returns the exit status, as `app.cli.main` tells it."""
-    _look_in_lib()
+    look_in_lib()
     from app.cli import main as run
 
     return run()
@@ -23,13 +23,13 @@ def main() -> int:
 
 def create_app() -> Any:
     """Return the ASGI application, for ``uvicorn --factory valle_serve:create_app`` and others."""
-    _look_in_lib()
+    look_in_lib()
     from app.main import create_app as create
 
     return create()
 
 
-def _look_in_lib() -> None:
+def look_in_lib() -> None:
     """Find our modules first; in a checkout they are found as they are."""
     if _LIB.is_dir() and str(_LIB) not in sys.path:
         sys.path.insert(0, str(_LIB))

@@ -13,6 +13,7 @@ import soundfile
 
 import hatch_build
 from tests.conftest import ROOT
+from tests.docs.test_library_page import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
@@ -43,16 +44,29 @@ def test_it_holds_every_file_of_the_service_under_one_name(wheel: Path) -> None:
     assert not [name for name in held if name.endswith((".pyc", ".png"))]
 
 
-def test_it_speaks_outside_of_the_repository(wheel: Path, tmp_path: Path) -> None:
-    """Its dependencies are those of this environment; nothing of the checkout is on the path."""
-    place = tmp_path / "venv"
+@pytest.fixture(scope="module")
+def place(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, and the dependencies of this one."""
+    place = tmp_path_factory.mktemp("installed") / "venv"
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
     (packages,) = place.glob("lib/*/site-packages")
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
     subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, timeout=250)
-    here = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return place
+
+
+@pytest.fixture(scope="module")
+def here() -> dict[str, str]:
+    """The variables of this process, with nothing of the checkout on the path."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def test_it_speaks_outside_of_the_repository(
+    place: Path, here: dict[str, str], tmp_path: Path
+) -> None:
+    python = place / "bin" / "python"
     program = str(place / "bin" / "valle-serve")
     look = "import importlib.util as u; print([n for n in ('app', 'models') if u.find_spec(n)])"
     empty = tmp_path / "empty"
@@ -73,3 +87,19 @@ def test_it_speaks_outside_of_the_repository(wheel: Path, tmp_path: Path) -> Non
     assert said.returncode == 0, said.stderr
     assert "voice heart" in said.stderr
     assert soundfile.info(empty / "a.wav").frames > 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["alone", "transformers"])
+def test_its_samplers_are_a_library(
+    place: Path, here: dict[str, str], program: str, tmp_path: Path
+) -> None:
+    ran = subprocess.run(
+        [str(place / "bin" / "python"), "-c", program],
+        cwd=tmp_path,
+        env=here | {"HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "[" in ran.stdout
