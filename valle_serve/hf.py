@@ -24,7 +24,7 @@ look_in_lib()
 from app.engine.level_0.backtracking import Backtracker  # noqa: E402
 from models.stack.attention import measure  # noqa: E402
 from samplers.ar.sampler import ArSampler  # noqa: E402
-from samplers.ar.state import RowInput  # noqa: E402
+from samplers.ar.state import RowInput, SlotTable  # noqa: E402
 from samplers.ar.trace import Record as TraceRecord  # noqa: E402
 from samplers.ar.trace import Trace, columns, entries  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
@@ -306,14 +306,14 @@ def _joined(
     prompts: Sequence[Tensor], params: SamplingParams, vocab_size: int, stop: int, limit: int
 ) -> ArSampler:
     """Return a sampler with a row for each prompt, each with noise of its own."""
-    sampler = ArSampler.of(
+    table = SlotTable(
         len(prompts),
         frames=limit,
         vocab_size=vocab_size,
-        stop_token=stop,
         prompt=max(map(len, prompts)),
         device=prompts[0].device,
     )
+    sampler = ArSampler(table, stop_token=stop)
     assert params.seed is not None
     for slot, prompt in enumerate(prompts):
         sampler.join([slot], RowInput(params, params.seed, limit, utterance=slot, prompt=prompt))

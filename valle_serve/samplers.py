@@ -9,8 +9,8 @@ look_in_lib()
 
 from app.engine.level_0.backtracking import Backtracker  # noqa: E402
 from samplers.ar.sampler import ArSampler, StepResult  # noqa: E402
-from samplers.ar.state import RowInput  # noqa: E402
-from samplers.ar.trace import Trace  # noqa: E402
+from samplers.ar.state import RowInput, SlotTable  # noqa: E402
+from samplers.ar.trace import Trace, columns, entries  # noqa: E402
 from samplers.knobs.params import SamplingParams  # noqa: E402
 from samplers.knobs.presets import PRESETS  # noqa: E402
 from samplers.knobs.resolve import resolve  # noqa: E402
@@ -23,7 +23,10 @@ __all__ = [
     "Backtracker",
     "RowInput",
     "SamplingParams",
+    "SlotTable",
     "StepResult",
     "Trace",
+    "columns",
+    "entries",
     "resolve",
 ]

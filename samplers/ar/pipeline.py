@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from samplers.ar.effects import Effects
 from samplers.ar.state import RowParams
 from samplers.knobs.order import Order, arrange
 from samplers.ops.entropix import Decision
@@ -61,20 +62,22 @@ class Pipeline:
                 beams.setdefault(row, []).append(place)
         self.searches = list(beams.values())
 
-    def run(self, scores: Scores, *, tracing: bool) -> Tensor | None:
+    def run(
+        self, scores: Scores, *, tracing: bool, effects: Effects | None = None
+    ) -> Tensor | None:
         """Apply the processors to scores, in place; return ``(B, V)`` logits after penalties.
 
-        The result may be None if not tracing.
+        The result may be None if not tracing. What each processor did is noted in the effects.
         """
         if len(self._groups) == 1:
-            return _apply(self._groups[0], scores)
+            return _apply(self._groups[0], scores, effects)
         penalised = scores.logits.clone() if tracing else None
         logits, divisor = scores.logits.clone(), scores.ones()
         decision = None
         for group in self._groups:
             assert group.index is not None
             part = scores.take(group.index)
-            penalised_part = _apply(group, part)
+            penalised_part = _apply(group, part, effects)
             logits.index_copy_(0, group.index, part.logits)
             if penalised is not None:
                 penalised.index_copy_(0, group.index, penalised_part)
@@ -108,14 +111,24 @@ def _build(
     return [one for processor in processors if (one := processor.build(batch)) is not None]
 
 
-def _apply(group: OrderGroup, scores: Scores) -> Tensor:
+def _apply(group: OrderGroup, scores: Scores, effects: Effects | None) -> Tensor:
     """Apply a group's processors; returns ``(n, V)``, the logits after penalties."""
     for processor in group.penalties:
-        processor(scores)
+        _run(processor, scores, effects, group.index)
     penalised = scores.logits
     for processor in group.filters:
-        processor(scores)
+        _run(processor, scores, effects, group.index)
     return penalised
+
+
+def _run(
+    processor: LogitsProcessor, scores: Scores, effects: Effects | None, rows: Tensor | None
+) -> None:
+    """Apply one processor, and note what it did."""
+    before = scores.logits
+    processor(scores)
+    if effects is not None:
+        effects.note(processor.features[0], before, scores.logits, rows)
 
 
 def _put(whole: Decision, rows: Tensor, part: Decision) -> None:

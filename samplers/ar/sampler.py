@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from samplers.ar.effects import DRAW, Effects
 from samplers.ar.rows import StepRows
 from samplers.ar.state import Host, RowInput, RowParams, SlotTable
 from samplers.ar.trace import Record, StepTensors, Trace
@@ -187,10 +188,14 @@ class ArSampler:
             self._avoiding.difference_update(rows.slots)
         scores = rows.scores(filters.sanitise(logits))
         clean, scores.attention = scores.logits, attention
-        penalised = rows.pipeline.run(scores, tracing=trace is not None)
+        effects = Effects(len(rows.slots)) if trace is not None and trace.top else None
+        penalised = rows.pipeline.run(scores, tracing=trace is not None, effects=effects)
+        left = scores.logits
         drawn = rows.pipeline.drawer.draw(scores)
+        if effects is not None:
+            effects.note(DRAW, left, drawn.logits)
         given = None if logits is own else own  # for the trace
-        step = StepTensors(logits, clean, given, penalised, scores, drawn)
+        step = StepTensors(logits, clean, given, penalised, scores, drawn, effects)
         sources: Sequence[int] = range(len(rows.slots))
         if rows.pipeline.searches:
             step, sources = self._search(rows, step)

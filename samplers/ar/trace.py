@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from samplers.ar.effects import EFFECTS, Effects
 from samplers.ops.entropix import AttentionStatistics, Decision, moments
 from samplers.ops.filters import sanitise
 from samplers.ops.rows import Rows
@@ -25,8 +26,9 @@ class Record:
     """One step of a batch; every field is ``(B,)``, and told of in docs/trace.md.
 
     `alive` says whether the row had not ended before; the other fields of one that had mean
-    nothing. `top_logprobs` and `top_scores` are None if not asked for, else ``(B, n, 4)`` float32
-    of the likeliest codes before and after the processors: code, and nats at the three `STAGES`.
+    nothing. `top_logprobs` and `top_scores` are None if not asked for, else float32 of the n
+    likeliest codes before and after the processors, ``(B, n, 4 + len(EFFECTS))``: code, nats at the
+    three `STAGES`, and nats that each of `EFFECTS` gave or took.
     """
 
     alive: Tensor
@@ -79,7 +81,7 @@ def columns(tokens: Iterable[tuple[Record, int]], *, top: int = 0) -> dict[str, 
     Waits for the device. Tokens of a row that had ended are left out.
 
     Args:
-        top: How many of the likeliest codes to tell, ``[N, top, 4]``; 0 leaves their fields out.
+        top: How many of the likeliest codes to tell; 0 leaves their fields out.
     """
     tokens = list(tokens)
     table = {
@@ -104,9 +106,14 @@ def entries(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, entry, strict=True)) for entry in zip(*values, strict=True)]
 
 
-def _likely(told: Sequence[float]) -> dict[str, float]:
-    nats = [round(one, 4) for one in told[1:]]
-    return {"code": int(told[0]), **dict(zip(STAGES, nats, strict=True))}
+def _likely(told: Sequence[float]) -> dict[str, Any]:
+    code, *stages = told[: 1 + len(STAGES)]
+    effects = zip(EFFECTS, told[1 + len(STAGES) :], strict=True)
+    return {
+        "code": int(code),
+        **{name: round(nats, 4) for name, nats in zip(STAGES, stages, strict=True)},
+        "effects": {name: round(nats, 4) for name, nats in effects if round(nats, 4)},
+    }
 
 
 def _values(column: list[Tensor]) -> NDArray[Any]:
@@ -123,6 +130,7 @@ class StepTensors(Rows):
     penalised: Tensor | None  # after bans and penalties; may be None without a trace
     scores: Scores
     drawn: DrawResult
+    effects: Effects | None = None  # of the processors, if the likeliest codes are told
 
     def record(
         self, codes: Tensor, stop_token: int, *, alive: Tensor, empty: Tensor, top: int = 0
@@ -165,12 +173,14 @@ class StepTensors(Rows):
         if not top:
             return {}
         assert self.penalised is not None
+        assert self.effects is not None
         given = (self.clean, self.penalised, self.drawn.logits)
         nats = [sanitise(one.log_softmax(-1)) for one in given]
         found = {}
         for name, order in zip(TOPS, (nats[0], nats[-1]), strict=True):
             codes = order.topk(min(top, order.shape[-1])).indices
-            found[name] = torch.stack([codes, *(one.gather(-1, codes) for one in nats)], -1)
+            stages = torch.stack([codes, *(one.gather(-1, codes) for one in nats)], -1)
+            found[name] = torch.cat([stages, self.effects.of(codes)], -1)
         return found
 
     def rescored(self, entry: Record, codes: Tensor) -> Record:

@@ -95,12 +95,37 @@ def test_the_likeliest_codes_have_their_nats_before_and_after_penalties_and_filt
             )
 
 
+def test_the_effects_of_the_processors_lead_from_the_models_odds_to_those_drawn_from() -> None:
+    """Rows of unlike orders and knobs in one batch: each has its own, and they sum up."""
+    every = [
+        SamplingParams(logit_bias={0: -3.0}, repetition_penalty=1.5, top_k=3, temperature=0.5),
+        SamplingParams(sampler_order=["top_p", "temperature"], top_p=0.9, temperature=2.0),
+        SamplingParams(mirostat_mode=2, mirostat_tau=0.5, min_frames=9),
+    ]
+    named = [
+        {"logit_bias", "repetition_penalty", "temperature", "top_k"},
+        {"top_p", "temperature"},
+        {"min_frames", "draw"},
+    ]
+    sampler = make_sampler(every, [1, 2, 3], stop_token=7, vocab_size=8, max_frames=9)
+    trace, seen = Trace(top=8), [set[str]() for _ in every]
+    for _ in range(6):
+        sampler.step(2 * torch.randn(3, 8), trace)
+    for row in range(3):
+        for one in (one for record in entries_of(trace, row) for one in record["top_logprobs"]):
+            seen[row] |= one["effects"].keys()
+            assert one["logprob"] + sum(one["effects"].values()) == pytest.approx(
+                one["score"], abs=2e-3
+            )
+    assert seen == named
+
+
 def test_rows_of_a_batch_tell_as_many_codes_as_each_asks_for() -> None:
     sampler = make_sampler([SamplingParams()] * 2, [1, 2], stop_token=3, vocab_size=4, max_frames=9)
     trace = Trace(top=3)
     sampler.step(torch.randn(2, 4), trace)
     tokens = [(record, 1) for record in trace.records]
-    assert columns(tokens, top=2)["top_logprobs"].shape == (1, 2, 4)
+    assert columns(tokens, top=2)["top_logprobs"].shape[:2] == (1, 2)
     assert "top_logprobs" not in columns(tokens)
 
 
