@@ -147,7 +147,7 @@ class _Row:
         return torch.cat([self.given, self.given.new_tensor(self.tokens)])[None]
 
 
-class _Context:
+class _CachedRows:
     """What a model has read of R rows: its cache, and which of its columns each row sees.
 
     All rows have the same columns. Where one goes back alone, its later columns are hidden from it;
@@ -238,7 +238,7 @@ def _decode(
         without, mask = negative
         read += _unpadded(input_ids[:, -1:] if without is None else without, mask)
     with _eager(model, wanted=params.entropix):
-        context = _Context(model, read, attends=params.entropix)
+        context = _CachedRows(model, read, attends=params.entropix)
         sampler, rows, stop = _begin(context, input_ids, prompts, params, generation_config)
         trace = Trace() if generation_config.return_dict_in_generate else None
         while True:
@@ -266,7 +266,7 @@ def _decode(
 
 
 def _begin(
-    context: _Context,
+    context: _CachedRows,
     input_ids: Tensor,
     prompts: Sequence[Tensor],
     params: SamplingParams,
@@ -290,7 +290,9 @@ def _begin(
     return sampler, rows, stop
 
 
-def _check(row: _Row, place: int, sampler: ArSampler, context: _Context, *, guided: bool) -> None:
+def _check(
+    row: _Row, place: int, sampler: ArSampler, context: _CachedRows, *, guided: bool
+) -> None:
     """Take the newest tokens of a row back, if they complete a loop or a banned sequence."""
     verdict = row.backtracker.check(row.tokens) if row.backtracker else None
     if verdict is None or row.backtracker is None:
