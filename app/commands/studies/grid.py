@@ -103,7 +103,7 @@ def read_fixed(words: Sequence[str]) -> dict[str, Any]:
         name, named, text = word.partition("=")
         if not named:
             raise CommandError(f"fixed: {word!r} is not NAME=VALUE")
-        found[name] = _value(text)
+        found[name] = read_value(text)
     check(found)
     return found
 
@@ -121,7 +121,7 @@ def check(setting: Setting) -> None:
 def _values(text: str) -> Iterator[Any]:
     low, *rest = text.split(":")
     if len(rest) != 2:
-        yield _value(text)
+        yield read_value(text)
         return
     ends, count = (float(low), float(rest[0])), int(rest[1])
     for number in np.linspace(*ends, count):
@@ -130,7 +130,7 @@ def _values(text: str) -> Iterator[Any]:
         yield int(exact) if whole and "." not in text else exact
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -1,0 +1,91 @@
+"""Write the curves of studies into docs/samplers.md, and their plots into docs/plots/curves.svg.
+
+    python -m scripts.gen_curves /tmp/studies/rp /tmp/studies/temperature
+
+Each folder is what `valle-serve study --out` wrote.
+"""
+
+import csv
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.commands.studies.grid import read_value
+from app.commands.studies.page import Curve, Table, as_svg, curves
+from samplers.knobs.params import SamplingParams
+
+_PAGE, _PLOTS = Path("docs/samplers.md"), Path("docs/plots/curves.svg")
+_MEASURES = ("seconds", "repeats", "entropy", "missing")
+_NUMBERS = frozenset({*_MEASURES, "faults", "silence", "nats", "changed", "hurry", "wer", "cer"})
+_ROW_HEIGHT, _COLUMN_WIDTH = 124, 236
+
+
+def main(folders: Sequence[str]) -> None:
+    """Read the studies, and write table and plots."""
+    found = [curve for folder in folders for curve in _read(Path(folder))]
+    lines = [
+        "| knob | takes a value | values | " + " | ".join(_MEASURES) + " | faults | largest step |",
+        "| --- " * (len(_MEASURES) + 5) + "|",
+        *(_row(curve, takes) for curve, takes in found),
+    ]
+    text = _PAGE.read_text("utf-8")
+    table = "<!-- curves -->\n\n" + "\n".join(lines) + "\n\n<!-- /curves -->"
+    text, count = re.subn("<!-- curves -->.*<!-- /curves -->", lambda _: table, text, flags=re.S)
+    if count != 1:
+        raise SystemExit(f"{_PAGE}: there is no place for the curves")
+    _PAGE.write_text(text, "utf-8")
+    _PLOTS.write_text(_sheet([curve for curve, _ in found]), "utf-8")
+
+
+def _read(folder: Path) -> list[tuple[Curve, int]]:
+    with (folder / "takes.csv").open(encoding="utf-8") as file:
+        rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    knobs = [name for name in rows[0] if name in SamplingParams.model_fields and name != "seed"]
+    return [(curve, _takes(rows, curve)) for curve in curves(rows, knobs)]
+
+
+def _takes(rows: Table, curve: Curve) -> int:
+    return sum(row[curve.knob] is not None for row in rows) // len(curve.values)
+
+
+def _cell(name: str, text: str) -> object:
+    if name in _NUMBERS:
+        return float(text) if text else None
+    return read_value(text) if name in SamplingParams.model_fields and text else text or None
+
+
+def _row(curve: Curve, takes: int) -> str:
+    """Return a row of the table: each measure from the first value to the last."""
+    seconds = [point.value for point in curve.points["seconds"]]
+    steps = [abs(after / before - 1) for before, after in zip(seconds, seconds[1:], strict=False)]
+    cells = [
+        " ".join(f"{point.value:.3g}" for point in curve.points[name])
+        if name in curve.points
+        else ""
+        for name in (*_MEASURES, "faults")
+    ]
+    values = " ".join(f"{value:g}" if isinstance(value, float) else f"{value}" for value in curve.values)
+    return f"| `{curve.knob}` | {takes} | {values} | {' | '.join(cells)} | {max(steps):.0%} |"
+
+
+def _sheet(found: Sequence[Curve]) -> str:
+    """Return one SVG with a row of small plots for each curve."""
+    width, height = _COLUMN_WIDTH * len(_MEASURES), (_ROW_HEIGHT + 18) * len(found)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}"><rect width="100%" height="100%" fill="white"/>'
+    ]
+    for number, curve in enumerate(found):
+        top = number * (_ROW_HEIGHT + 18)
+        parts.append(
+            f'<text x="4" y="{top + 13}" font-family="sans-serif" font-size="13">{curve.knob}</text>'
+        )
+        for column, name in enumerate(one for one in _MEASURES if one in curve.points):
+            place = f'<svg x="{column * _COLUMN_WIDTH}" y="{top + 18}" '
+            parts.append(as_svg(curve, name).replace("<svg ", place, 1))
+    return "".join([*parts, "</svg>\n"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
