@@ -9,6 +9,7 @@ import csv
 import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from app.commands.studies.grid import read_value
@@ -40,7 +41,8 @@ def main(folders: Sequence[str]) -> None:
 
 def _read(folder: Path) -> list[tuple[Curve, int]]:
     with (folder / "takes.csv").open(encoding="utf-8") as file:
-        rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+        read = csv.DictReader(file)
+        rows = [{name: _cell(name, cell) for name, cell in row.items()} for row in read]
     knobs = [name for name in rows[0] if name in SamplingParams.model_fields and name != "seed"]
     return [(curve, _takes(rows, curve)) for curve in curves(rows, knobs)]
 
@@ -58,14 +60,14 @@ def _cell(name: str, text: str) -> object:
 def _row(curve: Curve, takes: int) -> str:
     """Return a row of the table: each measure from the first value to the last."""
     seconds = [point.value for point in curve.points["seconds"]]
-    steps = [abs(after / before - 1) for before, after in zip(seconds, seconds[1:], strict=False)]
+    steps = [abs(after / before - 1) for before, after in pairwise(seconds)]
     cells = [
         " ".join(f"{point.value:.3g}" for point in curve.points[name])
         if name in curve.points
         else ""
         for name in (*_MEASURES, "faults")
     ]
-    values = " ".join(f"{value:g}" if isinstance(value, float) else f"{value}" for value in curve.values)
+    values = " ".join(f"{value:g}" for value in curve.values)
     return f"| `{curve.knob}` | {takes} | {values} | {' | '.join(cells)} | {max(steps):.0%} |"
 
 
@@ -78,9 +80,8 @@ def _sheet(found: Sequence[Curve]) -> str:
     ]
     for number, curve in enumerate(found):
         top = number * (_ROW_HEIGHT + 18)
-        parts.append(
-            f'<text x="4" y="{top + 13}" font-family="sans-serif" font-size="13">{curve.knob}</text>'
-        )
+        place = f'x="4" y="{top + 13}" font-family="sans-serif" font-size="13"'
+        parts.append(f"<text {place}>{curve.knob}</text>")
         for column, name in enumerate(one for one in _MEASURES if one in curve.points):
             place = f'<svg x="{column * _COLUMN_WIDTH}" y="{top + 18}" '
             parts.append(as_svg(curve, name).replace("<svg ", place, 1))

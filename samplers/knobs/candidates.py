@@ -14,8 +14,8 @@ _RANKS: Needs = ({"best_of": (), "entropix_action": ("branch",)},)
 def _penalty(default: float, description: str, needs: Needs = _RANKS) -> Any:
     return knob(
         default, description,
-        group="candidates", off=0.0, unit="nats", step=0.1, top=10.0, ge=0.0, le=100.0,
-        needs=needs,
+        group="candidates", off=0.0, unit="nats", step=0.1, top=10.0, slider=False,
+        ge=0.0, le=100.0, needs=needs,
     )  # fmt: skip
 
 
@@ -35,13 +35,13 @@ class CandidateKnobs(KnobSet):
         0,
         "Beam search over this many beams instead of random draws; 1 is greedy, 0 is off. No audio "
         "is sent before the search has ended, and each beam needs a row.",
-        group="candidates", off=0, step=1, ge=0, le=8,
+        group="candidates", off=0, step=1, slider=False, ge=0, le=8,
     )
     beam_length_power: float = knob(
         1.0,
         "Finished beams are ranked by the log-probability of their codes, stop included, over "
         "the power of their number that this is; 0 favours short ones.",
-        group="candidates", off=0.0, step=0.05, ge=0.0, le=2.0,
+        group="candidates", off=0.0, step=0.05, slider=False, ge=0.0, le=2.0,
         needs=({"beam_width": ()},),
     )
     rank_alignment_weight: float = knob(

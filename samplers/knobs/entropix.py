@@ -24,28 +24,30 @@ _BRANCHES: Needs = ({"entropix_action": ("branch",)},)
 def _threshold(default: float, description: str, unit: str) -> Any:
     return knob(
         default, description,
-        group="entropix", unit=unit, step=0.1, top=10.0, ge=0.0, needs=_ON,
+        group="entropix", unit=unit, step=0.1, top=10.0, slider=False, ge=0.0, needs=_ON,
     )  # fmt: skip
 
 
 def _weight(default: float, description: str, needs: Needs = _ON) -> Any:
     return knob(
         default, description,
-        group="entropix", off=0.0, step=0.05, ge=-10.0, le=10.0, needs=needs,
+        group="entropix", off=0.0, step=0.05, slider=False, ge=-10.0, le=10.0, needs=needs,
     )  # fmt: skip
 
 
 def _factor(default: float, description: str, needs: Needs = _ON) -> Any:
-    return knob(default, description, group="entropix", step=0.05, ge=0.0, le=10.0, needs=needs)
+    options = {"step": 0.05, "slider": False, "ge": 0.0, "le": 10.0, "needs": needs}
+    return knob(default, description, group="entropix", **options)
 
 
 def _share(default: float, description: str) -> Any:
-    return knob(default, description, group="entropix", step=0.01, ge=0.0, le=1.0, needs=_ON)
+    options = {"step": 0.01, "slider": False, "ge": 0.0, "le": 1.0, "needs": _ON}
+    return knob(default, description, group="entropix", **options)
 
 
 def _count(default: int, description: str, **options: Any) -> Any:
     options = {"ge": 1, "needs": _ON, **options}
-    return knob(default, description, group="entropix", step=1, **options)
+    return knob(default, description, group="entropix", step=1, slider=False, **options)
 
 
 class EntropixKnobs(KnobSet):

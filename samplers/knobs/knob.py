@@ -30,7 +30,17 @@ HEADINGS: Final[Mapping[str, str]] = {
 }
 """A group of knobs -> its name in words."""
 
-_HINTS: Final = frozenset({"off", "unit", "step", "bottom", "top", "label", "values", "needs"})
+_HINTS: Final = frozenset({
+    "off",
+    "unit",
+    "step",
+    "bottom",
+    "top",
+    "slider",
+    "label",
+    "values",
+    "needs",
+})
 
 
 Needs: TypeAlias = Sequence[Mapping[str, Sequence[Any]]]
@@ -69,9 +79,10 @@ def ui(group: str, **hints: Any) -> dict[str, Any]:
     """Return hints for user interfaces as an addition to a JSON schema.
 
     They are ``off``, the value at which the knob has no effect; ``unit`` of the value; ``step`` of
-    a slider, and its ends ``bottom`` and ``top`` where they are not the bounds; ``label``, the name
-    of the few knobs that a first view shows; ``values`` that are worth a comparison; ``needs``,
-    what else must be set for it to act.
+    a slider, and its ends ``bottom`` and ``top`` where they are not the bounds; ``slider``, False
+    where no range is known over which the knob acts gradually; ``label``, the name of the few knobs
+    that a first view shows; ``values`` that are worth a comparison; ``needs``, what else must be
+    set for it to act.
     """
     given = {name: hint for name, hint in hints.items() if hint is not None and hint != ""}
     return {"x-ui": {"group": group, "heading": HEADINGS[group], **given}}

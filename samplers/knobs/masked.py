@@ -55,12 +55,12 @@ class MaskedKnobs(KnobSet):
     )
     nar_len_temperature: float = knob(
         0.0, "Temperature of the first masked pass, falling to 0 in the last; 0 or less is greedy.",
-        group="masked", off=0.0, step=0.05, top=2.0, ge=-1.0,
+        group="masked", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         needs=({"level_0": ()},),
     )
     nar_len_top_k: int = knob(
         0, "As top_k, for the masked passes; 0 or -1 keeps all.",
-        group="masked", off=0, step=1, top=1024, ge=-1,
+        group="masked", off=0, step=1, bottom=0, top=100, ge=-1,
         needs=({"level_0": ()},),
     )
     nar_len_top_p: float = knob(

@@ -18,7 +18,7 @@ class NarKnobs(KnobSet):
     # fmt: off
     nar_levels: int = knob(
         7, "At most this many finer levels are drawn; fewer are quicker and sound rougher.",
-        group="nar", off=7, unit="levels", step=1, ge=0, le=31,
+        group="nar", off=7, unit="levels", step=1, top=7, ge=0, le=31,
     )
     nar_decision: NarDecision = knob(
         "likeliest",
@@ -28,7 +28,7 @@ class NarKnobs(KnobSet):
     )
     nar_temperature: float = knob(
         0.0, "Temperature of the finer codebook levels; 0 or less is greedy.",
-        group="nar", off=0.0, step=0.05, top=2.0, ge=-1.0,
+        group="nar", off=0.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         values=(0.0, 0.3, 0.6),
     )
     nar_level_temperatures: tuple[float, ...] = knob(
@@ -37,7 +37,7 @@ class NarKnobs(KnobSet):
     )
     nar_top_k: int = knob(
         0, "As top_k, for the finer levels.",
-        group="nar", off=0, step=1, top=1024, ge=-1,
+        group="nar", off=0, step=1, bottom=0, top=100, ge=-1,
         needs=({"nar_temperature": (), "nar_level_temperatures": ()},),
     )
     nar_top_p: float = knob(
@@ -62,16 +62,16 @@ class NarKnobs(KnobSet):
     nar_window_frames: int = knob(
         0, "Where all frames of the finer levels see each other: draw so many at a time, to be "
         "sent before the utterance ends; 0 draws the whole, as the model was trained.",
-        group="nar", off=0, unit="frames", step=15, top=300, ge=0,
+        group="nar", off=0, unit="frames", step=15, slider=False, top=300, ge=0,
     )
     nar_left_context_frames: int = knob(
         75, "Frames before a window that its passes see.",
-        group="nar", unit="frames", step=15, top=300, ge=0,
+        group="nar", unit="frames", step=15, slider=False, top=300, ge=0,
         needs=({"nar_window_frames": ()},),
     )
     nar_lookahead_frames: int = knob(
         15, "Frames after a window that its passes see; the window waits for them.",
-        group="nar", unit="frames", step=5, top=150, ge=0,
+        group="nar", unit="frames", step=5, slider=False, top=150, ge=0,
         needs=({"nar_window_frames": ()},),
     )
     # fmt: on

@@ -80,7 +80,7 @@ class RequestKnobs(KnobSet):
     )
     min_frames: int = knob(
         0, "Speech cannot end before this many frames.",
-        group="length", off=0, unit="frames", step=1, top=750, ge=0,
+        group="length", off=0, unit="frames", step=1, top=150, ge=0,
     )
     # fmt: on
 
@@ -155,51 +155,51 @@ class DrawKnobs(KnobSet):
     )
     backtrack_max_period: int = knob(
         75, "Longest sequence of codes whose repetition counts as a loop.",
-        group="backtrack", unit="frames", step=1, top=150, ge=1,
+        group="backtrack", unit="frames", step=1, slider=False, top=150, ge=1,
         needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_min_repeats: int = knob(
         4, "How many copies of a sequence in a row make a loop.",
-        group="backtrack", step=1, top=16, ge=2,
+        group="backtrack", step=1, slider=False, top=16, ge=2,
         needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_min_frames: int = knob(
         30, "How long a loop must be, all copies together.",
-        group="backtrack", unit="frames", step=1, top=150, ge=2,
+        group="backtrack", unit="frames", step=1, slider=False, top=150, ge=2,
         needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_max_silence: int = knob(
         150, "Longest silence; a longer one is taken back. 0 allows any.",
-        group="backtrack", off=0, unit="frames", step=1, top=750, ge=0,
+        group="backtrack", off=0, unit="frames", step=1, slider=False, top=750, ge=0,
         values=(0, 25, 50, 75),
         needs=({"backtrack": (), "best_of": (), "entropix_action": ("branch",)},),
     )
     backtrack_window: int = knob(
         75, "A frame is final once this many newer ones exist; a loop that lies deeper ends the "
         "utterance as stuck.",
-        group="backtrack", unit="frames", step=1, top=750, ge=1,
+        group="backtrack", unit="frames", step=1, slider=False, top=750, ge=1,
         needs=({"backtrack": ()},),
     )
     backtrack_share: float = knob(
         1.0, "At most this share of the frames so far is taken back: the beginning of an utterance "
         "is final, and can be heard, sooner; a loop that lies deeper is taken back in part.",
-        group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+        group="backtrack", off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
         needs=({"backtrack": ()},),
     )
     backtrack_budget: int = knob(
         8, "How often an utterance may be taken back before it is ended as stuck.",
-        group="backtrack", off=0, step=1, top=32, ge=0,
+        group="backtrack", off=0, step=1, slider=False, top=32, ge=0,
         needs=({"backtrack": ()},),
     )
     backtrack_factor: float = knob(
         0.1, "What the odds of the code that led into a loop are multiplied by in its place, each "
         "time it does so; the second time it is forbidden there.",
-        group="backtrack", off=1.0, step=0.05, gt=0.0, le=1.0,
+        group="backtrack", off=1.0, step=0.05, slider=False, gt=0.0, le=1.0,
         needs=({"backtrack": ()},),
     )
     backtrack_strength: float = knob(
         1.0, "Exponent on backtrack_factor; 100 or more forbids the code at once.",
-        group="backtrack", off=0.0, step=0.5, top=100.0, ge=0.0,
+        group="backtrack", off=0.0, step=0.5, slider=False, top=100.0, ge=0.0,
         needs=({"backtrack": ()},),
     )
     # fmt: on
@@ -221,7 +221,7 @@ class JoiningKnobs(KnobSet):
     context_utterances: int = knob(
         0, "How many preceding utterances the AR is conditioned on, text and codes, to keep "
         "their tone; slower by their length.",
-        group="context", off=0, unit="utterances", step=1, ge=0, le=8,
+        group="context", off=0, unit="utterances", step=1, slider=False, ge=0, le=8,
     )
     prompt_as_prefix: bool = knob(
         False, "The AR continues the voice's prompt as the beginning of the utterance, instead of "

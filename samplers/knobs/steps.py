@@ -38,7 +38,7 @@ class StepKnobs(KnobSet):
     repetition_penalty_window: int = knob(
         75, "How many of the newest codes the repetition, frequency and presence penalties count; "
         "0 is all of them.",
-        group="repetition", unit="frames", step=1, top=750, ge=0,
+        group="repetition", unit="frames", step=1, bottom=1, top=150, ge=0,
         values=(25, 75, 150),
         needs=({"repetition_penalty": (), "frequency_penalty": (), "presence_penalty": ()},),
     )
@@ -104,7 +104,7 @@ class StepKnobs(KnobSet):
     )
     dry_range: int = knob(
         0, "DRY: how many of the newest codes it looks at; 0 is all of them.",
-        group="dry", unit="frames", step=1, top=750, ge=0,
+        group="dry", unit="frames", step=1, bottom=1, top=150, ge=0,
         needs=({"dry_multiplier": ()},),
     )
     dry_sequence_breakers: tuple[int, ...] = knob(
@@ -119,7 +119,7 @@ class StepKnobs(KnobSet):
     )
     length_penalty: Annotated[float, SwitchesStep("length_penalty")] = knob(
         0.0, "Power of the length by which the stop's odds fall; above 0 is longer, below shorter.",
-        group="length", off=0.0, step=0.05, ge=-2.0, le=2.0,
+        group="length", off=0.0, step=0.05, slider=False, ge=-2.0, le=2.0,
         values=(-0.1, -0.05, 0.0, 0.05, 0.1),
     )
     length_penalty_mode: PenaltyMode = knob(
@@ -129,28 +129,28 @@ class StepKnobs(KnobSet):
     )
     exponential_decay_factor: Annotated[float, SwitchesStep("length_penalty")] = knob(
         1.0, "Above 1 the stop's logit grows with each frame past exponential_decay_start.",
-        group="length", off=1.0, step=0.01, top=1.5, gt=0.0,
+        group="length", off=1.0, step=0.01, top=1.5, slider=False, gt=0.0,
         values=(1.0, 1.01, 1.02, 1.05),
     )
     exponential_decay_start: int = knob(
         0, "After how many frames exponential_decay_factor begins to act.",
-        group="length", unit="frames", step=1, top=1500, ge=0,
+        group="length", unit="frames", step=1, top=1500, slider=False, ge=0,
         needs=({"exponential_decay_factor": ()},),
     )
 
     top_n_sigma: Annotated[float, SwitchesStep("top_n_sigma")] = knob(
         0.0, "Keep codes within this many standard deviations of the best logit; 0 keeps all.",
-        group="truncation", off=0.0, step=0.1, top=4.0, ge=-1.0,
+        group="truncation", off=0.0, step=0.1, bottom=0.0, top=4.0, ge=-1.0,
         values=(0.0, 1.0, 1.5, 2.0),
     )
     temperature: Annotated[float, SwitchesStep("temperature")] = knob(
         1.0, "Divides the logits; below 1 is safer, above 1 more varied, 0 or less is greedy.",
-        group="temperature", off=1.0, step=0.05, top=2.0, ge=-1.0,
+        group="temperature", off=1.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         label="Liveliness", values=(0.4, 0.6, 0.8, 1.0, 1.2),
     )
     min_temperature: Annotated[float, SwitchesStep("temperature", random=True)] = knob(
         -1.0, "From 0 on, the temperature moves between this (sure of itself) and temperature.",
-        group="temperature", off=-1.0, step=0.05, top=2.0, ge=-1.0,
+        group="temperature", off=-1.0, step=0.05, bottom=0.0, top=2.0, ge=-1.0,
         values=(-1.0, 0.3, 0.5, 0.7),
     )
     dynatemp_mode: Literal["sigmoid", "entropy"] = knob(
@@ -175,7 +175,7 @@ class StepKnobs(KnobSet):
     )
     top_k: Annotated[int, SwitchesStep("top_k")] = knob(
         0, "Keep the k likeliest codes (and ties); 0 or -1 keeps all.",
-        group="truncation", off=0, step=1, top=1024, ge=-1,
+        group="truncation", off=0, step=1, bottom=0, top=100, ge=-1,
         values=(0, 25, 50, 100),
     )
     top_p: Annotated[float, SwitchesStep("top_p")] = knob(

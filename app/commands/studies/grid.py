@@ -131,6 +131,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def read_value(text: str) -> Any:
+    """Return what a word stands for: JSON, or itself."""
     try:
         return json.loads(text)
     except ValueError:

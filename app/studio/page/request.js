@@ -290,8 +290,8 @@ const CONTROLS = { number: NumberControl, digits: DigitsControl, choice: ChoiceC
 
 /** A slider where the declaration has one, and always a field, which takes values beyond its ends. */
 function NumberControl({ field, id, value, set, common }) {
-  const { low, high, step } = field;
-  const slides = low !== undefined && high !== undefined && step !== undefined;
+  const { low, high, step, slider } = field;
+  const slides = slider && low !== undefined && high !== undefined && step !== undefined;
   const typed = ({ target }) => set(target.value === "" ? undefined : Number(target.value));
   return html`
     <div class="control">

@@ -142,6 +142,7 @@ function fieldOf(name, property) {
     // Some bounds are those of the number's type: no slider ends there.
     high: ui.top ?? (bounds.maximum > 2e9 ? undefined : bounds.maximum ?? bounds.exclusiveMaximum),
     step: ui.step ?? (type === "integer" ? 1 : undefined),
+    slider: ui.slider ?? true,
   };
 }
 
