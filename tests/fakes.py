@@ -14,7 +14,7 @@ from app.engine.admission import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import GenerationFailed, InvalidRequest, SpeechError, broken
 from app.engine.interface import (
-    EarlyChunk,
+    FirstChunk,
     GoldenResult,
     ModelInfo,
     Plan,
@@ -205,7 +205,7 @@ class FakeBatch:
 class FakeSoundStream:
     """A ramp."""
 
-    early: tuple[EarlyChunk, ...] = ()
+    first_chunks: tuple[FirstChunk, ...] = ()
 
     def __init__(self, plan: Plan, playback: Playback, chunk: Samples) -> None:
         self._plan, self._playback, self._chunk = plan, playback, chunk

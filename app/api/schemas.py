@@ -169,14 +169,14 @@ class SpeechOptions(SamplingParams):
     )
 
     def job_of(
-        self, text: str, job_id: str, owner: str = "", asker: str = "", *, played: bool = True
+        self, text: str, job_id: str, owner: str = "", client: str = "", *, played: bool = True
     ) -> SpeechJob:
         """Return the engine's job for a text; its knobs are this very object.
 
         Args:
             job_id: Unique among all jobs.
             owner: Owner of the API key; empty without keys.
-            asker: The client whose share of the service the job counts towards.
+            client: The client whose share of the service the job counts towards.
             played: Whether the audio is played while it is made.
         """
         return SpeechJob(
@@ -190,7 +190,7 @@ class SpeechOptions(SamplingParams):
             top_logprobs=self.top_logprobs,
             owner=owner,
             priority=_PRIORITIES[self.priority],
-            asker=asker,
+            client=client,
             speed=self.speed,
             timestamps=self.timestamps,
             played=played,
@@ -245,9 +245,9 @@ class SpeechRequest(SpeechOptions):
             return self.stream
         return "stream_format" in self.model_fields_set or self.response_format in STREAMED
 
-    def job(self, job_id: str, owner: str = "", asker: str = "") -> SpeechJob:
+    def job(self, job_id: str, owner: str = "", client: str = "") -> SpeechJob:
         """Return the engine's job for this request; see `job_of`."""
-        job = self.job_of(self.input, job_id, owner, asker, played=self.streamed)
+        job = self.job_of(self.input, job_id, owner, client, played=self.streamed)
         return replace(job, codes=self.streamed and self.response_format == "codes")
 
 

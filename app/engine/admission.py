@@ -179,17 +179,12 @@ class Capacity:
 
 @dataclass(slots=True)
 class Stream:
-    """The audio of one job.
-
-    Attributes:
-        plays: Whether its playback has begun; a beginning can be delayed.
-        next_s: Seconds in which its next audio comes, if that takes longer than usual.
-    """
+    """The audio of one job."""
 
     lead_s: float
     left_s: float
-    plays: bool = False
-    next_s: float = 0.0
+    plays: bool = False  # whether its playback has begun; a beginning can be delayed
+    next_s: float = 0.0  # seconds in which its next audio comes, if that takes longer than usual
 
 
 def keeps_up(streams: Sequence[Stream], speed: float) -> bool:

@@ -25,17 +25,13 @@ class JobChain:
 
     All jobs use one seed, and each gets the result of those before it, so that together they are
     the speech of the whole text.
-
-    Attributes:
-        result: Of all jobs so far, as one; None before the first.
-        exhausted: Whether the last job spoke nothing: `max_duration_s` is used up.
     """
 
     def __init__(self, job: SpeechJob) -> None:
         self._job, self._codes_sha256 = job, hashlib.sha256()
         self._added = 0
-        self.result: SpeechResult | None = None
-        self.exhausted = False
+        self.result: SpeechResult | None = None  # of all jobs so far, as one; None before the first
+        self.exhausted = False  # whether the last job spoke nothing: `max_duration_s` is used up
 
     def next_job(self, text: str) -> SpeechJob:
         """Return the job that speaks the next piece of the text."""
@@ -94,9 +90,6 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
     Each sentence is a job, submitted as soon as its end is certain
     (`models.text.incremental.text`); while the text is waited for, the engine serves others. The
     last chunk of each sentence carries its result.
-
-    Attributes:
-        plan: Of the first sentence; None before it was read.
     """
 
     def __init__(
@@ -105,7 +98,7 @@ class GrowingSpeech(AsyncIterator[AudioChunk]):
         self._engine, self._chain = engine, JobChain(job)
         self._max_text_chars, self._busy_timeout_s = max_text_chars, busy_timeout_s
         self.text = ""
-        self.plan: Plan | None = None
+        self.plan: Plan | None = None  # of the first sentence; None before it was read
         self.phonemes = 0
         self._growing = GrowingText()
         self._pieces: deque[str] = deque()

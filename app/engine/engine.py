@@ -129,7 +129,7 @@ class SpeechEngine:
             SpeechError from the first step of the iterator, once its text was read, even while
             other jobs wait.
         """
-        running = self._admit(job.id, asker=job.asker, played=job.played)
+        running = self._admit(job.id, client=job.client, played=job.played)
         self._text_worker.read(self._lifecycle.backend, running, job)
         return SpeechStream(running, self._abandon)
 
@@ -137,39 +137,39 @@ class SpeechEngine:
         """Convert the text of a job to phonemes, without speaking it.
 
         Raises:
-            EngineBusy: Too many texts wait to be read, or too many of the asker's.
+            EngineBusy: Too many texts wait to be read, or too many of the client's.
         """
         self.check_ready()
-        if not self._readings.free(job.asker):
+        if not self._readings.free(job.client):
             raise EngineBusy(
                 "too many texts wait to be read, or too many of yours", retry_after_s=1
             )
-        with self._readings.held(job.asker):
+        with self._readings.held(job.client):
             backend = self._lifecycle.backend
             return await asyncio.wrap_future(self._text_worker.preview(backend, job))
 
-    async def encode(self, job_id: str, content: bytes, asker: str = "") -> Codes:
+    async def encode(self, job_id: str, content: bytes, client: str = "") -> Codes:
         """Return the codes ``[T, K]`` of a recording, an audio file.
 
         Raises:
-            EngineBusy: Too much waits to be read, or too much of the asker's.
+            EngineBusy: Too much waits to be read, or too much of the client's.
         """
         self.check_ready()
-        if not self._readings.free(asker):
+        if not self._readings.free(client):
             raise EngineBusy("too much waits to be read, or too much of yours", retry_after_s=1)
-        with self._readings.held(asker):
+        with self._readings.held(client):
             backend = self._lifecycle.backend
             return await asyncio.wrap_future(
-                self._text_worker.encode(backend, job_id, content, asker)
+                self._text_worker.encode(backend, job_id, content, client)
             )
 
-    def replay(self, job_id: str, result: SpeechResult, asker: str = "") -> SpeechStream:
+    def replay(self, job_id: str, result: SpeechResult, client: str = "") -> SpeechStream:
         """Make the audio of a speech once more, from its codes; takes no rows and waits for none.
 
         Returns:
             As `submit`; the same samples.
         """
-        running = self._admit(job_id, asker=asker, played=False, replayed=result)
+        running = self._admit(job_id, client=client, played=False, replayed=result)
         self._queue.enqueue(running)
         return SpeechStream(running, self._abandon)
 

@@ -32,7 +32,6 @@ class SpeechError(Exception):
 
     Attributes:
         code: Stable identifier of the kind of error.
-        param: Name of the request's field at fault, or None.
     """
 
     code: ClassVar[str] = "speech_error"
@@ -40,7 +39,7 @@ class SpeechError(Exception):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.param = param  # name of the request's field at fault, or None
 
 
 class InvalidRequest(SpeechError):

@@ -25,81 +25,55 @@ from samplers.knobs.params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What status pages and answers say of the loaded model.
-
-    Attributes:
-        sha256: Of the checkpoint, hexadecimal.
-        weights: Number format of the language model's matrices.
-        decoder: What makes samples of codes: `codec` or `vocos`.
-        frame_rate_hz: Frames of codes in a second of speech.
-        batching: How few rows of level 0 are computed together, so that each has the same bits in
-            every batch: `models.stack.batching`; empty on a GPU.
-        aligns: Whether it can tell when words are heard.
-        levels: Codes of a frame.
-        codes: How many codes a level has.
-        kernels: Which kernels are our own, and why others are not; empty on a CPU.
-        unrecorded: Why some functions could not be recorded on a GPU, and are slower.
-    """
+    """What status pages and answers say of the loaded model."""
 
     name: str
-    sha256: str
+    sha256: str  # of the checkpoint, hexadecimal
     device: str
     sample_rate_hz: int
     languages: tuple[str, ...]
-    weights: str = "float32"
-    decoder: str = "codec"
-    frame_rate_hz: float = 75.0
+    weights: str = "float32"  # number format of the language model's matrices
+    decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
+    frame_rate_hz: float = 75.0  # frames of codes in a second of speech
+    # How few rows of level 0 are computed together, so that each has the same bits in every
+    # batch: `models.stack.batching`; empty on a GPU.
     batching: str = ""
-    aligns: bool = False
-    levels: int = 0
-    codes: int = 0
-    kernels: str = ""
+    aligns: bool = False  # whether it can tell when words are heard
+    levels: int = 0  # codes of a frame
+    codes: int = 0  # how many codes a level has
+    kernels: str = ""  # which kernels are our own, and why others are not; empty on a CPU
+    # Why some functions could not be recorded on a GPU, and are slower.
     unrecorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyChunk:
-    """One of the first chunks of an utterance, and what it waits for.
+class FirstChunk:
+    """One of the first chunks of an utterance, and what it waits for."""
 
-    Attributes:
-        frames: How many frames of level 0 are drawn between the first chunk and this one.
-        before_s: Seconds of audio of the chunks before it, the first one's included.
-    """
-
-    frames: int
-    before_s: float
+    frames: int  # how many frames of level 0 are drawn between the first chunk and this one
+    before_s: float  # seconds of audio of the chunks before it, the first one's included
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job that was checked and resolved: every choice is made that the caller left open.
-
-    Attributes:
-        params: Resolved: every knob has a value.
-        utterances: The text, split and converted to phonemes.
-        text_s: Seconds that this took.
-        rows: Rows of the batch that level 0 takes.
-        prompt: ``[Tp, K]`` codes of the voice, or None.
-        nar: How much of an utterance the finer levels draw at a time.
-        decoder: What makes samples of codes: `codec` or `vocos`.
-        words: Of each utterance, its words with their phonemes; empty without timestamps.
-        lengths: Of each utterance, how many symbols each phoneme id stands for; likewise.
-        speakers: The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
-    """
+    """A job that was checked and resolved: every choice is made that the caller left open."""
 
     job: SpeechJob
-    params: SamplingParams
+    params: SamplingParams  # resolved: every knob has a value
     seed: int
     voice: Voice
     language: str
-    utterances: tuple[Utterance, ...]
-    text_s: float
-    rows: int = 1
-    prompt: Tensor | None = None
-    nar: NarPlan = "chunks"
-    decoder: str = "codec"
+    utterances: tuple[Utterance, ...]  # the text, split and converted to phonemes
+    text_s: float  # seconds that this took
+    rows: int = 1  # rows of the batch that level 0 takes
+    prompt: Tensor | None = None  # ``[Tp, K]`` codes of the voice, or None
+    nar: NarPlan = "chunks"  # how much of an utterance the finer levels draw at a time
+    decoder: str = "codec"  # what makes samples of codes: `codec` or `vocos`
+    # Of each utterance, its words with their phonemes; empty without timestamps.
     words: tuple[tuple[WordSpan, ...], ...] = ()
+    # Of each utterance, how many symbols each phoneme id stands for; likewise.
     lengths: tuple[Sequence[int], ...] = ()
+    # The voices that the text names, in lower case, with their prompts ``[Tp, K]``.
     speakers: Mapping[str, tuple[Voice, Tensor | None]] = field(default_factory=dict)
 
     def speaker(self, utterance: int) -> tuple[Voice, Tensor | None]:
@@ -118,14 +92,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class GoldenResult:
-    """Outcome of the golden requests.
-
-    Attributes:
-        different: How many of them had other codes than those stored.
-    """
+    """Outcome of the golden requests."""
 
     spoken: int
-    different: int
+    different: int  # how many of them had other codes than those stored
 
 
 class Level0Stream(Protocol):
@@ -176,11 +146,11 @@ class SoundStream(Protocol):
     """The audio of one job; `app.engine.sound.job.SoundJob` is one. One thread only.
 
     Attributes:
-        early: The first chunks of an utterance, but for the very first, which wait for frames that
+        first_chunks: The first of an utterance, but for the very first, which wait for frames that
             may still be taken back; empty where all chunks come at its end.
     """
 
-    early: tuple[EarlyChunk, ...]
+    first_chunks: tuple[FirstChunk, ...]
 
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
         """Take the next frames of level 0 and yield audio, the last chunk with the result."""

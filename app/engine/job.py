@@ -125,15 +125,10 @@ def _played(at_s: float | None, speed: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class KeptTake:
-    """The beginning of an earlier take, which another goes on from.
+    """The beginning of an earlier take, which another goes on from."""
 
-    Args:
-        utterances: Those that are kept, the last one as far as it is.
-        whole: How many of them are kept whole, with their ends.
-    """
-
-    utterances: "tuple[SpokenUtterance, ...]"
-    whole: int
+    utterances: "tuple[SpokenUtterance, ...]"  # those that are kept, the last one as far as it is
+    whole: int  # how many of them are kept whole, with their ends
 
     @property
     def frames(self) -> int:
@@ -143,74 +138,58 @@ class KeptTake:
 
 @dataclass(frozen=True, slots=True)
 class SpeechJob:
-    """One request: what to say and how.
+    """One request: what to say and how."""
 
-    Args:
-        id: Unique among all jobs.
-        params: The request itself, which is a `SamplingParams`; never copied field by field.
-        voice: Name of a voice; None: the model's default.
-        language: None: the voice's.
-        max_duration_s: Longest speech without pauses, in seconds at the rates that the text asks
-            for; None: by the length of the text.
-        top_logprobs: How many of the likeliest codes the trace tells for each token.
-        before: The result of earlier jobs of the same speech, which this job continues: its
-            utterances are numbered after theirs, and they count for the limit, the context and the
-            pauses. None: the job begins a speech.
-        more: Whether a later job may continue it: a pause that the text asks for at its end is then
-            left to that job, as `pause_owed_s` of the result.
-        owner: Short id of the key; empty where no keys are required. Decides which uploaded voices
-            the job can use.
-        priority: Jobs of smaller priority begin first.
-        asker: Whose share of rows, places and stored responses it takes: the owner, or the address
-            where no keys are required.
-        speed: The tempo of its playback; audio at less than 1 is longer than the speech.
-        played: Whether the audio is played while it is made. Otherwise it is sent whole, and
-            streams that are played go first.
-        kept: What is not drawn but taken from an earlier take of the same text; None: nothing.
-        pronunciations: What is spoken for words; goes before the entries of dictionaries.
-        dictionaries: The operator's pronunciation dictionaries to use, in order.
-    """
-
-    id: str
+    id: str  # unique among all jobs
     text: str
+    # The request itself, which is a `SamplingParams`; never copied field by field.
     params: SamplingParams
-    voice: str | None = None
-    language: str | None = None
+    voice: str | None = None  # name of a voice; None: the model's default
+    language: str | None = None  # None: the voice's
+    # Longest speech without pauses, in seconds at the rates that the text asks for; None: by the
+    # length of the text.
     max_duration_s: float | None = None
     trace: bool = False
-    top_logprobs: int = 0
+    top_logprobs: int = 0  # how many of the likeliest codes the trace tells for each token
+    # The result of earlier jobs of the same speech, which this job continues: its utterances are
+    # numbered after theirs, and they count for the limit, the context and the pauses. None: the
+    # job begins a speech.
     before: "SpeechResult | None" = None
+    # Whether a later job may continue it: a pause that the text asks for at its end is then left
+    # to that job, as `pause_owed_s` of the result.
     more: bool = False
+    # Short id of the key; empty where no keys are required. Decides which uploaded voices the job
+    # can use.
     owner: str = ""
-    priority: int = 0
-    asker: str = ""
-    speed: float = 1.0
+    priority: int = 0  # jobs of smaller priority begin first
+    # Whose share of rows, places and stored responses it takes: the owner, or the address where
+    # no keys are required.
+    client: str = ""
+    speed: float = 1.0  # the tempo of its playback; audio at less than 1 is longer than the speech
+    # Whether the audio is played while it is made. Otherwise it is sent whole, and streams that
+    # are played go first.
     played: bool = True
     timestamps: Timestamps = "none"
+    # What is not drawn but taken from an earlier take of the same text; None: nothing.
     kept: KeptTake | None = None
     codes: bool = False
+    # What is spoken for words; goes before the entries of dictionaries.
     pronunciations: Mapping[str, str] = field(default_factory=dict)
-    dictionaries: tuple[str, ...] = ()
+    dictionaries: tuple[str, ...] = ()  # the operator's pronunciation dictionaries to use, in order
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Durations of a job in seconds; the stages need not add up to the total.
+    """Durations of a job in seconds; the stages need not add up to the total."""
 
-    Args:
-        queue_s: From its submission to its first step, without `text_s`.
-        ar_s: Steps of level 0 that it took part in.
-        underrun_s: Stalls of a playback that begins with the first audio.
-    """
-
-    queue_s: float
+    queue_s: float  # from its submission to its first step, without `text_s`
     text_s: float
-    ar_s: float
+    ar_s: float  # steps of level 0 that it took part in
     nar_s: float
     codec_s: float
     total_s: float
     first_audio_s: float = 0.0
-    underrun_s: float = 0.0
+    underrun_s: float = 0.0  # stalls of a playback that begins with the first audio
 
     def __add__(self, other: "Timings") -> "Timings":
         """Return the sums; that of the first audio is that of the first that has any."""
@@ -225,29 +204,21 @@ BacktrackCause = Literal["loop", "silence", "sequence"]
 
 @dataclass(frozen=True, slots=True)
 class Backtrack:
-    """One time that backtracking removed frames of an utterance.
+    """One time that backtracking removed frames of an utterance."""
 
-    Args:
-        cause: What was detected: a loop, too long a silence, or a sequence of `ban_sequences`.
-        kept: How many of them were kept.
-        code: The code of level 0 that followed those, which is penalised there now.
-    """
-
+    # What was detected: a loop, too long a silence, or a sequence of `ban_sequences`.
     cause: BacktrackCause
     frames: int
-    kept: int
-    code: int
+    kept: int  # how many of them were kept
+    code: int  # the code of level 0 that followed those, which is penalised there now
 
 
 @dataclass(frozen=True, slots=True)
 class RankedTake:
-    """One of several complete hypotheses of an utterance.
+    """One of several complete hypotheses of an utterance."""
 
-    Args:
-        score: Its score in nats a code: see `samplers.ranking` for `best_of`, `samplers.ops.beam`
-            for beams.
-    """
-
+    # Its score in nats a code: see `samplers.ranking` for `best_of`, `samplers.ops.beam` for
+    # beams.
     score: float
     frames: int
     finish_reason: FinishReason
@@ -256,15 +227,10 @@ class RankedTake:
 
 @dataclass(frozen=True, slots=True)
 class SamplerMemory:
-    """What the sampler of level 0 knew at each length of an utterance, beside its codes.
+    """What the sampler of level 0 knew at each length of an utterance, beside its codes."""
 
-    Args:
-        mu: ``[T + 1]`` float32 bits, mirostat's state.
-        last_act: ``[T + 1]`` int64, the frame at which entropix last acted.
-    """
-
-    mu: Array
-    last_act: Array
+    mu: Array  # ``[T + 1]`` float32 bits, mirostat's state
+    last_act: Array  # ``[T + 1]`` int64, the frame at which entropix last acted
 
 
 def _every_field(schema: dict[str, Any]) -> None:
@@ -322,22 +288,17 @@ class UtteranceText:
 
 @dataclass(frozen=True, slots=True)
 class SpokenUtterance(UtteranceText):
-    """The result of one utterance; its times are those at speed 1.
+    """The result of one utterance; its times are those at speed 1."""
 
-    Args:
-        codes: ``[T, K]`` int16.
-        pause_after_s: Seconds of silence that the text asks for after it; None: `pause_s`.
-        trace: None unless the job asked for it; empty for an utterance that is only a pause.
-        takes: All complete hypotheses, if there were several.
-        memory: Of the sampler, if it has one beside the codes and the take was the only one.
-    """
-
-    codes: Codes
+    codes: Codes  # ``[T, K]`` int16
     finish_reason: FinishReason
+    # Seconds of silence that the text asks for after it; None: `pause_s`.
     pause_after_s: float | None = None
+    # None unless the job asked for it; empty for an utterance that is only a pause.
     trace: TraceColumns | None = None
     backtracks: tuple[Backtrack, ...] = ()
-    takes: tuple[RankedTake, ...] = ()
+    takes: tuple[RankedTake, ...] = ()  # all complete hypotheses, if there were several
+    # Of the sampler, if it has one beside the codes and the take was the only one.
     memory: SamplerMemory | None = None
 
     def at_speed(self, speed: float) -> "SpokenUtterance":
@@ -367,31 +328,23 @@ class SpokenUtterance(UtteranceText):
 
 @dataclass(frozen=True, slots=True)
 class SpeechResult:
-    """The result of a job, or of several jobs that spoke one speech.
-
-    Args:
-        finish_reason: The gravest of all utterances: `stuck`, then `length`, then `stop`.
-        seed: The same request with this seed gives the same codes.
-        codes_sha256: SHA-256 of all codes ``[T, K]`` in order, as little-endian int16.
-        frames: Sum of T over all utterances.
-        audio_s: Seconds of audio, pauses included.
-        nar: How much of an utterance the finer levels were drawn from at a time.
-        pause_owed_s: Seconds of silence between this speech and that of a job that continues it.
-    """
+    """The result of a job, or of several jobs that spoke one speech."""
 
     job_id: str
+    # The gravest of all utterances: `stuck`, then `length`, then `stop`.
     finish_reason: FinishReason
-    seed: int
+    seed: int  # the same request with this seed gives the same codes
     params: SamplingParams
     voice: str
     language: str
-    codes_sha256: str
-    frames: int
-    audio_s: float
+    codes_sha256: str  # SHA-256 of all codes ``[T, K]`` in order, as little-endian int16
+    frames: int  # sum of T over all utterances
+    audio_s: float  # seconds of audio, pauses included
     timings: Timings
     utterances: tuple[SpokenUtterance, ...] = ()
-    nar: NarPlan = "chunks"
+    nar: NarPlan = "chunks"  # how much of an utterance the finer levels were drawn from at a time
     decoder: str = "codec"
+    # Seconds of silence between this speech and that of a job that continues it.
     pause_owed_s: float = 0.0
 
     @property

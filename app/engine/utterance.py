@@ -26,30 +26,20 @@ MARKS = 6
 
 @dataclass(frozen=True, slots=True)
 class ContextUtterance:
-    """An earlier utterance that the AR continues from; see the knob `context_utterances`.
+    """An earlier utterance that the AR continues from; see the knob `context_utterances`."""
 
-    Attributes:
-        phoneme_ids: With the begin and end marks.
-        codes: ``[T]`` int64 of level 0, on the host.
-    """
-
-    phoneme_ids: Sequence[int]
-    codes: Tensor
+    phoneme_ids: Sequence[int]  # with the begin and end marks
+    codes: Tensor  # ``[T]`` int64 of level 0, on the host
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFrames:
-    """The first frames of an utterance, which an earlier take has drawn.
+    """The first frames of an utterance, which an earlier take has drawn."""
 
-    Attributes:
-        codes: ``[T, K]`` int64, on the host.
-        backtracks: Those of the earlier take before the last of the frames was drawn.
-        memory: The sampler's; None: that of a new utterance.
-    """
-
-    codes: Tensor
+    codes: Tensor  # ``[T, K]`` int64, on the host
+    # Those of the earlier take before the last of the frames was drawn.
     backtracks: tuple[Backtrack, ...] = ()
-    memory: SamplerMemory | None = None
+    memory: SamplerMemory | None = None  # the sampler's; None: that of a new utterance
 
     @property
     def level_0(self) -> list[int]:
@@ -59,34 +49,23 @@ class KeptFrames:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceInput:
-    """An utterance to decode.
+    """An utterance to decode."""
 
-    Attributes:
-        phoneme_ids: With the begin and end marks.
-        utterance: Its number within the speech; the noise depends on it.
-        max_frames: Where the AR is stopped, if it does not draw the stop.
-        prompt: ``[Tp, K]`` codes of the voice, or None.
-        language: Its index in the model's languages.
-        top_logprobs: How many of the likeliest codes it tells for each.
-        silent: ``(V,)`` bool, the codes of silence; None if none are known.
-        voice: Key of the prefixes' shared part in the prefix cache; None: it is not cached.
-        kept: Its first frames, of an earlier take; None: all are drawn.
-    """
-
-    phoneme_ids: Sequence[int]
+    phoneme_ids: Sequence[int]  # with the begin and end marks
     params: SamplingParams
     seed: int
-    utterance: int
-    max_frames: int
-    prompt: Tensor | None = None
-    language: int = 0
+    utterance: int  # its number within the speech; the noise depends on it
+    max_frames: int  # where the AR is stopped, if it does not draw the stop
+    prompt: Tensor | None = None  # ``[Tp, K]`` codes of the voice, or None
+    language: int = 0  # its index in the model's languages
     trace: bool = False
-    top_logprobs: int = 0
-    silent: Tensor | None = None
+    top_logprobs: int = 0  # how many of the likeliest codes it tells for each
+    silent: Tensor | None = None  # ``(V,)`` bool, the codes of silence; None if none are known
     context: Sequence[ContextUtterance] = ()
+    # Key of the prefixes' shared part in the prefix cache; None: it is not cached.
     voice: VoiceKey | None = None
     aligned: bool = False
-    kept: KeptFrames | None = None
+    kept: KeptFrames | None = None  # its first frames, of an earlier take; None: all are drawn
 
     @property
     def silent_codes(self) -> Sequence[int]:
@@ -152,35 +131,24 @@ class UtteranceInput:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceEnd:
-    """How level 0 of an utterance ended.
-
-    Attributes:
-        cut: Whether the job's limit left no room for the utterances after it.
-        ar_s: Seconds of the steps that it took part in.
-    """
+    """How level 0 of an utterance ended."""
 
     finish_reason: FinishReason
     last: bool
-    cut: bool = False
+    cut: bool = False  # whether the job's limit left no room for the utterances after it
     backtracks: tuple[Backtrack, ...] = ()
     trace: TraceColumns | None = None
     takes: tuple[RankedTake, ...] = ()
-    ar_s: float = 0.0
+    ar_s: float = 0.0  # seconds of the steps that it took part in
     memory: SamplerMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Level0Chunk:
-    """Final frames of level 0 of an utterance: whole blocks, but for the last of an utterance.
+    """Final frames of level 0 of an utterance: whole blocks, but for the last of an utterance."""
 
-    Attributes:
-        utterance: Index in the plan; None: the job's limit left room for no utterance.
-        inputs: The utterance; None for a pause.
-        codes: ``[n]`` int64, on the host; empty in the first chunk, which announces the utterance.
-        ending: How the utterance ended; None while more frames follow.
-    """
-
-    utterance: int | None
-    inputs: UtteranceInput | None
+    utterance: int | None  # index in the plan; None: the job's limit left room for no utterance
+    inputs: UtteranceInput | None  # the utterance; None for a pause
+    # ``[n]`` int64, on the host; empty in the first chunk, which announces the utterance.
     codes: Tensor
-    ending: UtteranceEnd | None = None
+    ending: UtteranceEnd | None = None  # how the utterance ended; None while more frames follow

@@ -22,7 +22,7 @@ from app.engine.admission import Capacity
 from app.engine.engine import SpeechEngine
 from app.engine.errors import InvalidRequest, SpeechError
 from app.engine.interface import (
-    EarlyChunk,
+    FirstChunk,
     GoldenResult,
     ModelInfo,
     Plan,
@@ -253,7 +253,7 @@ class CardBatch:
 class CardSound:
     """The tones of a job's codes."""
 
-    early: tuple[EarlyChunk, ...] = ()
+    first_chunks: tuple[FirstChunk, ...] = ()
 
     def __init__(self, plan: Plan, playback: Playback) -> None:
         self._plan, self._playback = plan, playback

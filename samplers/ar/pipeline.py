@@ -34,9 +34,7 @@ class Pipeline:
     """What a batch's logits go through before and in the draw; it has no state of its own.
 
     Attributes:
-        searches: The rows of each beam search.
         lookback: How many of the newest codes the processors read.
-        acts: Whether entropix may pause or branch in any row.
     """
 
     def __init__(
@@ -55,12 +53,12 @@ class Pipeline:
         self.drawer = Drawer(batch)
         longest = max(row.max_frames + row.prompted for row in rows)
         self.lookback = min(max(lookback(p) for p in params), longest)
-        self.acts = any(row.acts for row in rows)
+        self.acts = any(row.acts for row in rows)  # whether entropix may pause or branch in any row
         beams: dict[RowParams, list[int]] = {}
         for place, row in enumerate(rows):
             if row.params.beam_width:
                 beams.setdefault(row, []).append(place)
-        self.searches = list(beams.values())
+        self.searches = list(beams.values())  # the rows of each beam search
 
     def run(
         self, scores: Scores, *, tracing: bool, effects: Effects | None = None

@@ -70,41 +70,25 @@ class PlainRow(NamedTuple):
 
 
 class LightRow(NamedTuple):
-    """The numbers of what a light row has more, likewise.
+    """The numbers of what a light row has more, likewise."""
 
-    Attributes:
-        least: Frames before which the stop is forbidden.
-        window: How many of the newest codes penalties count; 0 where there is none.
-        mode: Of the repetition penalty, see `samplers.ops.penalties.apply_penalty`.
-        once: 1 where only the newest occurrence of a code counts for it.
-        frequency: Nats for each occurrence.
-        presence: Nats for any.
-        factor: Of the repetition penalty, as the next two in `LightTable.nats` already.
-    """
-
-    least: float
-    window: float
-    mode: float
-    once: float
-    frequency: float
-    presence: float
-    factor: float
+    least: float  # frames before which the stop is forbidden
+    window: float  # how many of the newest codes penalties count; 0 where there is none
+    mode: float  # of the repetition penalty, see `samplers.ops.penalties.apply_penalty`
+    once: float  # 1 where only the newest occurrence of a code counts for it
+    frequency: float  # nats for each occurrence
+    presence: float  # nats for any
+    factor: float  # of the repetition penalty, as the next two in `LightTable.nats` already
     decay: float
     clamp: float
 
 
 class LightTable(NamedTuple):
-    """What light rows have more, all of a row in one record of a table.
+    """What light rows have more, all of a row in one record of a table."""
 
-    Attributes:
-        numbers: ``[B, len(LightRow)]`` float64.
-        nats: ``[B, WINDOW]`` int64 of `samplers.ops.penalties.nats_by_distance`.
-        bias: ``[B, V]`` float32, added to the logits; -inf: banned.
-    """
-
-    numbers: Tensor
-    nats: Tensor
-    bias: Tensor
+    numbers: Tensor  # ``[B, len(LightRow)]`` float64
+    nats: Tensor  # ``[B, WINDOW]`` int64 of `samplers.ops.penalties.nats_by_distance`
+    bias: Tensor  # ``[B, V]`` float32, added to the logits; -inf: banned
 
     @classmethod
     def of(cls, table: Tensor, vocab_size: int) -> "LightTable":

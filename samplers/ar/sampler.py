@@ -26,21 +26,16 @@ _BUILT = 16
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step.
+    """The result of a step."""
 
-    Attributes:
-        codes: ``(B,)`` int64; the stop where a row has ended.
-        sources: The row that each row continues: itself, unless it is a beam.
-        scores: ``(B,)`` float32 nats, the scores of beams; None if no row is one.
-        alternatives: ``(B, n)`` int64: where a row branches the code and the others to go on with,
-            else -1. None if no row may branch.
-        alternative_records: With a trace: its record with each column of those others.
-    """
-
-    codes: Tensor
-    sources: Sequence[int]
+    codes: Tensor  # ``(B,)`` int64; the stop where a row has ended
+    sources: Sequence[int]  # the row that each row continues: itself, unless it is a beam
+    # ``(B,)`` float32 nats, the scores of beams; None if no row is one.
     scores: Tensor | None = None
+    # ``(B, n)`` int64: where a row branches the code and the others to go on with, else -1. None
+    # if no row may branch.
     alternatives: Tensor | None = None
+    # With a trace: its record with each column of those others.
     alternative_records: Sequence[Record] = ()
 
 

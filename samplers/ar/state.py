@@ -48,17 +48,12 @@ class Host(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RowParams:
-    """What never changes about a row; the beams of one search share one.
-
-    Attributes:
-        silent: ``(<= V,)`` bool, the codes of silence, or None.
-        prompted: How many codes of a prompt its penalties count.
-    """
+    """What never changes about a row; the beams of one search share one."""
 
     params: SamplingParams
     max_frames: int
-    silent: Tensor | None
-    prompted: int
+    silent: Tensor | None  # ``(<= V,)`` bool, the codes of silence, or None
+    prompted: int  # how many codes of a prompt its penalties count
 
     @property
     def acts(self) -> bool:
@@ -74,37 +69,25 @@ class RowParams:
 
 @dataclass(frozen=True)
 class DrawnCodes:
-    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn.
-
-    Attributes:
-        attempts: How often the row was rewound before.
-        mu: Mirostat's state after them, in bits; None: that of a new row.
-        last_act: The frame at which entropix last acted; None: it never did.
-    """
+    """Codes ``(N,)`` int64 that a row begins with, and what was known when the last was drawn."""
 
     codes: Tensor
-    attempts: int = 0
-    mu: float | None = None
-    last_act: int | None = None
+    attempts: int = 0  # how often the row was rewound before
+    mu: float | None = None  # mirostat's state after them, in bits; None: that of a new row
+    last_act: int | None = None  # the frame at which entropix last acted; None: it never did
 
 
 @dataclass(frozen=True)
 class RowInput:
-    """What a row begins with.
-
-    Attributes:
-        utterance: Names its random stream, with the seed and the candidate.
-        candidate: Which of several hypotheses of the utterance it is.
-        prompt: Level 0 ``(N,)`` int64 of its voice, which penalties may count.
-        silent: ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
-    """
+    """What a row begins with."""
 
     params: SamplingParams
     seed: int
     max_frames: int
-    utterance: int = 0
-    candidate: int = 0
-    prompt: Tensor | None = None
+    utterance: int = 0  # names its random stream, with the seed and the candidate
+    candidate: int = 0  # which of several hypotheses of the utterance it is
+    prompt: Tensor | None = None  # level 0 ``(N,)`` int64 of its voice, which penalties may count
+    # ``(<= V,)`` bool, the codes that entropix pauses with. None: it never does.
     silent: Tensor | None = None
     drawn: DrawnCodes | None = None
 
@@ -124,9 +107,6 @@ class SlotTable:
         mu: ``[S, N + 2]`` float32 bits: mirostat's state at each length.
         last_act: ``[S, N + 2]`` int64, the frame of entropix's last act, at each length.
         beam_scores: ``[S]`` float32 nats, log-probabilities of beams; -inf: a row holds none.
-        held: An upper bound of the frames of each slot, on the host.
-        version: Counts the changes of `host`.
-        sent: The version that the device has.
     """
 
     def __init__(
@@ -145,8 +125,8 @@ class SlotTable:
         self._shared = shared and device.type == "cpu"
         numbers = torch.from_numpy(self.host)
         self.numbers = numbers if self._shared else torch.zeros_like(numbers, device=device)
-        self.version = 1
-        self.sent = int(self._shared)
+        self.version = 1  # counts the changes of `host`
+        self.sent = int(self._shared)  # the version that the device has
         self.avoid = torch.zeros(slots, vocab_size, device=device)
         self.codes = torch.zeros(slots, prompt + frames + 1, dtype=torch.int64, device=device)
         self.lengths = torch.zeros(slots, dtype=torch.int64, device=device)
@@ -155,7 +135,7 @@ class SlotTable:
         self.mu = torch.zeros(slots, frames + 2, device=device)
         self.last_act = torch.zeros(slots, frames + 2, dtype=torch.int64, device=device)
         self.beam_scores = torch.zeros(slots, device=device)
-        self.held = [0] * slots
+        self.held = [0] * slots  # an upper bound of the frames of each slot, on the host
         self._runs: Tensor | None = None
 
     @classmethod

@@ -215,7 +215,7 @@ class LiveSpeech:
         sound = (
             render()
             if self._output.instant(self._rate_hz)
-            else await pool.run(self.job.asker, render)
+            else await pool.run(self.job.client, render)
         )
         if not sound and not words:
             return

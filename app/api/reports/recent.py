@@ -189,10 +189,10 @@ class RecentSpeeches:
             log.info("response %s: said %r", job.id, job.text, extra={"text": job.text})
         self._kept[job.id] = (job, outcome)
         while len(self._kept) > self._limit:
-            counts = Counter(kept.asker for kept, _ in self._kept.values())
+            counts = Counter(kept.client for kept, _ in self._kept.values())
             largest = max(counts.values())
             del self._kept[
-                next(one for one, (kept, _) in self._kept.items() if counts[kept.asker] == largest)
+                next(one for one, (kept, _) in self._kept.items() if counts[kept.client] == largest)
             ]
 
     async def find(self, job_id: str, owner: str) -> tuple[SpeechJob, Outcome]:

@@ -127,7 +127,7 @@ class SharedSpeeches(RecentSpeeches):
             packed = await asyncio.to_thread(self._packed, job, outcome)
             stored = isinstance(outcome, SpeechResult)
             if packed is not None:
-                keys = [_key(job_id, job.owner), *(f"{PREFIX}{of}:{job.asker}" for of in _INDEX)]
+                keys = [_key(job_id, job.owner), *(f"{PREFIX}{of}:{job.client}" for of in _INDEX)]
                 arguments = [packed, self._keep_s, self._limit, self._keep_bytes]
                 try:
                     await self._state.run(self._store, keys=keys, args=arguments)

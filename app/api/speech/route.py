@@ -107,7 +107,7 @@ async def read_text(request: Request, wanted: PhonemesBody, engine: EngineDep) -
         voice=wanted.voice,
         language=wanted.language,
         owner=request.state.owner,
-        asker=client_of(request),
+        client=client_of(request),
         pronunciations=wanted.pronunciations or {},
         dictionaries=wanted.dictionaries,
     )

@@ -9,18 +9,14 @@ from torch import nn
 
 
 class Residence:
-    """Moves weights off a device and back. Any thread may call.
-
-    Attributes:
-        at_home: Whether they are on the device.
-    """
+    """Moves weights off a device and back. Any thread may call."""
 
     def __init__(
         self, modules: Sequence[nn.Module], device: torch.device, away: torch.device
     ) -> None:
         self._modules, self._device, self._away = modules, device, away
         self._moving = threading.Lock()
-        self.at_home = True
+        self.at_home = True  # whether they are on the device
 
     def bring(self) -> None:
         """Move the weights to the device, if they are not there."""

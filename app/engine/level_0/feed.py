@@ -25,34 +25,21 @@ from samplers.ops.filters import sanitise
 
 
 class Fed(NamedTuple):
-    """What the model says to B hypotheses.
+    """What the model says to B hypotheses."""
 
-    Attributes:
-        own: ``[B, V]`` logits with the text; any in those that are idle, as in the others.
-        null: ``[G, V]`` without it, of those that are guided; None if none is.
-        invalid: ``[n]`` bool: whether there was a NaN.
-        places: Whose, of each of the n.
-    """
-
-    own: Tensor
-    null: Tensor | None
+    own: Tensor  # ``[B, V]`` logits with the text; any in those that are idle, as in the others
+    null: Tensor | None  # ``[G, V]`` without it, of those that are guided; None if none is
     attention: AttentionStatistics
-    invalid: Tensor
-    places: Sequence[int]
+    invalid: Tensor  # ``[n]`` bool: whether there was a NaN
+    places: Sequence[int]  # whose, of each of the n
 
 
 class Arrived(NamedTuple):
-    """What a step drew, on the host, of B hypotheses.
+    """What a step drew, on the host, of B hypotheses."""
 
-    Attributes:
-        codes: The stop where a row has ended.
-        logprobs: Under the model's own logits, nats; empty if nobody asked.
-        invalid: Those whose logits had NaN.
-    """
-
-    codes: Sequence[int]
-    logprobs: Sequence[float]
-    invalid: frozenset[int]
+    codes: Sequence[int]  # the stop where a row has ended
+    logprobs: Sequence[float]  # under the model's own logits, nats; empty if nobody asked
+    invalid: frozenset[int]  # those whose logits had NaN
 
 
 class Feed(ABC):

@@ -18,15 +18,10 @@ _STATISTICS = tuple(field.name for field in fields(AttentionStatistics))
 
 
 class StackOutput(NamedTuple):
-    """What the transformer stack gives for some rows.
+    """What the transformer stack gives for some rows."""
 
-    Attributes:
-        hidden: ``[B, D]``, of each row's newest position.
-        attention: ``[4, B]`` float32, by the fields of `AttentionStatistics`; NaN where not
-            computed.
-    """
-
-    hidden: Tensor
+    hidden: Tensor  # ``[B, D]``, of each row's newest position
+    # ``[4, B]`` float32, by the fields of `AttentionStatistics`; NaN where not computed.
     attention: Tensor
 
     @classmethod
@@ -43,34 +38,23 @@ def as_tensor(attention: AttentionStatistics) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A prefix that a hypothesis is conditioned on: with the text, or, for guidance, without.
-
-    Attributes:
-        length: Positions of the prefix in the slot.
-        start: Position id of the first frame.
-        first: The stack's output at the end of the prefix, which predicts the first frame.
-        logprobs: Nats, of each frame that an earlier take has drawn.
-    """
+    """A prefix that a hypothesis is conditioned on: with the text, or, for guidance, without."""
 
     slot: int
-    length: int
-    start: int
+    length: int  # positions of the prefix in the slot
+    start: int  # position id of the first frame
+    # The stack's output at the end of the prefix, which predicts the first frame.
     first: StackOutput
-    logprobs: Sequence[float] = ()
+    logprobs: Sequence[float] = ()  # nats, of each frame that an earlier take has drawn
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another code that could have been drawn in the last step.
-
-    Attributes:
-        logprob: Under the model's own logits, nats.
-        record: Its trace record, and the row in it; None without a trace.
-    """
+    """Another code that could have been drawn in the last step."""
 
     code: int
-    logprob: float
-    record: tuple[Record, int] | None
+    logprob: float  # under the model's own logits, nats
+    record: tuple[Record, int] | None  # its trace record, and the row in it; None without a trace
 
 
 class Hypothesis:
@@ -80,7 +64,6 @@ class Hypothesis:
         conditions: The prefix with the text; if guided, also the one without.
         logprobs: Under the model's own logits, nats, of each code that was kept and of the stop;
             only if its group has `keeps_logprobs`.
-        score: Log-probability of a beam, nats; -inf if the row holds no beam.
         records: The trace record of each token, and the row in it.
         alternatives: Other codes of the last step, if entropix branches there.
     """
@@ -98,7 +81,7 @@ class Hypothesis:
         self.backtracker = backtracker
         self.codes = inputs.kept.level_0 if inputs.kept else []
         self.logprobs = list(self.conditions[0].logprobs)
-        self.score = 0.0
+        self.score = 0.0  # log-probability of a beam, nats; -inf if the row holds no beam
         self.finish_reason: FinishReason | None = None
         self.records: list[tuple[Record, int]] = []
         self.alternatives: Sequence[Alternative] = ()

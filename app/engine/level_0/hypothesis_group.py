@@ -28,7 +28,6 @@ class HypothesisGroup:
 
     Attributes:
         hypotheses: Those still considered; the first is the utterance's result so far.
-        error: What failed, if `finish_reason` is `error`.
         ranked: The outcome of each hypothesis, where several were drawn to their ends.
         memory: Of the sampler, once it has ended, if it has one that is worth keeping.
     """
@@ -44,7 +43,7 @@ class HypothesisGroup:
         self.slots = [slot for hypothesis in hypotheses for slot in hypothesis.slots]
         self.paused = False
         self.finish_reason: FinishReason | None = None
-        self.error: GenerationFailed | None = None
+        self.error: GenerationFailed | None = None  # what failed, if `finish_reason` is `error`
         self.ranked: tuple[RankedTake, ...] = ()
         self.memory: SamplerMemory | None = None
 

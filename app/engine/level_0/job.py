@@ -4,7 +4,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ SECONDS_A_PHONEME = 0.16
 SECONDS_MORE = 1.0
 LONGEST_UTTERANCE_S = 60.0
 
+NO_CODES: Final = torch.zeros(0, dtype=torch.int64)
 
 OnChunk = Callable[[Level0Chunk], None]
 
@@ -109,21 +110,23 @@ class Level0Job:
         if not self.over and self._frames_left <= 0:  # only where earlier jobs used the limit up
             self.over = True
             end = UtteranceEnd("length", last=True, cut=True)
-            self._pending.append(self._chunk(None, end=end))
+            self._pending.append(Level0Chunk(None, None, NO_CODES, end))
+        no_trace: TraceColumns | None = {} if self.plan.job.trace else None  # of what draws nothing
         while not self.over:
             self._number += 1
             utterance = self.plan.utterances[self._number]
             if utterance.phonemes:
                 self._inputs = self._inputs_of(utterance)
-                self._emitted, self._ar_s = 0, 0.0
                 # So that the sound stage can prefill meanwhile.
-                self._pending.append(self._chunk(self._number))
+                self._pending.append(Level0Chunk(self._number, self._inputs, NO_CODES))
                 if (reason := self._kept_whole(self._inputs)) is None:
                     return self._inputs
-                self._keep(self._inputs, reason)
-                continue
-            end = self._ended(UtteranceEnd("stop", last=False, trace=self._no_trace))
-            self._pending.append(self._chunk(self._number, end=end))
+                kept = self._inputs.kept
+                assert kept is not None
+                of = {"backtracks": kept.backtracks, "memory": kept.memory}
+                self._pending.append(self._end(reason, kept.codes[:, 0], trace=no_trace, **of))
+            else:
+                self._pending.append(self._end("stop", NO_CODES, trace=no_trace))
         return None
 
     def _kept_whole(self, inputs: UtteranceInput) -> FinishReason | None:
@@ -134,22 +137,6 @@ class Level0Job:
         if inputs.utterance < kept.whole:
             return kept.utterances[inputs.utterance].finish_reason
         return "length" if len(inputs.kept.codes) >= inputs.max_frames else None
-
-    def _keep(self, inputs: UtteranceInput, reason: FinishReason) -> None:
-        """End an utterance of which no frame is drawn."""
-        kept = inputs.kept
-        assert kept is not None
-        codes = kept.codes[:, 0]
-        self._count(inputs, codes)
-        end = UtteranceEnd(
-            reason,
-            last=False,
-            backtracks=kept.backtracks,
-            trace=self._no_trace,
-            memory=kept.memory,
-        )
-        self._pending.append(self._chunk(self._number, codes, self._ended(end)))
-        self._inputs = None
 
     def emit_finished_blocks(self, step_s: float) -> None:
         """After a step of so many seconds, pass on frames that became final, in whole blocks.
@@ -168,7 +155,16 @@ class Level0Job:
             return
         self._drawn_frames = self._ended_frames + len(utterance)
         if utterance.finish_reason is not None:
-            self._close(utterance, utterance.finish_reason)
+            self.utterance = None
+            end = self._end(
+                utterance.finish_reason,
+                utterance.codes(),
+                backtracks=utterance.backtracks,
+                trace=utterance.trace,
+                takes=utterance.ranked,
+                memory=utterance.memory,
+            )
+            self._on_chunk(end)
             return
         final = utterance.final
         final -= final % self._block_frames
@@ -177,56 +173,31 @@ class Level0Job:
             self._emitted = final
             if self._streams:
                 self.frames = self._ended_frames + final
-            self._on_chunk(self._chunk(self._number, codes))
-
-    def _count(self, inputs: UtteranceInput, codes: Tensor) -> None:
-        """Count the frames of the utterance that has ended, and by how long they sound."""
-        self._context.append(ContextUtterance(inputs.phoneme_ids, codes))
-        self._ended_frames += len(codes)
-        self.frames = self._drawn_frames = self._ended_frames
-        sounding = len(codes) / self.plan.utterances[self._number].rate
-        self._frames_left -= sounding
-        self._ended_sound_frames += sounding
+            self._on_chunk(Level0Chunk(self._number, self._inputs, codes))
 
     def fail(self, error: SpeechError) -> None:
         """End the job with an error."""
         self.over, self.error, self.utterance = True, error, None
 
-    def _close(self, utterance: HypothesisGroup | MaskedUtterance, reason: FinishReason) -> None:
-        codes = utterance.codes()
-        assert self._inputs is not None
-        self._count(self._inputs, codes)
-        self.utterance = None
-        end = UtteranceEnd(
-            reason,
-            last=False,
-            backtracks=utterance.backtracks,
-            trace=utterance.trace,
-            takes=utterance.ranked,
-            memory=utterance.memory,
-        )
-        chunk = self._chunk(self._number, codes[self._emitted :], self._ended(end))
-        self._inputs, self._ar_s = None, 0.0  # a pause that follows took no steps
-        self._on_chunk(chunk)
+    def _end(self, reason: FinishReason, codes: Tensor, **of: Any) -> Level0Chunk:
+        """End the current utterance, and the job if it was its last or the limit is reached.
 
-    def _ended(self, end: UtteranceEnd) -> UtteranceEnd:
-        """End the job, too, if the utterance was its last or the limit is reached."""
+        Returns the chunk with the rest of its codes ``[n]``.
+        """
+        if self._inputs is not None:  # else a pause, which has no frames
+            self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
+            self._ended_frames += len(codes)
+            self.frames = self._drawn_frames = self._ended_frames
+            sounding = len(codes) / self.plan.utterances[self._number].rate
+            self._frames_left -= sounding
+            self._ended_sound_frames += sounding
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
-        return replace(end, last=self.over, cut=cut, ar_s=self._ar_s)
-
-    @property
-    def _no_trace(self) -> TraceColumns | None:
-        """The trace of an utterance that drew nothing."""
-        return {} if self.plan.job.trace else None
-
-    def _chunk(
-        self, number: int | None, codes: Tensor | None = None, end: UtteranceEnd | None = None
-    ) -> Level0Chunk:
-        if codes is None:
-            codes = torch.zeros(0, dtype=torch.int64)
-        return Level0Chunk(number, self._inputs, codes, end)
+        end = UtteranceEnd(reason, last=self.over, cut=cut, ar_s=self._ar_s, **of)
+        chunk = Level0Chunk(self._number, self._inputs, codes[self._emitted :], end)
+        self._inputs, self._ar_s, self._emitted = None, 0.0, 0  # a pause that follows has none
+        return chunk
 
     def _inputs_of(self, utterance: Utterance) -> UtteranceInput:
         ids, plan = self._front_end.encode(utterance.phonemes), self.plan

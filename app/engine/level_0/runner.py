@@ -46,16 +46,12 @@ from samplers.ops.filters import sanitise
 
 @dataclass(frozen=True)
 class _Queued:
-    """A step that was queued.
+    """A step that was queued."""
 
-    Attributes:
-        rows: The hypotheses that it draws for, with the group and the generation of each.
-        arrived: Gives what it drew; waits for no later step.
-        own: ``[B, V]``, the model's logits, where the host reads more than codes, as ``result``.
-    """
-
+    # The hypotheses that it draws for, with the group and the generation of each.
     rows: Sequence[tuple[Hypothesis, HypothesisGroup, int]]
-    arrived: Callable[[], Arrived]
+    arrived: Callable[[], Arrived]  # gives what it drew; waits for no later step
+    # ``[B, V]``, the model's logits, where the host reads more than codes, as ``result``.
     own: Tensor | None = None
     result: StepResult | None = None
     record: TraceRecord | None = None

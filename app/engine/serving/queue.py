@@ -13,11 +13,7 @@ from app.engine.serving.running import RunningJob
 
 
 class JobQueue:
-    """The jobs that are being planned, that wait, and that run. Thread-safe.
-
-    Attributes:
-        free_rows: Rows of the batch that no job has; kept up to date by the scheduler.
-    """
+    """The jobs that are being planned, that wait, and that run. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -26,7 +22,7 @@ class JobQueue:
         self._running: set[RunningJob] = set()
         self._closed = self._woken = False
         self._changed = threading.Condition()
-        self.free_rows = 0
+        self.free_rows = 0  # rows of the batch that no job has; kept up to date by the scheduler
 
     def __len__(self) -> int:
         """Count the jobs that are being planned or wait."""
@@ -56,9 +52,9 @@ class JobQueue:
             return tuple(self._waiting)
 
     def admit(self, job: RunningJob) -> bool:
-        """Add a job that is to be planned; return False if there is no place for its asker."""
+        """Add a job that is to be planned; return False if there is no place for its client."""
         with self._changed:
-            own = sum(one.asker == job.asker for one in (*self._planning, *self._waiting))
+            own = sum(one.client == job.client for one in (*self._planning, *self._waiting))
             places, own_places = (n + self.free_rows for n in (self._limit, share(self._limit)))
             admitted = len(self) < places and own < own_places and not self._closed
             if admitted:

@@ -8,7 +8,7 @@ from time import monotonic
 
 from app.engine.admission import Capacity, Stream
 from app.engine.errors import DeadlineExceeded, SpeechError
-from app.engine.interface import Backend, EarlyChunk, Level0Stream, Plan, SoundStream
+from app.engine.interface import Backend, FirstChunk, Level0Stream, Plan, SoundStream
 from app.engine.job import AudioChunk, FinishReason, Progress, SpeechResult
 from app.engine.playback import Playback
 from app.engine.utterance import Level0Chunk
@@ -18,29 +18,11 @@ MAX_UNREAD_S = 5.0
 
 
 class RunningJob:
-    """A job in the engine; each attribute is written by the thread under which it stands.
+    """A job in the engine, from its submission to its end, for the workers and its reader.
 
     Args:
         wake: Called when the job was given up, or goes on after a pause.
         replayed: The speech whose audio is made once more; None: the job is to be planned.
-
-    Attributes:
-        asker: The client whose share of rows and places it takes.
-        playback: The audio against the clock.
-        chunks: The audio, and at the end perhaps an error, for the reader.
-        deadline_s: When the job must be over, by the loop's clock; each pause extends it.
-        abandoned: Why the job was given up; None while it is wanted. Any thread.
-        plan: What is spoken; None until the text is read, and of a replay. The text thread.
-        level_0: Draws its codes; None where it has no rows. The decoding thread.
-        progress: Of level 0. The decoding thread.
-        items: Chunks of level 0 that wait for their sound, in order, and at the end perhaps an
-            error. The decoding thread adds, the sound thread takes.
-        alone: Whether no other stream ran when it was admitted. The decoding thread.
-        sound: Makes the audio; None before, and of a replay. The sound thread, as all that follows.
-        audio: The rest of the audio of each item that was taken, in order.
-        shared_s: Seconds of work on chunks that were made along with others and not asked for yet.
-        first_s: When its first audio was made, by `time.monotonic`; None before.
-        made: How many times audio was made.
     """
 
     def __init__(
@@ -49,27 +31,33 @@ class RunningJob:
         timeout_s: float,
         wake: Callable[[], None],
         *,
-        asker: str = "",
+        client: str = "",
         played: bool = True,
         replayed: SpeechResult | None = None,
     ) -> None:
-        self.id, self.asker, self.replayed = job_id, asker, replayed
+        self.id, self.client, self.replayed = job_id, client, replayed
         self.playback = Playback(monotonic(), played=played)
-        self.loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()  # the reader's
+        self.deadline_s = self.loop.time() + timeout_s  # by the loop's clock; a pause extends it
+        # The audio, and at the end perhaps an error, for the reader:
         self.chunks: asyncio.Queue[AudioChunk | SpeechError] = asyncio.Queue()
-        self.deadline_s = self.loop.time() + timeout_s
-        self.abandoned: FinishReason | None = None
+        self.abandoned: FinishReason | None = None  # why it was given up, by any thread
         self._wake, self._closed, self._changing = wake, False, threading.Lock()
         self._unread_s, self._paused_at_s = 0.0, 0.0
+        # Written by the text thread; None until the text is read, and of a replay:
         self.plan: Plan | None = None
-        self.level_0: Level0Stream | None = None
+        # Written by the decoding thread:
+        self.level_0: Level0Stream | None = None  # None where it has no rows
         self.progress = Progress()
+        self.alone, self._admitted_s = True, 0.0  # whether no other stream ran when it was admitted
+        # Added to by the decoding thread, taken from by the sound thread, the last may be an error:
         self.items: deque[Level0Chunk | SpeechError] = deque()
-        self.alone, self._admitted_s = True, 0.0
-        self.sound: SoundStream | None = None
-        self.audio: deque[Iterator[AudioChunk]] = deque()
-        self.shared_s, self.made = 0.0, 0
-        self.first_s: float | None = None
+        # Written by the sound thread:
+        self.sound: SoundStream | None = None  # None before its first item, and of a replay
+        self.audio: deque[Iterator[AudioChunk]] = deque()  # the rest of that of each item taken
+        self.shared_s = 0.0  # of work on chunks made along with others and not asked for yet
+        self.made = 0  # how many times audio was made
+        self.first_s: float | None = None  # when the first was, by `time.monotonic`
         self._begun = False  # whether its playback has
         self._ending = False  # whether an utterance ends with the item that was taken last
         self._held: list[AudioChunk] = []  # until the playback begins
@@ -164,9 +152,9 @@ class RunningJob:
         return not self.playback.played or self.priority > 0
 
     @property
-    def early(self) -> tuple[EarlyChunk, ...]:
-        """The first chunks of its utterances; see `SoundStream.early`."""
-        return () if self.sound is None else self.sound.early
+    def first_chunks(self) -> tuple[FirstChunk, ...]:
+        """The first chunks of its utterances; see `SoundStream.first_chunks`."""
+        return () if self.sound is None else self.sound.first_chunks
 
     def stream(self, capacity: Capacity) -> Stream:
         """Return its audio as admission counts it."""
@@ -178,10 +166,10 @@ class RunningJob:
     def _next_s(self, capacity: Capacity) -> float:
         """Return in how many seconds its next audio comes; 0 after its early chunks."""
         coming = max(0, self.made - 1)
-        if coming >= len(self.early):
+        if coming >= len(self.first_chunks):
             return 0.0
         elapsed_s = 0.0 if self.first_s is None else monotonic() - self.first_s
-        return max(0.0, capacity.chunk_s(self.early[coming].frames) - elapsed_s)
+        return max(0.0, capacity.chunk_s(self.first_chunks[coming].frames) - elapsed_s)
 
     def begin_sound(self, backend: Backend) -> None:
         """Have what makes its audio."""

@@ -28,11 +28,7 @@ Fits = Callable[[Plan, Iterable[Plan]], bool]
 
 
 class Scheduler:
-    """Admits jobs as rows become free, and runs the steps. `run` takes a thread of its own.
-
-    Attributes:
-        beat_s: When the thread last showed a sign of life, by `time.monotonic`.
-    """
+    """Admits jobs as rows become free, and runs the steps. `run` takes a thread of its own."""
 
     def __init__(
         self,
@@ -48,7 +44,7 @@ class Scheduler:
         self.capacity, self._frame_rate_hz = capacity, math.inf
         self._drawn: list[RunningJob] = []
         self._fits: Fits = lambda *_: True
-        self.beat_s = monotonic()
+        self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
 
     def run(
         self,

@@ -20,9 +20,6 @@ class SoundWorker:
     """Running jobs, from their admission to their last chunk of audio.
 
     `run` takes a thread of its own; the other methods are called from others.
-
-    Attributes:
-        beat_s: When the thread last showed a sign of life, by `time.monotonic`.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class SoundWorker:
         self._ended: list[RunningJob] = []  # abandoned; the worker has still to close them
         self._changed = threading.Condition()
         self._closed, self._at_once = False, 1
-        self.beat_s = monotonic()
+        self.beat_s = monotonic()  # when the thread last showed a sign of life, by `time.monotonic`
 
     def has_room_for(self, speech_s: float) -> bool:
         """Return whether one more stream, of so many seconds, would make no stream stall."""
@@ -68,8 +65,8 @@ class SoundWorker:
         """Return the seconds of audio with which the playback of a job can begin."""
         capacity = self._capacity
         needed_s = (1.0 - capacity.speed) * job.playback.expected_s
-        later = job.early[job.made :]
-        drawn = job.early[job.made - 1].frames if job.made and later else 0
+        later = job.first_chunks[job.made :]
+        drawn = job.first_chunks[job.made - 1].frames if job.made and later else 0
         for one in later:
             others_s = capacity.delay_s(self._before(job, one.before_s), self._at_once)
             played_s = one.before_s - later[0].before_s

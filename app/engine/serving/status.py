@@ -22,29 +22,22 @@ STALLED_AFTER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """The status of an engine at one moment.
-
-    Attributes:
-        waits_for: What it waits for before it accepts jobs; None if it accepts them.
-        queued: How many jobs wait, their text read or not.
-        beat_age_s: Seconds since the last sign of life of the worker that is silent the longest.
-        deterministic: Whether a job had the same codes alone and among others in the warm-up; None
-            before.
-        golden: The comparison of the model's golden requests in the warm-up, if asked for.
-        streams: How many streams this machine makes in real time at once; None before it was
-            measured.
-    """
+    """The status of an engine at one moment."""
 
     state: State
-    waits_for: str | None
+    waits_for: str | None  # what it waits for before it accepts jobs; None if it accepts them
     error: str | None
-    queued: int
+    queued: int  # how many jobs wait, their text read or not
     running: int
+    # Seconds since the last sign of life of the worker that is silent the longest.
     beat_age_s: float
     slots: int = 0
     used_slots: int = 0
+    # Whether a job had the same codes alone and among others in the warm-up; None before.
     deterministic: bool | None = None
+    # The comparison of the model's golden requests in the warm-up, if asked for.
     golden: GoldenResult | None = None
+    # How many streams this machine makes in real time at once; None before it was measured.
     streams: int | None = None
 
     @property

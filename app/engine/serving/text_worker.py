@@ -32,12 +32,12 @@ class _TextCall(NamedTuple):
 
 
 class TextWorker:
-    """Plans jobs: askers take turns, and each has its shortest text read first.
+    """Plans jobs: clients take turns, and each has its shortest text read first.
 
     Between two pieces of a text whatever comes before its rest is read: the shorter texts of the
-    same asker, and those of others for whom less was read (`app.engine.serving.fairness`). So a
+    same client, and those of others for whom less was read (`app.engine.serving.fairness`). So a
     sentence waits for one piece of a long text, some milliseconds, however many long texts there
-    are, and for one text of each other asker, however short those are.
+    are, and for one text of each other client, however short those are.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class TextWorker:
 
     def read(self, backend: Backend, job: RunningJob, asked: SpeechJob) -> None:
         """Submit a job to be planned and queued, or refused."""
-        self._submit(asked.asker, _chars(asked), partial(self._plan, backend, job, asked))
+        self._submit(asked.client, _chars(asked), partial(self._plan, backend, job, asked))
 
     def preview(self, backend: Backend, job: SpeechJob) -> "Future[Reading]":
         """Submit the text of a job to be read and not spoken."""
-        return self._submit(job.asker, _chars(job), partial(self._read_alone, backend, job))
+        return self._submit(job.client, _chars(job), partial(self._read_alone, backend, job))
 
     def encode(
-        self, backend: Backend, job_id: str, content: bytes, asker: str = ""
+        self, backend: Backend, job_id: str, content: bytes, client: str = ""
     ) -> "Future[Codes]":
         """Submit a recording to be encoded; texts wait for it."""
         return self._submit(
-            asker, RECORDING_CHARS, lambda _: self._encode(backend, job_id, content)
+            client, RECORDING_CHARS, lambda _: self._encode(backend, job_id, content)
         )
 
     def close(self) -> None:
@@ -72,11 +72,11 @@ class TextWorker:
                 work.done.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, asker: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
+    def _submit(self, client: str, length: int, run: Callable[[OnPiece], T]) -> "Future[T]":
         """Have something done in the thread, when its turn has come."""
         done: Future[T] = Future()
         with self._lock:
-            self._turns.add(asker, length, _TextCall(run, done))
+            self._turns.add(client, length, _TextCall(run, done))
         self._thread.submit(self._do_next)
         return done
 
@@ -145,7 +145,7 @@ class TextWorker:
             self._outcomes.refused(job, refusal)
 
     def _check_rows(self, plan: Plan) -> None:
-        """Do nothing if a plan takes no more rows than one asker's share."""
+        """Do nothing if a plan takes no more rows than one client's share."""
         if plan.rows > self._share:
             raise InvalidRequest(
                 f"that takes {plan.rows} rows of the batch, and one may have {self._share} of"

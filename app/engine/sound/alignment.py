@@ -15,29 +15,20 @@ from models.valle import Valle
 
 
 class Alignment(NamedTuple):
-    """Where some successive frames are in the text.
+    """Where some successive frames are in the text."""
 
-    Attributes:
-        path: ``[n]`` int64, the index of each frame's phoneme id; the begin mark is 0.
-        logprobs: ``[n]`` float32, the log-probability of each frame's code in nats.
-    """
-
+    # ``[n]`` int64, the index of each frame's phoneme id; the begin mark is 0.
     path: NDArray[np.int64]
+    # ``[n]`` float32, the log-probability of each frame's code in nats.
     logprobs: NDArray[np.float32]
 
 
 class Decoded(NamedTuple):
-    """What some frames became.
+    """What some frames became."""
 
-    Attributes:
-        samples: ``[N]``, those that no later frame changes.
-        codes: ``[n, K]`` int64, of the frames, all levels.
-        alignment: None if it was not asked for.
-    """
-
-    samples: Samples
-    codes: Tensor
-    alignment: Alignment | None = None
+    samples: Samples  # ``[N]``, those that no later frame changes
+    codes: Tensor  # ``[n, K]`` int64, of the frames, all levels
+    alignment: Alignment | None = None  # None if it was not asked for
     nar_s: float = 0.0
     codec_s: float = 0.0
 

@@ -13,7 +13,7 @@ from itertools import accumulate, chain, islice, repeat
 import torch
 from torch import Tensor
 
-from app.engine.interface import EarlyChunk
+from app.engine.interface import FirstChunk
 from samplers.knobs.features import rewindable
 from samplers.knobs.params import SamplingParams
 
@@ -32,9 +32,9 @@ def chunk_lengths(block_frames: int) -> list[int]:
     return sorted({count * block_frames for count in (*_BLOCKS, _LATER_BLOCKS)})
 
 
-def early_chunks(
+def first_chunks(
     params: SamplingParams, block_frames: int, frame_rate_hz: float
-) -> tuple[EarlyChunk, ...]:
+) -> tuple[FirstChunk, ...]:
     """Return what the short chunks of an utterance and the first long one wait for.
 
     The frames of the first chunk are final at once, those of the others once they can no longer be
@@ -43,7 +43,7 @@ def early_chunks(
     first, *ends = accumulate(count * block_frames for count in islice(chunk_blocks(), 5))
     drawn = [_drawn_until_final(params, end) for end in ends]
     return tuple(
-        EarlyChunk(frames - first, before / frame_rate_hz)
+        FirstChunk(frames - first, before / frame_rate_hz)
         for frames, before in zip(drawn, (first, *ends), strict=False)
     )
 

@@ -13,10 +13,9 @@ from app.engine.job import Samples
 from app.engine.memory import prefix_bytes
 from app.engine.sound.alignment import UtteranceAlignment
 from app.engine.sound.chunks import Chunks, chunk_blocks
-from app.engine.sound.decoding import ChunkDecoder
 from app.engine.sound.levels import levels_of
 from app.engine.sound.recording import RecordedChunks
-from app.engine.sound.utterance import SoundUtterance
+from app.engine.sound.utterance import ChunkDecoder, SoundUtterance
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
 from models.codecs.vocos import Vocos

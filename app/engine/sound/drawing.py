@@ -16,37 +16,22 @@ known; see `models.valle`."""
 
 
 class ChunkRows(NamedTuple):
-    """R sequences of the next T frames of some utterances: one each, and with guidance one more.
+    """R sequences of the next T frames of some utterances: one each, and with guidance one more."""
 
-    Attributes:
-        given: ``[R, T, K]`` int64, codes that are not drawn, level 0 among them; -1 elsewhere.
-        knobs: ``[R, K - 1, 6]`` int64 of `samplers.nar.pack`.
-        frame: ``[R]`` int64, index of the first frame in its utterance.
-        owner: ``[R]`` int64, the row whose codes each is fed.
-        partner: ``[R]`` int64, the row that guides each; itself: none.
-        guidance: ``[R, 2]`` float64, strength and rescale.
-    """
-
-    given: Tensor
-    knobs: Tensor
-    frame: Tensor
-    owner: Tensor
-    partner: Tensor
-    guidance: Tensor
+    given: Tensor  # ``[R, T, K]`` int64, codes that are not drawn, level 0 among them; -1 elsewhere
+    knobs: Tensor  # ``[R, K - 1, 6]`` int64 of `samplers.nar.pack`
+    frame: Tensor  # ``[R]`` int64, index of the first frame in its utterance
+    owner: Tensor  # ``[R]`` int64, the row whose codes each is fed
+    partner: Tensor  # ``[R]`` int64, the row that guides each; itself: none
+    guidance: Tensor  # ``[R, 2]`` float64, strength and rescale
 
 
 class DrawKind(NamedTuple):
-    """What any of some rows needs; the others are drawn the same with it, only slower.
+    """What any of some rows needs; the others are drawn the same with it, only slower."""
 
-    Attributes:
-        guided: Whether rows have partners.
-        kept: Whether codes of finer levels are given.
-        levels: Of each finer level that is drawn.
-    """
-
-    guided: bool
-    kept: bool
-    levels: Sequence[NarKind]
+    guided: bool  # whether rows have partners
+    kept: bool  # whether codes of finer levels are given
+    levels: Sequence[NarKind]  # of each finer level that is drawn
 
 
 def light(levels: int) -> DrawKind:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.engine.interface import EarlyChunk, Plan
+from app.engine.interface import FirstChunk, Plan
 from app.engine.job import (
     GRAVITY,
     AudioChunk,
@@ -23,7 +23,7 @@ from app.engine.job import (
 )
 from app.engine.playback import Playback
 from app.engine.sound.alignment import Decoded
-from app.engine.sound.chunks import early_chunks
+from app.engine.sound.chunks import first_chunks
 from app.engine.sound.decoder import SoundDecoder
 from app.engine.sound.joining.joiner import Joiner
 from app.engine.sound.process import SoundProcess
@@ -50,7 +50,7 @@ class SoundJob:
     ) -> None:
         self._speech, self._plan, self._decoder = speech, plan, decoder
         self._playback = playback
-        self.early = _early_chunks(speech, plan)
+        self.first_chunks = _first_chunks_of(speech, plan)
         self._queue_s = monotonic() - playback.submitted_s - plan.text_s
         before = plan.job.before
         self._before_s = before.audio_s if before else 0.0
@@ -257,12 +257,12 @@ class SoundJob:
         )
 
 
-def _early_chunks(speech: SpeechModel, plan: Plan) -> tuple[EarlyChunk, ...]:
-    """Return the early chunks of a job's utterances; none where all frames are final at once."""
+def _first_chunks_of(speech: SpeechModel, plan: Plan) -> tuple[FirstChunk, ...]:
+    """Return the first chunks of a job's utterances; none where all frames are final at once."""
     params, config = plan.params, speech.model.config
     if plan.nar == "whole" or params.level_0 == "masked" or hypotheses_of(params) > 1:
         return ()
-    return early_chunks(params, config.block_frames, speech.codec.config.frame_rate_hz)
+    return first_chunks(params, config.block_frames, speech.codec.config.frame_rate_hz)
 
 
 def replay(

@@ -47,7 +47,6 @@ class Levels(ABC):
 
     Attributes:
         count: Levels of a frame's codes, level 0 included.
-        conditions: 2 with guidance, else 1.
         knobs: ``[K - 1, 6]`` int64 of `samplers.nar.pack`.
         guidance: Strength and rescale.
     """
@@ -57,7 +56,7 @@ class Levels(ABC):
         self.inputs, self._model, self._codebooks = inputs, model, codebooks
         self.count = 1 + min(params.nar_levels, config.levels - 1)
         guided = is_guided(params, "nar")
-        self.conditions = 1 + guided
+        self.conditions = 1 + guided  # 2 with guidance, else 1
         self._prefixes = {level: self._prefixes_of(level) for level in range(1, self.count)}
         self._chunks = Chunks(config.block_frames)
         self.knobs = pack([

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from app.engine.sound import drawing
 from app.engine.sound.chunks import chunk_lengths
-from app.engine.sound.decoding import finite
 from app.engine.sound.drawing import ChunkRows, draw_chunk
 from app.engine.sound.levels import CachedLevels
-from app.engine.sound.utterance import SoundUtterance
+from app.engine.sound.utterance import SoundUtterance, finite
 from models.checkpoints import SpeechModel
 from models.codecs.streaming import StreamTable
 from models.cuda.graphs import WARM_UPS, Play, Record
@@ -43,12 +42,11 @@ class ChunkSizes(NamedTuple):
     Attributes:
         rows: Numbers of rows, ascending. Few: up to some 16 rows the weights take most of the time
             to read, and a row that is not used costs next to nothing.
-        columns: The most positions of an utterance, a multiple of `PAGE`.
         streams: Utterances that may be under way; what the codec remembers of one is some 40 kB.
     """
 
     rows: Sequence[int] = (1, 4, 16)
-    columns: int = 4096
+    columns: int = 4096  # the most positions of an utterance, a multiple of `PAGE`
     streams: int = 256
 
 

@@ -1,4 +1,4 @@
-"""Steps take turns between askers, and what nobody wants any more is not begun."""
+"""Steps take turns between clients, and what nobody wants any more is not begun."""
 
 import asyncio
 import threading

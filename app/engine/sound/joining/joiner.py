@@ -23,13 +23,10 @@ class Edges:
     its first 120 ms. What is left fades in and out within 5 ms, so that no cut clicks. A sample is
     returned once it is known to lie before the fade-out: silence longer than is kept is held back
     until a louder sample follows.
-
-    Attributes:
-        trimmed: Samples cut off at the beginning; final once something `loud` has come.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
-        self.trimmed = 0
+        self.trimmed = 0  # samples cut off at the beginning; final once something `loud` has come
         self._kept = round(EDGE_SILENCE_S * sample_rate_hz)
         self._fade = round(FADE_S * sample_rate_hz)
         self._held = _NO_SAMPLES

@@ -136,8 +136,8 @@ def test_only_the_latest_are_kept(keep) -> None:
     assert found == [place >= 3 - keep for place in range(3)]
 
 
-def outcome(name: str, asker: str, recent: RecentSpeeches) -> None:
-    job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=asker, asker=asker)
+def outcome(name: str, client: str, recent: RecentSpeeches) -> None:
+    job = SpeechJob(id=name, text="Hi.", params=SamplingParams(), owner=client, client=client)
     recent.keep(job, Failure.of(job, None, None, 0, 0.0))
 
 

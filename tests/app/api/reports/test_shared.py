@@ -36,7 +36,7 @@ async def replicas(server, number=2, *, limit=8, keep_s=60, keep_bytes=1_000_000
 
 
 def speech(name: str, owner: str = "", frames: int = 10) -> tuple[SpeechJob, SpeechResult]:
-    job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, asker=owner or "127.0.0.1")
+    job = SpeechJob(name, "Hi.", SamplingParams(), owner=owner, client=owner or "127.0.0.1")
     codes = NOISE.integers(0, 1024, (frames, 8)).astype(np.int16)
     times = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.1)
     spoken = (SpokenUtterance(codes, "stop"),)

@@ -139,10 +139,10 @@ def test_a_frame_that_may_be_taken_back_is_not_heard(synthesizer):
 def early_of(synthesizer, params):
     plan = synthesizer.plan(job("One.", params=params))
     with closing(synthesizer.sound_stream(plan, Playback(0.0))) as sound:
-        return sound.early
+        return sound.first_chunks
 
 
-def test_the_frames_that_early_chunks_wait_for_are_known(synthesizer):
+def test_the_frames_that_first_chunks_wait_for_are_known(synthesizer):
     backtracking = {"backtrack": True, "backtrack_max_silence": 0, "backtrack_min_frames": 1000}
     for update in ({}, backtracking, backtracking | {"backtrack_share": 0.35}):
         params = ENDLESS.model_copy(update=update)

@@ -34,7 +34,6 @@ from tests.app.engine.level_0.batches import (
     finish,
     spoil,
 )
-from tests.samplers.knobs.test_rows import CASES
 
 PROMPT = torch.randint(512, (20, 8), generator=torch.Generator().manual_seed(0))
 SILENT = torch.arange(512) % 50 == 0
@@ -83,9 +82,26 @@ def inputs(number: int, max_frames: int = 40) -> UtteranceInput:
     )
 
 
-def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
-    batch = batch_of(model, SLOTS)
-    utterances = [batch.admit(inputs(number)) for number in ALL]
+def test_all_kinds_that_join_late_pause_and_see_neighbours_leave_are_as_each_alone(
+    model: Valle,
+) -> None:
+    batch, dropped = batch_of(model, SLOTS), list[HypothesisGroup]()
+    utterances = list[HypothesisGroup]()
+    for number in ALL:
+        utterances.append(batch.admit(inputs(number)))
+        dropped.append(batch.admit(inputs(number + 100)))
+        for step in range(3):
+            paused = utterances[(number + step) // 2 % len(utterances)]
+            batch.pause(paused)
+            count = len(paused)
+            assert paused not in batch.step()
+            assert len(paused) == count
+            batch.resume(utterances[(number + 2 * step) // 3 % len(utterances)])
+        batch.cancel(dropped[number // 2])
+    for utterance in dropped:
+        batch.cancel(utterance)
+    for utterance in utterances:
+        batch.resume(utterance)
     finish(batch)
     for utterance in utterances:
         assert_as_alone(model, utterance)
@@ -94,42 +110,6 @@ def test_all_kinds_together_are_as_each_alone(model: Valle) -> None:
     assert "length" in reasons
     assert reasons & STOPPED
     assert batch.free_rows == SLOTS
-
-
-def test_an_utterance_that_joins_late_or_whose_neighbours_leave_is_as_alone(model: Valle) -> None:
-    batch, dropped = batch_of(model, SLOTS), list[HypothesisGroup]()
-    utterances = list[HypothesisGroup]()
-    for number in ALL:
-        utterances.append(batch.admit(inputs(number)))
-        dropped.append(batch.admit(inputs(number + 100)))
-        for _ in range(3):
-            batch.step()
-        batch.cancel(dropped[number // 2])
-    for utterance in dropped:
-        batch.cancel(utterance)
-    finish(batch)
-    for utterance in utterances:
-        assert_as_alone(model, utterance)
-
-
-def test_a_paused_utterance_draws_nothing_and_resumes_as_if_it_had_not_been(model: Valle) -> None:
-    batch = batch_of(model, SLOTS)
-    utterances = [batch.admit(inputs(number, 30)) for number in ALL]
-    for step in range(40):
-        if step % 2:
-            batch.pause(utterances[step // 2 % len(utterances)])
-        counts = [len(utterance) for utterance in utterances]
-        stepped = batch.step()
-        assert (len(stepped) < len(utterances)) == bool(step)
-        for utterance, count in zip(utterances, counts, strict=True):
-            assert utterance in stepped or len(utterance) == count
-        if step % 3 == 2:
-            batch.resume(utterances[step % len(utterances)])
-    for utterance in utterances:
-        batch.resume(utterance)
-    finish(batch)
-    for utterance in utterances:
-        assert_as_alone(model, utterance)
 
 
 @pytest.mark.slow
@@ -209,15 +189,6 @@ def test_rows_are_taken_at_admission_and_freed_at_once(model: Valle) -> None:
     batch.cancel(plain)
     batch.resume(plain)
     assert (batch.free_rows, batch.running, batch.step()) == (3, (), ())
-
-
-@pytest.mark.parametrize(("knobs", "rows"), [case[:2] for case in CASES])
-def test_an_utterance_takes_the_rows_that_its_knobs_ask_for(
-    model: Valle, knobs: dict[str, Any], rows: int
-) -> None:
-    batch = batch_of(model, slots=10)
-    batch.admit(UtteranceInput([1, 10, 2], SamplingParams(**knobs), 1, 0, 5))
-    assert batch.free_rows == 10 - rows
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -18,9 +18,9 @@ from tests.fakes import FakeBackend, fake_engine
 SLOTS, KEPT = 20, 4
 
 
-def waiting_job(asker: str, rows: int = 1, priority: int = 0) -> RunningJob:
+def waiting_job(client: str, rows: int = 1, priority: int = 0) -> RunningJob:
     """Return what the choice asks of a job, which needs an event loop."""
-    return cast("RunningJob", SimpleNamespace(asker=asker, priority=priority, rows=rows))
+    return cast("RunningJob", SimpleNamespace(client=client, priority=priority, rows=rows))
 
 
 def begun(
@@ -35,7 +35,7 @@ def begun(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
-def test_one_asker_never_has_all_rows_and_another_begins_at_once(rows):
+def test_one_client_never_has_all_rows_and_another_begins_at_once(rows):
     many = [waiting_job("greedy", rows) for _ in range(SLOTS)]
     running = begun(many, [])
     assert sum(one.rows for one in running) == SLOTS - KEPT
@@ -45,7 +45,7 @@ def test_one_asker_never_has_all_rows_and_another_begins_at_once(rows):
 
 def test_jobs_of_many_rows_leave_the_last_ones_whoever_asks():
     running = begun([waiting_job("a", 8), waiting_job("b", 8), waiting_job("c", 8)], [])
-    assert [one.asker for one in running] == ["a", "b"]
+    assert [one.client for one in running] == ["a", "b"]
     small = waiting_job("d", KEPT)
     assert begun([waiting_job("c", 8), small], running) == [small]
 
@@ -61,7 +61,7 @@ def test_rows_that_are_kept_delay_no_large_job():
     assert begun([large, *small[2:]], small[:2]) == [large]
 
 
-def test_of_equal_askers_who_came_first_comes_first_and_nobody_overtakes():
+def test_of_equal_clients_who_came_first_comes_first_and_nobody_overtakes():
     jobs = [waiting_job("", 2), waiting_job("", 4), waiting_job("", 1)]
     assert begun(jobs, [], 5) == jobs[:1]  # the second has no room, and the third waits behind it
     apart = [waiting_job("a", 2), waiting_job("b", 3), waiting_job("c", 1)]
@@ -70,7 +70,7 @@ def test_of_equal_askers_who_came_first_comes_first_and_nobody_overtakes():
     assert begun(mixed, [], 4) == mixed[:4]
 
 
-def test_the_asker_with_the_fewest_rows_comes_first_within_a_priority():
+def test_the_client_with_the_fewest_rows_comes_first_within_a_priority():
     busy, idle, urgent = waiting_job("busy"), waiting_job("idle"), waiting_job("busy", priority=-1)
     assert begun([busy, idle, urgent], [waiting_job("busy")]) == [urgent, idle, busy]
 
@@ -90,13 +90,13 @@ def test_a_share_of_places_is_held_and_given_back():
     assert places.free("greedy")
 
 
-def job(name: str, text: str, asker: str, **knobs: object) -> SpeechJob:
+def job(name: str, text: str, client: str, **knobs: object) -> SpeechJob:
     params = SamplingParams.model_validate(knobs)
-    return SpeechJob(id=name, text=text, params=params, asker=asker)
+    return SpeechJob(id=name, text=text, params=params, client=client)
 
 
 @pytest.mark.anyio
-async def test_a_stranger_speaks_while_one_asker_has_all_the_rows_and_places_that_it_may():
+async def test_a_stranger_speaks_while_one_client_has_all_the_rows_and_places_that_it_may():
     backend = FakeBackend()
     async with fake_engine(backend, slots=10, max_queue=10) as engine:
         await engine.wait_ready()
@@ -128,8 +128,8 @@ LONG = 4096
 
 def filled(*texts: tuple[str, int]) -> Turns[str]:
     turns = Turns[str]()
-    for asker, length in texts:
-        turns.add(asker, length, f"{asker}{length}")
+    for client, length in texts:
+        turns.add(client, length, f"{client}{length}")
     return turns
 
 
@@ -140,7 +140,7 @@ def taken(turns: Turns[str], during: Turn[str] | None = None) -> list[str]:
     return order
 
 
-def test_one_askers_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
+def test_one_clients_shortest_text_comes_first_and_of_equals_the_oldest() -> None:
     turns = Turns[str]()
     for item in ("three", "of", "by", "a"):
         turns.add("", len(item), item)
@@ -148,7 +148,7 @@ def test_one_askers_shortest_text_comes_first_and_of_equals_the_oldest() -> None
 
 
 @pytest.mark.parametrize("length", [1, 12, LONG])
-def test_a_stranger_waits_for_one_text_of_another_asker_however_many_and_short_those_are(
+def test_a_stranger_waits_for_one_text_of_another_client_however_many_and_short_those_are(
     length: int,
 ) -> None:
     """The attacker asks again before each answer, so that it always has texts that wait."""
@@ -195,21 +195,21 @@ def test_while_a_text_is_read_only_what_comes_before_its_rest_is_next() -> None:
 def test_characters_read_are_shared_equally_by_all_that_wait() -> None:
     random = Random(7)
     turns, read = Turns[int](), dict.fromkeys("abc", 0)
-    for asker in read:
+    for client in read:
         for _ in range(2000):
-            length = random.randint(1, 50) if asker == "a" else random.randint(1, LONG)
-            turns.add(asker, length, length)
+            length = random.randint(1, 50) if client == "a" else random.randint(1, LONG)
+            turns.add(client, length, length)
     for _ in range(1500):
         turn = turns.next()
         assert turn is not None
-        read[turn.asker] += turn.length
+        read[turn.client] += turn.length
     assert max(read.values()) - min(read.values()) <= LONG
 
 
-def test_nothing_is_remembered_of_askers_who_left() -> None:
+def test_nothing_is_remembered_of_clients_who_left() -> None:
     turns = Turns[int]()
     for number in range(1000):
-        turns.add(f"asker {number}", 5, number)
+        turns.add(f"client {number}", 5, number)
         assert turns.next() is not None
     assert len(turns._tags) <= 2
 

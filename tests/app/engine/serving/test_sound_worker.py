@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from app.engine.admission import SHARE, Capacity
-from app.engine.interface import EarlyChunk
+from app.engine.interface import FirstChunk
 from app.engine.job import AudioChunk, SpeechJob
 from app.engine.playback import Playback
 from app.engine.serving.metrics import EngineMetrics
@@ -26,10 +26,10 @@ from tests.fakes import FakeBackend
 
 pytestmark = pytest.mark.anyio
 
-Early = tuple[EarlyChunk, ...]
-PLAIN: Early = (EarlyChunk(15, 0.2), EarlyChunk(45, 0.4))
-REWINDS: Early = (EarlyChunk(90, 0.2), EarlyChunk(120, 0.4))
-LAGS: Early = (EarlyChunk(30, 0.2), EarlyChunk(150, 0.4))
+Early = tuple[FirstChunk, ...]
+PLAIN: Early = (FirstChunk(15, 0.2), FirstChunk(45, 0.4))
+REWINDS: Early = (FirstChunk(90, 0.2), FirstChunk(120, 0.4))
+LAGS: Early = (FirstChunk(30, 0.2), FirstChunk(150, 0.4))
 
 
 def new_job(*, played: bool = True, submitted_s: float | None = None) -> RunningJob:
@@ -60,7 +60,7 @@ def join(
     job = new_job(played=played)
     job.playback.expected_s = sound_s + left_s
     job.playback.add(sound_s)
-    job.sound, job.made = Frames("", [], early=early), made
+    job.sound, job.made = Frames("", [], first_chunks=early), made
     job.first_s = monotonic() if sound_s else None
     worker.begin(job)
     return job
@@ -201,7 +201,7 @@ class Frames:
     log: list[str]
     given: int = 0
     made: int = 0
-    early: Early = ()
+    first_chunks: Early = ()
     playback: Playback = field(default_factory=lambda: Playback(0.0))
 
     def push(self, level_0: Level0Chunk) -> Iterator[AudioChunk]:
@@ -340,7 +340,7 @@ async def test_audio_is_held_until_the_playback_can_begin() -> None:
     capacity = Capacity()
     worker, (job,) = working(Together(), 1, [], capacity)
     assert job.sound is not None
-    job.sound.early = REWINDS
+    job.sound.first_chunks = REWINDS
     capacity.note_level_0(STEP_S, 0.1)
     worker.put(job, BLOCK)
     run(worker, Together())

@@ -32,11 +32,11 @@ class Room:
         self.backend = FakeBackend()
         self.reader = TextWorker(self.queue, self.outcomes, Capacity(), slots=SLOTS)
 
-    def send(self, text: str, asker: str = "", **knobs: object) -> RunningJob:
-        job = RunningJob(text, 20.0, self.queue.wake, asker=asker)
+    def send(self, text: str, client: str = "", **knobs: object) -> RunningJob:
+        job = RunningJob(text, 20.0, self.queue.wake, client=client)
         assert self.queue.admit(job)
         params = SamplingParams.model_validate(knobs)
-        self.reader.read(self.backend, job, SpeechJob(text, text, params, asker=asker))
+        self.reader.read(self.backend, job, SpeechJob(text, text, params, client=client))
         return job
 
     async def begun(self) -> None:
@@ -96,14 +96,14 @@ async def test_a_short_text_is_read_between_two_pieces_of_a_long_one(room: Room)
     assert order[1] == "hard " * 9
 
 
-async def test_a_stranger_waits_for_one_text_of_another_asker_even_if_all_of_those_are_shorter(
+async def test_a_stranger_waits_for_one_text_of_another_client_even_if_all_of_those_are_shorter(
     room: Room,
 ) -> None:
-    room.send("hard", asker="attacker")  # takes the thread until it may be read
+    room.send("hard", client="attacker")  # takes the thread until it may be read
     await room.begun()
     for number in range(5):
-        room.send(f"{number}", asker="attacker")
-    room.send("Hello there.", asker="stranger")
+        room.send(f"{number}", client="attacker")
+    room.send("Hello there.", client="stranger")
     room.backend.read_on.set()
 
     order = [(await room.lined_up()).id for _ in range(3)]
@@ -111,12 +111,12 @@ async def test_a_stranger_waits_for_one_text_of_another_asker_even_if_all_of_tho
     assert "Hello there." in order[:2]
 
 
-async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_askers(
+async def test_a_longer_text_of_a_stranger_is_read_between_two_pieces_of_a_busy_clients(
     room: Room,
 ) -> None:
-    room.send("hard " * 9, asker="attacker")
+    room.send("hard " * 9, client="attacker")
     await room.begun()
-    room.send("A text that is longer than what is read. " * 2, asker="stranger")
+    room.send("A text that is longer than what is read. " * 2, client="stranger")
     room.backend.read_on.set()
     assert (await room.lined_up()).id.startswith("A text")
 
@@ -128,14 +128,14 @@ async def test_texts_that_are_only_read_and_recordings_take_turns_with_jobs(room
     def note(name: str, future: Future[Any]) -> None:
         future.add_done_callback(lambda _: done.append(name))
 
-    room.send("hard", asker="attacker")
+    room.send("hard", client="attacker")
     await room.begun()
     for number in range(4):
-        job = SpeechJob("id", "A text to be read only. ", SamplingParams(), asker="attacker")
+        job = SpeechJob("id", "A text to be read only. ", SamplingParams(), client="attacker")
         note(f"text {number}", room.reader.preview(room.backend, job))
         encoded = room.reader.encode(room.backend, "id", b"recording", "attacker")
         note(f"recording {number}", encoded)
-    strangers = SpeechJob("id", "Hello there.", SamplingParams(), asker="stranger")
+    strangers = SpeechJob("id", "Hello there.", SamplingParams(), client="stranger")
     note("stranger", room.reader.preview(room.backend, strangers))
     room.backend.read_on.set()
     await asyncio.wait_for(asyncio.wrap_future(encoded), 20)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.level_0.backtracking import Backtracker
-from app.engine.sound.chunks import Chunks, early_chunks
+from app.engine.sound.chunks import Chunks, first_chunks
 from samplers.knobs.params import SamplingParams
 
 
@@ -54,25 +54,25 @@ def frames_until_final(params: SamplingParams, block_frames: int) -> list[int]:
 
 
 @given(st.floats(0.01, 1.0), st.integers(1, 200), st.sampled_from([3, 15]))
-def test_early_chunks_wait_for_as_many_frames_as_backtracking_holds_back(
+def test_first_chunks_wait_for_as_many_frames_as_backtracking_holds_back(
     share: float, window: int, block_frames: int
 ) -> None:
     params = SamplingParams(backtrack=True, backtrack_share=share, backtrack_window=window)
     first, *drawn = frames_until_final(params, block_frames)
-    early = early_chunks(params, block_frames, 75.0)
+    early = first_chunks(params, block_frames, 75.0)
     assert [one.frames for one in early] == [n - first for n in drawn]
 
 
-def test_early_chunks_behind_a_window_beyond_any_range_are_told() -> None:
+def test_first_chunks_behind_a_window_beyond_any_range_are_told() -> None:
     params = SamplingParams(backtrack=True, backtrack_window=10**30)
-    assert all(one.frames > 10**9 for one in early_chunks(params, 15, 75.0))
+    assert all(one.frames > 10**9 for one in first_chunks(params, 15, 75.0))
 
 
-def test_early_chunks_of_the_built_in_voice_wait_for_few_frames() -> None:
-    plain = early_chunks(SamplingParams(), 15, 75.0)
+def test_first_chunks_of_the_built_in_voice_wait_for_few_frames() -> None:
+    plain = first_chunks(SamplingParams(), 15, 75.0)
     assert [one.frames for one in plain] == [15, 45, 90, 150]
     assert [one.before_s for one in plain] == pytest.approx([0.2, 0.4, 0.8, 1.4])
     for share, frames in ((1.0, [90, 120, 165, 225]), (0.35, [30, 76, 146, 225])):
-        early = early_chunks(SamplingParams(backtrack=True, backtrack_share=share), 15, 75.0)
+        early = first_chunks(SamplingParams(backtrack=True, backtrack_share=share), 15, 75.0)
         assert [one.frames for one in early] == frames
         assert all(before.frames < after.frames for before, after in pairwise(early))

@@ -1,4 +1,7 @@
-"""Level 0 to sound: the same however the frames come, and what the passes over the whole give."""
+"""Level 0 to sound: the same however the frames come, and what the passes over the whole give.
+
+So are windows where they hold the whole; otherwise they are a function of the frames.
+"""
 
 from typing import Any
 
@@ -11,13 +14,15 @@ from torch import Tensor
 
 from app.engine.errors import GenerationFailed
 from app.engine.job import Samples
+from app.engine.sound.chunks import Chunks
 from app.engine.sound.decoder import SoundDecoder
-from app.engine.sound.decoding import ChunkDecoder
+from app.engine.sound.levels import Window, Windows
+from app.engine.sound.utterance import ChunkDecoder
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel
-from models.codecs.encodec import Encodec
+from models.codecs.encodec import Encodec, EncodecStream
+from models.config import CodecConfig
 from models.prefix_cache import VoiceKey
-from models.valle import Valle
 from samplers.knobs.features import is_guided
 from samplers.knobs.params import SamplingParams
 from tests.app.engine.sound.sessions import codes_in, heard, masked
@@ -63,8 +68,9 @@ def voice(
 
 
 @torch.inference_mode()
-def offline(model: Valle, codebooks: Tensor, inputs: UtteranceInput, level_0: Tensor) -> Tensor:
+def offline(speech: SpeechModel, inputs: UtteranceInput, level_0: Tensor) -> Tensor:
     """Draw every finer level in one pass over the whole, with no cache."""
+    model, codebooks = speech.model, speech.codec.quantizer.codebooks
     params, codes = inputs.params, level_0[:, None]
     for level in range(1, 1 + min(params.nar_levels, 7)):
         logits = model.nar_logits(inputs.prefix(model, level), codes, level)
@@ -124,8 +130,7 @@ def test_the_codes_are_those_of_a_pass_over_the_whole_a_level(speech, knobs) -> 
     for seed in range(3):
         level_0 = some_codes(FRAMES - seed, seed=seed)
         codes, _ = voice(speech, inputs(knobs), level_0)
-        codebooks = speech.codec.quantizer.codebooks
-        assert torch.equal(codes, offline(speech.model, codebooks, inputs(knobs), level_0))
+        assert torch.equal(codes, offline(speech, inputs(knobs), level_0))
 
 
 @pytest.mark.parametrize(
@@ -139,16 +144,8 @@ def test_models_of_other_masks_and_positions_give_those_of_the_whole_too(
     other = masked(speech, mask, unified_positions=unified)
     level_0, wanted = some_codes(FRAMES), inputs(GREEDY | GUIDED, prompt=prompt)
     codes, sounds = voice(other, wanted, level_0)
-    assert torch.equal(
-        codes, offline(other.model, other.codec.quantizer.codebooks, wanted, level_0)
-    )
+    assert torch.equal(codes, offline(other, wanted, level_0))
     assert len(np.concatenate(sounds)) == 320 * FRAMES
-
-
-def test_the_samples_are_those_of_decoding_the_whole(speech) -> None:
-    codes, sounds = voice(speech, inputs(DRAWN), some_codes(FRAMES))
-    expected = speech.codec.decode(codes).numpy()
-    np.testing.assert_allclose(np.concatenate(sounds), expected, rtol=0, atol=1e-5)
 
 
 def test_the_first_block_is_heard_at_once_and_the_next_chunk_with_its_last_frame(speech) -> None:
@@ -200,3 +197,124 @@ def test_a_warm_up_meets_chunks_of_every_length_and_leaves_nothing(
     block = MODEL.block_frames
     assert met == {block, 2 * block, 3 * block, 4 * block, 1}
     assert decoder._prefixes.parts == 0
+
+
+@pytest.fixture(scope="module")
+def full(speech: SpeechModel) -> SpeechModel:
+    return masked(speech, "full")
+
+
+@torch.inference_mode()
+def by_hand(
+    speech: SpeechModel, wanted: UtteranceInput, level_0: Tensor, size: int, left: int, right: int
+):
+    """Draw window after window with all frames at hand."""
+    model, params, total = speech.model, wanted.params, len(level_0)
+    codes = torch.full((total, 8), -1)
+    codes[:, 0] = level_0
+    for start in range(0, total, size):
+        first, end, last = max(0, start - left), start + size, min(start + size + right, total)
+        trial = codes.clone()
+        for level in range(1, 8):
+            seen = trial[first:last, :level]
+            conditions = [wanted.prefix(model, level), wanted.null_prefix(model, level)]
+            own, null = (model.nar_logits(one, seen, level, first) for one in conditions)
+            if is_guided(params, "nar"):
+                own = guide_frames(own, null, params.nar_cfg_strength, params.nar_cfg_rescale)
+            drawn = draw_frames(own, params, seed=1, utterance=0, level=level, position=first)
+            trial[start:last, level] = drawn[start - first :]
+        codes[start:end] = trial[start:end]
+    return codes
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(1, 70),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.lists(st.integers(0, 60), max_size=8),
+)
+def test_windows_tile_the_utterance_however_its_frames_come(total, size, left, right, counts):
+    windows, plan = [], Windows(size, left, right)
+    for count in sorted(min(count, total) for count in counts):
+        for window in plan.up_to(count, ended=False):
+            assert window.end + right <= count
+            windows.append(window)
+    windows += plan.up_to(total, ended=True)
+    starts = range(0, total, size)
+    assert windows == [
+        Window(
+            max(0, start - left), start, min(start + size, total), min(start + size + right, total)
+        )
+        for start in starts
+    ]
+
+
+@pytest.mark.parametrize("knobs", [GREEDY, DRAWN | GUIDED, GREEDY | {"nar_levels": 3}], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(0, 0, 0), (FRAMES, 0, 0), (FRAMES + 1, 9, 9), (10**9, 0, 0), (20, 1000, 1000)],
+    ids=str,
+)
+def test_windows_that_see_the_utterance_have_the_codes_of_the_whole(full, knobs, shape) -> None:
+    level_0, wanted = some_codes(FRAMES), inputs(knobs | windowed(*shape))
+    codes, _ = voice(full, wanted, level_0, [30, 40, 30])
+    assert torch.equal(codes, offline(full, wanted, level_0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "knobs", [GREEDY, DRAWN, DRAWN | GUIDED], ids=["greedy", "drawn", "guided"]
+)
+@pytest.mark.parametrize("shape", [(15, 30, 10), (7, 0, 0), (40, 5, 5), (1, 3, 2)], ids=str)
+def test_the_codes_are_those_of_windows_drawn_by_hand(full, knobs, shape) -> None:
+    level_0, wanted = some_codes(50), inputs(knobs | windowed(*shape))
+    codes, _ = voice(full, wanted, level_0)
+    assert torch.equal(codes, by_hand(full, wanted, level_0, *shape))
+    assert not torch.equal(codes, offline(full, wanted, level_0))
+
+
+def test_a_window_is_heard_as_soon_as_its_lookahead_is_there(full) -> None:
+    wanted = inputs(DRAWN | windowed(20, 10, 5))
+    _, sounds = voice(full, wanted, some_codes(60), [24, 1, 19, 1, 15])
+    # The codec takes its own chunks, of 15, 15 and 30 frames.
+    assert [len(sound) // 320 for sound in sounds] == [0, 15, 0, 15, 0, 30]
+
+
+BLOCK = 15
+
+
+@pytest.fixture(scope="module", params=["constant", "reflect"])
+def codec(request: pytest.FixtureRequest) -> Encodec:
+    torch.manual_seed(0)
+    config = CodecConfig(codes=64, filters=2, dimension=8, lstm_layers=1, pad_mode=request.param)
+    codec = Encodec(config).eval().requires_grad_(False)
+    codec.quantizer.codebooks.normal_(0, 0.3)
+    return codec
+
+
+def decoded(codec: Encodec, codes: Tensor) -> np.ndarray:
+    chunks, decoder = Chunks(BLOCK), ChunkDecoder(codec, BLOCK)
+    samples = [decoder.push(chunk) for chunk in [*chunks.push(codes), chunks.rest()]]
+    return np.concatenate([*samples, decoder.finish()])
+
+
+@pytest.mark.parametrize("frames", [1, 6, 7, 8, 15, 16, 29, 30, 31, 44, 45, 61, 105, 106, 164])
+def test_the_samples_are_those_of_decoding_the_whole(codec: Encodec, frames: int) -> None:
+    codes = some_codes(frames, 8, seed=frames) % 64
+    found = decoded(codec, codes)
+    torch.testing.assert_close(torch.from_numpy(found), codec.decode(codes), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_few_lengths_are_ever_decoded(codec: Encodec, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths, push = set[int](), EncodecStream.push
+
+    def counted(stream: EncodecStream, codes: Tensor) -> Tensor:
+        lengths.add(len(codes))
+        return push(stream, codes)
+
+    monkeypatch.setattr(EncodecStream, "push", counted)
+    for frames in range(BLOCK, 200):
+        decoded(codec, some_codes(frames, 8) % 64)
+    assert lengths == {15, 30, 45, 60}

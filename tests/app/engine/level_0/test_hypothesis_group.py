@@ -1,0 +1,408 @@
+"""Several hypotheses of an utterance: best of n, beam search, and entropix's branch.
+
+Each has the codes that it has alone or by the textbook, wherever its rows are moved; one is kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from app.engine.job import STOPPED
+from app.engine.level_0.hypothesis import Hypothesis
+from app.engine.level_0.hypothesis_group import HypothesisGroup
+from app.engine.utterance import ContextUtterance, KeptFrames, UtteranceInput
+from models.alignment.attention import TextAttention
+from models.alignment.path import followed
+from models.checkpoints import load_lm
+from models.config import AlignmentHead
+from models.prefix_cache import PrefixCache
+from models.valle import Valle
+from samplers.ranking import rank
+from tests.app.engine.level_0.batches import (
+    BRANCH,
+    EAGER,
+    ENDING,
+    GUIDED,
+    alone,
+    assert_read_its_own,
+    batch_of,
+    finish,
+    logits_after,
+    logprobs_of,
+    traced,
+)
+from tests.toy.make_toy import MODEL, make
+
+STOP = 512
+HEAD = AlignmentHead(layer=1, head=1)
+RESCALED: dict[str, Any] = {"cfg_strength": 2.0, "cfg_rescale": 0.3}
+PLAIN_RANK: dict[str, Any] = {
+    "rank_alignment_weight": 0.0,
+    "rank_loop_penalty": 0.0,
+    "rank_silence_penalty": 0.0,
+    "rank_length_penalty": 0.0,
+}
+
+
+@pytest.fixture
+def headed(model: Valle) -> Iterator[Valle]:
+    """The model, as if its card named an alignment head."""
+    plain = model.config
+    model.config = plain.model_copy(update={"alignment": HEAD})
+    yield model
+    model.config = plain
+
+
+def hypotheses_of(model: Valle, one: UtteranceInput) -> tuple[list[Hypothesis], HypothesisGroup]:
+    """All hypotheses of an utterance as they ended, and their group."""
+    batch = batch_of(model)
+    utterance = batch.admit(one)
+    hypotheses = list(utterance.hypotheses)
+    finish(batch)
+    return hypotheses, utterance
+
+
+def test_the_first_hypothesis_is_that_of_an_utterance_with_one(model: Valle) -> None:
+    for knobs in ({}, ENDING | GUIDED, EAGER | {"temperature": 0.3}):
+        hypotheses, _ = hypotheses_of(model, traced(best_of=3, **knobs))
+        single = alone(model, traced(**knobs))
+        assert hypotheses[0].codes == single.codes().tolist()
+        assert hypotheses[0].finish_reason == single.finish_reason
+
+
+def test_a_hypothesis_does_not_depend_on_how_many_there_are_and_differs_from_the_others(
+    model: Valle,
+) -> None:
+    few, _ = hypotheses_of(model, traced(best_of=2))
+    many, _ = hypotheses_of(model, traced(best_of=5))
+    assert [one.codes for one in few] == [one.codes for one in many[:2]]
+    assert len({tuple(one.codes) for one in many}) == 5
+
+
+def test_without_penalties_the_likeliest_that_drew_the_stop_is_kept(model: Valle) -> None:
+    asked = traced(best_of=6, max_frames=12, **ENDING, **GUIDED, **PLAIN_RANK)
+    hypotheses, utterance = hypotheses_of(model, asked)
+    assert {one.finish_reason for one in hypotheses} == {"stop", "length", "empty"}
+    means = []
+    for one in hypotheses:
+        own, _ = logits_after(model, asked, one.codes)
+        tokens = one.codes + [STOP] * (one.finish_reason in STOPPED)
+        means.append(float(logprobs_of(own, tokens).mean()))
+    ranked = utterance.ranked
+    tolerance = 1e-4
+    assert [one.score for one in ranked] == pytest.approx(means, abs=tolerance)
+    assert [one.frames for one in ranked] == [len(one.codes) for one in hypotheses]
+    assert [one.finish_reason for one in ranked] == [one.finish_reason for one in hypotheses]
+    by_themselves = [number for number, one in enumerate(hypotheses) if one.finish_reason == "stop"]
+    best = max(by_themselves, key=lambda number: ranked[number].score)
+    assert [one.kept for one in ranked] == [number == best for number in range(6)]
+    assert utterance.codes().tolist() == hypotheses[best].codes
+    assert utterance.trace is not None
+    assert np.mean(utterance.trace["logprob"]) == pytest.approx(ranked[best].score, abs=1e-5)
+
+
+def test_a_take_that_says_nothing_is_kept_only_where_all_say_nothing(model: Valle) -> None:
+    at_once: dict[str, Any] = {"logit_bias": {STOP: 100.0}}
+    _, nothing = hypotheses_of(model, traced(best_of=3, **at_once))
+    assert (nothing.finish_reason, len(nothing)) == ("empty", 0)
+    assert [(one.finish_reason, one.frames) for one in nothing.ranked] == [("empty", 0)] * 3
+    half: dict[str, Any] = {
+        "logit_bias": {STOP: 6.0}
+    }  # so likely that some takes stop at once and others do not
+    mixed = 0
+    for seed in range(20):
+        _, chosen = hypotheses_of(model, traced(best_of=4, seed=seed, max_frames=8, **half))
+        reasons = {one.finish_reason for one in chosen.ranked}
+        mixed += len(reasons) > 1 and "empty" in reasons
+        assert (chosen.finish_reason == "empty") == (reasons == {"empty"})
+    assert mixed
+
+
+def test_where_none_ends_by_itself_the_rank_alone_decides(model: Valle) -> None:
+    hypotheses, utterance = hypotheses_of(
+        model, traced(best_of=4, ban_tokens=(STOP,), **PLAIN_RANK)
+    )
+    scores = [one.score for one in utterance.ranked]
+    assert utterance.finish_reason == "length"
+    assert utterance.codes().tolist() == hypotheses[scores.index(max(scores))].codes
+
+
+def test_a_penalty_lowers_the_rank_by_what_it_says(model: Valle) -> None:
+    _, plain = hypotheses_of(model, traced(best_of=4, **ENDING, **PLAIN_RANK))
+    _, weighed = hypotheses_of(
+        model, traced(best_of=4, **ENDING, **PLAIN_RANK | {"rank_length_penalty": 3.0})
+    )
+    frames = [one.frames for one in plain.ranked]
+    usual = np.median(frames)
+    for before, after in zip(plain.ranked, weighed.ranked, strict=True):
+        oddity = abs(np.log((before.frames + 1) / (usual + 1)))
+        assert before.score - after.score == pytest.approx(3 * oddity, abs=1e-6)
+
+
+CONTEXT = ContextUtterance([1, 11, 12, 13, 2], torch.arange(7))
+PROMPT = torch.arange(24).reshape(3, 8)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"context": (CONTEXT,)}, {"prompt": PROMPT}, {"kept": KeptFrames(PROMPT)}],
+    ids=["alone", "after another", "with a prompt", "from a take"],
+)
+@pytest.mark.parametrize("knobs", [{}, {"prompt_as_prefix": True}, GUIDED])
+def test_what_follows_the_text_ranks_higher_by_its_weight(
+    headed: Valle, changes: dict[str, Any], knobs: dict[str, Any]
+) -> None:
+    asked = replace(traced(best_of=3, **knobs, **PLAIN_RANK), **changes)
+    params = asked.params.model_copy(update={"rank_alignment_weight": 3.0})
+    hypotheses, plain = hypotheses_of(headed, asked)
+    _, weighed = hypotheses_of(headed, replace(asked, params=params))
+    for one, before, after in zip(hypotheses, plain.ranked, weighed.ranked, strict=True):
+        follows = followed(attention_of(headed, asked, one.codes))
+        assert after.score - before.score == pytest.approx(3 * follows, abs=1e-3)
+
+
+def attention_of(model: Valle, asked: UtteranceInput, codes: list[int]) -> np.ndarray:
+    """How much each frame attends to the utterance's own symbols, from an empty cache."""
+    head, prefix = model.config.alignment, asked.ar_prefixes(model)[0]
+    assert head is not None
+    cache = model.new_cache(1, len(prefix) + len(codes))
+    rest = PrefixCache(model).begin(prefix, 0, cache, 0, None)
+    text = asked.own_text(prefix)
+    own = model.phonemes(torch.tensor(asked.phoneme_ids[1:-1]))
+    assert torch.equal(prefix.embeddings[text][1:-1], own)
+    reading = TextAttention(model, prefix, rest, cache, text=text, head=head)
+    return reading.push(torch.tensor(codes))[0].numpy()
+
+
+def test_nothing_is_final_before_all_have_ended_and_each_row_is_free_at_its_end(
+    model: Valle,
+) -> None:
+    batch = batch_of(model, slots=10)
+    utterance = batch.admit(traced(best_of=5, **ENDING, **GUIDED))
+    hypotheses = list(utterance.hypotheses)
+    assert batch.free_rows == 0
+    while batch.running:
+        batch.step()
+        going = sum(one.finish_reason is None for one in hypotheses)
+        assert batch.free_rows == 10 - 2 * going
+        assert utterance.final == (0 if going else len(utterance))
+    assert batch.free_rows == 10
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Valle:
+    """A model of two codes and the stop, small enough to try everything."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return load_lm(make(folder, config=MODEL.model_copy(update={"codes": 2})))
+
+
+def everything(frames: int) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """All codes of 0 and 1 that may come of a search, and whether the stop follows."""
+    for length in range(frames):
+        yield from ((codes, True) for codes in product((0, 1), repeat=length))
+    yield from ((codes, False) for codes in product((0, 1), repeat=frames))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guidance", [{}, RESCALED])
+@pytest.mark.parametrize("power", [0.0, 0.7, 1.0, 2.0])
+@pytest.mark.parametrize("heat", [1.0, 3.0])
+def test_as_wide_as_everything_it_finds_the_best_of_everything(
+    tiny: Valle, power: float, heat: float, guidance: dict[str, float]
+) -> None:
+    for seed in range(5):
+        one = traced(
+            seed, max_frames=4, beam_width=31, beam_length_power=power, temperature=heat, **guidance
+        )
+        ranks = {}
+        for codes, stops in everything(4):
+            tokens = [*codes, *[2] * stops]
+            _, guided = logits_after(tiny, one, codes)
+            ranks[codes, stops] = (
+                float(logprobs_of(guided / heat, tokens).sum()) / len(tokens) ** power
+            )
+        best = max(ranks, key=lambda way: ranks[way])
+        found = alone(tiny, one)
+        assert (tuple(found.codes().tolist()), found.finish_reason in STOPPED) == best
+        assert max(one.score for one in found.ranked) == pytest.approx(ranks[best], abs=1e-4)
+
+
+def test_narrower_it_finds_what_the_textbook_finds(tiny: Valle) -> None:
+    for seed, width in product(range(6), (2, 3)):
+        one = traced(seed, max_frames=6, beam_width=width, **RESCALED)
+        beams: list[tuple[float, tuple[int, ...], bool]] = [(0.0, (), False)]
+        for _ in range(6):
+            wider = [beam for beam in beams if beam[2]]
+            for score, codes, _ in (beam for beam in beams if not beam[2]):
+                _, guided = logits_after(tiny, one, codes)
+                for token, logprob in enumerate(guided[-1].log_softmax(-1).tolist()):
+                    ends = token == 2
+                    wider.append((score + logprob, codes if ends else (*codes, token), ends))
+            beams = sorted(wider, reverse=True)[:width]
+        ranks = [score / (len(codes) + ends) for score, codes, ends in beams]
+        score, codes, ends = beams[int(np.argmax(ranks))]
+        found = alone(tiny, one)
+        assert (tuple(found.codes().tolist()), found.finish_reason in STOPPED) == (codes, ends)
+
+
+@pytest.mark.parametrize("knobs", [{}, RESCALED, ENDING, {"repetition_penalty": 1.5}])
+def test_one_beam_is_greedy_and_so_are_several_that_have_no_choice(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    greedy = alone(model, traced(temperature=0.0, **knobs))
+    searches: list[dict[str, Any]] = [{"beam_width": 1}, {"beam_width": 4, "top_k": 1}]
+    for search in searches:
+        found = alone(model, traced(**search, **knobs))
+        assert torch.equal(found.codes(), greedy.codes())
+        assert found.finish_reason == greedy.finish_reason
+
+
+@pytest.mark.parametrize("knobs", [{}, RESCALED, {"dry_multiplier": 1.0, "dry_allowed_length": 1}])
+def test_what_is_kept_has_read_its_own_frames_and_no_others(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    one = traced(beam_width=5, max_frames=40, temperature=2.0, ban_tokens=(512,), **knobs)
+    batch = batch_of(model)
+    utterance = batch.admit(one)
+    hypotheses, moves = list(utterance.hypotheses), 0
+    while batch.running:
+        before = [list(one.codes) for one in hypotheses]
+        batch.step()
+        moves += sum(
+            one.codes[: len(codes)] != codes for one, codes in zip(hypotheses, before, strict=True)
+        )
+    assert moves > 10
+    assert_read_its_own(model, utterance)
+    (kept,) = (one for one in utterance.ranked if one.kept)
+    assert utterance.trace is not None
+    assert kept.score == pytest.approx(utterance.trace["score"].mean(), abs=1e-4)
+    assert kept.score == max(one.score for one in utterance.ranked)
+
+
+def test_the_seed_changes_nothing(model: Valle) -> None:
+    several = [alone(model, traced(seed, beam_width=3)) for seed in (1, 6)]
+    assert torch.equal(several[0].codes(), several[1].codes())
+
+
+def test_it_ends_as_soon_as_nothing_can_overtake_and_nothing_is_final_before(
+    model: Valle,
+) -> None:
+    batch = batch_of(model)
+    sure = batch.admit(traced(beam_width=4, logit_bias={512: 60.0}, min_frames=3))
+    steps = 0
+    while batch.running:
+        assert (sure.final, batch.free_rows) == (0, 26)
+        batch.step()
+        steps += 1
+    assert (steps, sure.final, sure.finish_reason, batch.free_rows) == (4, 3, "stop", 30)
+
+
+def test_a_search_that_has_nothing_to_go_on_with_ends(model: Valle) -> None:
+    found = alone(model, traced(beam_width=3, ban_tokens=tuple(range(513))))
+    assert (len(found), found.finish_reason) == (0, "empty")
+
+
+def branching(seed: int = 1, max_frames: int = 40, **knobs: Any) -> UtteranceInput:
+    return traced(seed, max_frames, **BRANCH | knobs)
+
+
+def test_where_there_is_no_room_to_branch_it_is_as_without_entropix(model: Valle) -> None:
+    found = alone(model, branching(max_frames=20, entropix_branch_frames=30))
+    one = branching(max_frames=20, entropix=False)
+    assert torch.equal(found.codes(), alone(model, one).codes())
+    assert found.trace is not None
+    assert not found.trace["branched"].any()
+
+
+@pytest.mark.parametrize(
+    "knobs", [{}, GUIDED, {"dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.5}]
+)
+def test_the_kept_branch_has_read_its_own_frames_and_no_others(
+    model: Valle, knobs: dict[str, Any]
+) -> None:
+    found = alone(model, branching(ban_tokens=(STOP,), **knobs))
+    assert_read_its_own(model, found)
+    trace = found.trace
+    assert trace is not None
+    assert trace["frame"].tolist() == list(range(40))
+    assert trace["frame"][trace["branched"]].tolist() == [0, 7, 14, 21, 28, 35]
+
+
+def test_branches_differ_from_the_fork_on_and_the_highest_rank_is_kept(model: Valle) -> None:
+    for seed in range(6):
+        batch = batch_of(model)
+        utterance = batch.admit(branching(seed, **ENDING, **GUIDED))
+        hypotheses: list[Hypothesis] = []
+        while batch.running:
+            several = len(utterance.hypotheses) > 1
+            hypotheses = list(utterance.hypotheses)
+            batch.step()
+            if several and len(utterance.hypotheses) == 1:
+                assert_best(utterance, hypotheses)
+    assert hypotheses
+
+
+def assert_best(utterance: HypothesisGroup, hypotheses: list[Hypothesis]) -> None:
+    """Assert that the utterance kept the branch that is likeliest since the fork."""
+    start = next(
+        frame
+        for frame in range(100)
+        if len({one.codes[frame] if frame < len(one.codes) else STOP for one in hypotheses}) > 1
+    )
+    assert len({tuple(one.codes[start : start + 1]) for one in hypotheses}) == len(hypotheses)
+    ranks = [
+        rank(one.logprobs[start:], one.codes, [], utterance.inputs.params, start=start)
+        for one in hypotheses
+    ]
+    assert utterance.hypotheses[0] is hypotheses[ranks.index(max(ranks))]
+
+
+def test_the_best_branch_is_not_always_the_first(model: Valle) -> None:
+    single = alone(model, branching(entropix=False, ban_tokens=(STOP,)))
+    several = alone(model, branching(ban_tokens=(STOP,)))
+    assert not torch.equal(single.codes(), several.codes())
+    assert several.trace is not None
+    assert single.trace is not None
+    assert several.trace["logprob"].mean() > single.trace["logprob"].mean()
+
+
+def test_only_what_all_ways_have_in_common_is_final(model: Valle) -> None:
+    batch = batch_of(model)
+    utterance = batch.admit(branching(ban_tokens=(STOP,)))
+    finals, counts = [], []
+    while batch.running:
+        batch.step()
+        finals.append(utterance.final)
+        counts.append(len(utterance.hypotheses))
+    apart = [frame % 7 in {0, 1, 2} for frame in range(40)]
+    assert [count > 1 for count in counts] == apart
+    assert finals == [
+        frame - frame % 7 if several else frame + 1 for frame, several in enumerate(apart)
+    ]
+
+
+def test_what_is_final_is_never_drawn_otherwise(model: Valle) -> None:
+    batch = batch_of(model)
+    utterance = batch.admit(branching(ban_tokens=(STOP,), **GUIDED))
+    final: list[int] = []
+    while batch.running:
+        batch.step()
+        codes = utterance.codes(0, utterance.final).tolist()
+        assert codes[: len(final)] == final
+        final = codes
+    assert final == utterance.codes().tolist()
+
+
+def test_its_rows_are_held_from_the_beginning_and_free_at_the_end(model: Valle) -> None:
+    batch = batch_of(model, slots=6)
+    utterance = batch.admit(branching(**GUIDED))
+    for _ in range(6):
+        assert batch.free_rows == 0
+        batch.step()
+    batch.cancel(utterance)
+    assert (batch.free_rows, batch.running, batch.step()) == (6, (), ())
