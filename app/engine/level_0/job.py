@@ -180,10 +180,7 @@ class Level0Job:
         self.over, self.error, self.utterance = True, error, None
 
     def _end(self, reason: FinishReason, codes: Tensor, **of: Any) -> Level0Chunk:
-        """End the current utterance, and the job if it was its last or the limit is reached.
-
-        Returns the chunk with the rest of its codes ``[n]``.
-        """
+        """End the current utterance of codes ``[n]``; return the chunk with the rest of them."""
         if self._inputs is not None:  # else a pause, which has no frames
             self._context.append(ContextUtterance(self._inputs.phoneme_ids, codes))
             self._ended_frames += len(codes)
@@ -191,6 +188,7 @@ class Level0Job:
             sounding = len(codes) / self.plan.utterances[self._number].rate
             self._frames_left -= sounding
             self._ended_sound_frames += sounding
+        # The job ends, too, if this was its last utterance or the limit is reached.
         last = self._number + 1 == len(self.plan.utterances)
         cut = not last and self._frames_left <= 0
         self.over = last or cut
