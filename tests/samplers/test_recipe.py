@@ -29,15 +29,7 @@ KNOB = "collision_cutoff"
 OPERATION = '''
 
 def collision_floor(logits: Tensor, share: Tensor) -> Tensor:
-    """The logit of a code that is ``share`` times as likely as two draws are to agree.
-
-    Args:
-        logits: ``(B, V)``.
-        share: ``(B, 1)`` float32 in [0, 1]; 0 keeps all.
-
-    Returns:
-        ``(B, 1)``.
-    """
+    """Return the logit of a code ``share`` times as likely as two draws are to agree."""
     agreement = logits.softmax(-1).square().sum(-1, keepdim=True)
     floor = logits.logsumexp(-1, keepdim=True) + (share * agreement).log()
     return torch.minimum(floor, logits.amax(-1, keepdim=True))
@@ -56,7 +48,6 @@ class CollisionCutoff(LogitsProcessor):
     features = ("collision_cutoff",)
 
     def __init__(self, batch: BatchParams) -> None:
-        """Read the params of the rows."""
         self._share = batch.knob("collision_cutoff", 0.0)
 
     def __call__(self, scores: Scores) -> None:
