@@ -69,11 +69,11 @@ class Answer:
 
     async def opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk] | None:
         """Return the chunks up to the first with samples; None if the client disconnects."""
-        return await self._unless_client_leaves(self._opening(stream))
+        return await self.unless_client_leaves(self._opening(stream))
 
     async def all(self, stream: SpeechStream) -> list[AudioChunk] | None:
         """Return all chunks, the last one with the result; None if the client disconnects."""
-        return await self._unless_client_leaves(self._all(self._held(stream)))
+        return await self.unless_client_leaves(self._all(self._held(stream)))
 
     async def _opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk]:
         chunks = []
@@ -110,7 +110,7 @@ class Answer:
         Args:
             chunks: They are removed as they are rendered, to free memory.
         """
-        answer = await self._unless_client_leaves(self._rendered(chunks))
+        answer = await self.unless_client_leaves(self._rendered(chunks))
         return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
     async def _rendered(self, chunks: list[AudioChunk]) -> Response:
@@ -133,7 +133,7 @@ class Answer:
         headers = result_headers(result, rate_hz, audio_s, self.first_audio_s)
         return Response(body, media_type=self.framing.media_type, headers=headers)
 
-    async def _unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def unless_client_leaves(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of a coroutine, or cancel it and return None if the client leaves."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self._request.receive))
@@ -180,7 +180,7 @@ class StreamedSpeech(Response):
         self._instant = output.instant(rate_hz)
         self._render_pool, self._client = answer.render_pool, answer.client
         self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
-        self._audio_s = 0.0
+        self._answer, self._audio_s = answer, 0.0
         plan = stream.plan
         assert plan is not None  # known with the first audio
         headers = opening_headers(plan, output.rate_hz(rate_hz)) | {
@@ -193,22 +193,16 @@ class StreamedSpeech(Response):
         super().__init__(None, media_type=media_type, headers=headers)
         del self.headers["content-length"]
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
         """Send the response."""
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_disconnected(receive))
         error: SpeechError | None = None
         result: SpeechResult | None = None
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                result = sending.result()
+            result = await self._answer.unless_client_leaves(self._send(send))
         except SpeechError as broken:
             error = broken
             log.warning("response %s: cut off (%s)", self._job.id, broken.code)
         finally:
-            sending.cancel()
-            leaving.cancel()
             await self._stream.aclose()
             self._recent.keep(self._job, result or self._failure(error))
 
