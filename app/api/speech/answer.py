@@ -181,6 +181,7 @@ class StreamedSpeech(Response):
         self._render_pool, self._client = answer.render_pool, answer.client
         self._rendering = StreamRenderer(output, rate_hz, likely_lufs)
         self._answer, self._audio_s = answer, 0.0
+        self._result: SpeechResult | None = None
         plan = stream.plan
         assert plan is not None  # known with the first audio
         headers = opening_headers(plan, output.rate_hz(rate_hz)) | {
@@ -206,53 +207,48 @@ class StreamedSpeech(Response):
             await self._stream.aclose()
             self._recent.keep(self._job, result or self._failure(error))
 
-    async def _send(self, send: Send) -> SpeechResult:
-        """Send head and body."""
+    async def _send(self, send: Send) -> SpeechResult | None:
+        """Send head and body; return the result."""
+
+        async def send_body(body: bytes, *, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
         await send({
             "type": "http.response.start",
             "status": self.status_code,
             "headers": self.raw_headers,
         })
         try:
-            result = await self._send_audio(send)
+            async with aclosing(self._body()) as parts:
+                async for part in parts:
+                    if part:
+                        await send_body(part)
+                    self._audio_s = self._rendering.audio_s
         except ReaderStalled:
             raise
         except SpeechError as broken:
             if failed := self._framing.failed(broken):
-                await self._send_body(send, failed)
-                await self._send_body(send, b"", more=False)
+                await send_body(failed)
+                await send_body(b"", more=False)
             raise
-        await self._send_part(send, self._framing.done(result, self._audio_s))
-        await self._send_body(send, b"", more=False)
-        return result
+        await send_body(b"", more=False)
+        return self._result
 
-    async def _send_audio(self, send: Send) -> SpeechResult:
-        """Render and send all chunks."""
-        result = None
+    async def _body(self) -> AsyncGenerator[bytes]:
+        """Yield the parts of the body, some of them empty."""
         async for chunk in self._chunks():
-            await self._send_part(send, self._framing.before(chunk))
+            self._result = chunk.result
+            yield self._framing.before(chunk)
             for portion in split_portions(chunk.samples, self._rate_hz):
-                await self._send_rendered(send, partial(self._rendering.push, portion))
-            result = chunk.result
-        await self._send_rendered(send, self._rendering.close)
-        assert result is not None  # the last chunk has it
-        return result
+                yield await self._rendered(partial(self._rendering.push, portion))
+        yield await self._rendered(self._rendering.close)
+        assert self._result is not None  # the last chunk has it
+        yield self._framing.done(self._result, self._audio_s)
 
-    async def _send_rendered(self, send: Send, render: Callable[[], bytes]) -> None:
-        """Run a rendering step and send its bytes, if any."""
+    async def _rendered(self, render: Callable[[], bytes]) -> bytes:
+        """Run a rendering step and return what is sent for its bytes."""
         part = render() if self._instant else await self._render_pool.run(self._client, render)
-        if part:
-            await self._send_part(send, self._framing.sound(part))
-        self._audio_s = self._rendering.audio_s
-
-    async def _send_part(self, send: Send, part: bytes) -> None:
-        """Send a part of the body, if there is one."""
-        if part:
-            await self._send_body(send, part)
-
-    async def _send_body(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        """Send a part of the body."""
-        await send({"type": "http.response.body", "body": body, "more_body": more})
+        return self._framing.sound(part) if part else b""
 
     async def _chunks(self) -> AsyncIterator[AudioChunk]:
         for chunk in self._opening:
