@@ -67,42 +67,38 @@ class Answer:
         self.render_pool: RenderPool = request.app.state.render_pool
         self.first_audio_s = 0.0
 
-    async def opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk] | None:
-        """Return the chunks up to the first with samples; None if the client disconnects."""
-        return await self.unless_client_leaves(self._opening(stream))
+    async def collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk] | None:
+        """Return all chunks, or those up to the first with samples; None if the client leaves."""
+        return await self.unless_client_leaves(self._collected(stream, whole=whole))
 
-    async def all(self, stream: SpeechStream) -> list[AudioChunk] | None:
-        """Return all chunks, the last one with the result; None if the client disconnects."""
-        return await self.unless_client_leaves(self._all(self._held(stream)))
-
-    async def _opening(self, stream: AsyncIterator[AudioChunk]) -> list[AudioChunk]:
-        chunks = []
-        async for chunk in stream:
-            chunks.append(chunk)
-            if len(chunk.samples):
-                break
-        self.first_audio_s = monotonic() - self._came_s
+    async def _collected(self, stream: SpeechStream, *, whole: bool) -> list[AudioChunk]:
+        chunks: list[AudioChunk] = []
+        heard = False
+        try:
+            async for chunk in stream:
+                if whole:
+                    self._hold(len(chunk.samples))
+                chunks.append(chunk)
+                if not heard:
+                    self.first_audio_s = monotonic() - self._came_s
+                heard = heard or len(chunk.samples) > 0
+                if heard and not whole:
+                    break
+        finally:
+            if whole:
+                await stream.aclose()
         return chunks
 
-    async def _all(self, stream: AsyncGenerator[AudioChunk]) -> list[AudioChunk]:
-        async with aclosing(stream):
-            chunks = await self._opening(stream)
-            return chunks + [chunk async for chunk in stream]
-
-    async def _held(self, stream: SpeechStream) -> AsyncGenerator[AudioChunk]:
-        """Yield chunks, and count their samples until the answer was taken."""
+    def _hold(self, samples: int) -> None:
+        """Count samples until the answer was taken; fail if too many wait to be sent."""
         places: Places = self._request.app.state.whole_samples
-        client, held = self.client, self._request.state.held
-        async with aclosing(stream):
-            async for chunk in stream:
-                samples = round(stretched(len(chunk.samples), self.output.speed))
-                if not places.free(client, samples):
-                    raise EngineBusy(
-                        "too much audio waits to be sent, or too much of yours", retry_after_s=5
-                    )
-                places.take(client, samples)
-                held.callback(places.give_back, client, samples)
-                yield chunk
+        count = round(stretched(samples, self.output.speed))
+        if not places.free(self.client, count):
+            raise EngineBusy(
+                "too much audio waits to be sent, or too much of yours", retry_after_s=5
+            )
+        places.take(self.client, count)
+        self._request.state.held.callback(places.give_back, self.client, count)
 
     async def whole(self, chunks: list[AudioChunk]) -> Response:
         """Return the response with a whole speech, unless the client disconnects.
@@ -161,7 +157,7 @@ class StreamedSpeech(Response):
     stored in `RecentSpeeches` in any case.
 
     Args:
-        opening: The chunks that `Answer.opening` returned.
+        opening: The chunks up to the first with samples.
         likely_lufs: Expected loudness of the samples; None if unknown.
     """
 

@@ -188,7 +188,7 @@ async def _spoken(
     answer.output = output_of(job, wanted.sound_format)
     stream = engine.submit(job)
     try:
-        chunks = await (answer.opening(stream) if wanted.streamed else answer.all(stream))
+        chunks = await answer.collected(stream, whole=not wanted.streamed)
     except (DeadlineExceeded, GenerationFailed) as error:
         recent.keep(job, Failure.of(job, stream.plan, error, stream.progress.frames, 0.0))
         raise
@@ -278,5 +278,5 @@ async def _replayed(
     sound_s = frames / engine.info.frame_rate_hz
     check_audio_s(sound_s, pauses, answer.output.speed, settings.max_audio_s, param="utterances")
     stream = engine.replay(request.state.id, result, answer.client)
-    chunks = await answer.all(stream)
+    chunks = await answer.collected(stream, whole=True)
     return Response(status_code=CLIENT_CLOSED) if chunks is None else await answer.whole(chunks)
