@@ -27,7 +27,7 @@ PARAMETERS_HEAD = """\
 <!-- Written by scripts/gen_docs.py from samplers/knobs/{params,presets}.py: edit those. -->
 # Parameters
 
-Every knob is a field of the request body, beside `input` and `voice`, and a flag of
+Every knob is a field of the request body, like `input` and `voice`, and a flag of
 `valle-serve speak`. What the caller sets wins over the named `preset`, and that over the default.
 An unknown field, a value out of bounds and conflicting knobs are refused with 422 and the
 name of the field. *off* is the value at which a knob does nothing.
