@@ -54,11 +54,7 @@ def followed(attention: NDArray[np.float32]) -> float:
     the attention to its neighbours as well told the one with fewer errors more often:
     docs/results/15-laboratory.md.
 
-    Args:
-        attention: ``[n, S]``, each row non-negative with a sum of about 1.
-
-    Returns:
-        From 0 to 1; 0 where there are fewer frames than symbols.
+    Rows of ``attention`` ``[n, S]`` sum to about 1; 0 where there are fewer frames than symbols.
     """
     frames, symbols = attention.shape
     if frames < symbols:

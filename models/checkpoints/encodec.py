@@ -1,8 +1,8 @@
 """The official EnCodec weights: download, and conversion to our tensor names.
 
 Weight norm is folded and codebooks are stacked; other names are unchanged. The official file is a
-pickle of tensors, verified by the hash in its name as upstream does, unpickled without executing
-code, and stored as safetensors.
+pickle of tensors, verified by the hash in its name as upstream does, unpickled without running
+code.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Verified downloads: pinned files of the Hugging Face hub by the names of models, and of URLs.
 
-Files of the hub are stored in the user's hub cache (HF_HOME, HF_HUB_CACHE), which other programs
-share. `huggingface_hub` downloads and resumes, and reads HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
-Downloaded files are compared with their hash here.
+Files of the hub are stored in the user's hub cache, which other programs share. `huggingface_hub`
+downloads and resumes, and reads HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
 """
 
 import logging

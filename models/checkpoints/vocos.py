@@ -1,7 +1,4 @@
-"""The published Vocos weights for EnCodec: download, and conversion to our tensor names.
-
-Like EnCodec's weights they are a pickle of tensors, verified by hash and stored as safetensors.
-"""
+"""The published Vocos weights for EnCodec: download, and conversion to our tensor names."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""The knobs of several hypotheses of an utterance, of which one is kept. Loads without torch.
-
-`samplers.knobs.params.SamplingParams` includes these knobs. `samplers.ranking` ranks hypotheses,
-`samplers.ops.beam` extends beams.
-"""
+"""The knobs of several hypotheses of an utterance, of which one is kept. Loads without torch."""
 
 from typing import Any
 

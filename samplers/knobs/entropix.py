@@ -1,7 +1,7 @@
 """The knobs of entropix: thresholds of its five states, and their coefficients. Torch-free.
 
 The defaults are those of a text model, as the author of entropix described them: thresholds must be
-measured for each model. `samplers.knobs.params.SamplingParams` includes these knobs.
+measured for each model.
 
 H and V are the entropy (bits) and varentropy (bits²) of a code before temperature and filters. In a
 formula, T, p, k and m are the row's own temperature, top_p, top_k (all codes where it is off) and

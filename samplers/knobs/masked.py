@@ -1,8 +1,7 @@
 """The knobs of level 0 drawn in masked passes, which some public models can. Torch-free.
 
-`samplers.knobs.params.SamplingParams` includes these knobs. The defaults are those of
-e-c-k-e-r/vall-e except for what is scored: as MaskGIT (arXiv:2202.04200), the code drawn; preset
-`vall_e` is as the reference.
+The defaults are those of e-c-k-e-r/vall-e except for what is scored: as MaskGIT (arXiv:2202.04200),
+the code drawn; preset `vall_e` is as the reference.
 """
 
 from typing import Literal

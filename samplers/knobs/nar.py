@@ -1,7 +1,4 @@
-"""The knobs of the finer codebook levels. Loads without torch.
-
-`samplers.knobs.params.SamplingParams` includes these knobs; `samplers.nar` reads them.
-"""
+"""The knobs of the finer codebook levels, which `samplers.nar` reads. Loads without torch."""
 
 from typing import Literal
 

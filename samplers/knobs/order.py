@@ -1,8 +1,6 @@
 """The steps of the chain that a request may reorder, and the named orders. Loads without torch.
 
-Bias, bans and the minimum length always come first, the draw last. A step is declared by the
-`SwitchesStep` annotation of its knob in `samplers.knobs.steps`, and has its canonical place by the
-knob's place there.
+Bias, bans and the minimum length always come first, the draw last.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """The knobs of the steps of the chain that a request may reorder. Loads without torch.
 
-The knobs stand in canonical order: `samplers.knobs.order` takes the names of the steps and their
-canonical order from the `SwitchesStep` annotations below. `samplers.knobs.params.SamplingParams`
-includes these knobs.
+They stand in canonical order: `samplers.knobs.order` takes the names of the steps and their order
+from the `SwitchesStep` annotations below.
 """
 
 from typing import Annotated, Literal
