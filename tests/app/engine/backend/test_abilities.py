@@ -138,7 +138,7 @@ def test_a_job_that_is_left_stops_after_the_pass(model: Valle) -> None:
 
 def test_all_levels_follow(model: Valle) -> None:
     piece = UtteranceInput(IDS, params(nar_len_frames=20), seed=0, utterance=0, max_frames=40)
-    decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece, lambda frames: True)
+    decoded = decode_utterance(model, torch.zeros(3, 32, 4), piece)
     assert decoded.codes.shape == (20, 3)
     assert decoded.finish_reason == "stop"
 

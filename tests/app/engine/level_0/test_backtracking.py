@@ -12,6 +12,7 @@ from torch import Tensor
 
 from app.engine.job import Backtrack
 from app.engine.level_0.backtracking import runs_at_end
+from app.engine.level_0.runner import ArRunner
 from app.engine.utterance import UtteranceInput
 from models.checkpoints import SpeechModel, load_speech_model
 from models.prefix import Prefix
@@ -20,7 +21,7 @@ from models.stack.cache import KVCache
 from models.valle import Valle
 from samplers.knobs.params import SamplingParams
 from samplers.ops.repeats import runs_of
-from tests.app.engine.decoding import Decoded, LevelZero, decode_utterance
+from tests.app.engine.decoding import Decoded, decode_utterance
 from tests.toy.make_toy import MODEL
 
 PREFIX = 4
@@ -88,7 +89,7 @@ def decode(script: Script, max_frames: int = 400, **knobs: Any) -> Decoded:
     inputs = UtteranceInput([1, 2], params, 1, 0, max_frames, trace=True, silent=silent)
     codebooks = torch.zeros(8, MODEL.codes, 2)
     model = cast("Valle", Scripted(script))
-    return decode_utterance(model, codebooks, inputs, lambda _: True)
+    return decode_utterance(model, codebooks, inputs)
 
 
 def speech(codes: list[int]) -> int:
@@ -229,12 +230,16 @@ def test_no_final_frame_is_rewound(script, share) -> None:
     model = cast("Valle", Scripted(script))
     params = SamplingParams(**STUBBORN, backtrack_share=share)
     inputs = UtteranceInput([1, 2], params, 1, 0, 400)
-    level_0 = LevelZero(model, inputs, lambda _: True, PrefixCache(model))
-    given = list(level_0)
-    drawn = level_0.drawn
-    assert drawn is not None
-    assert torch.equal(torch.cat(given), drawn.codes())
-    assert len(given) > 1
+    runner = ArRunner.alone(model, PrefixCache(model), inputs)
+    drawn, final, grew = runner.admit(inputs), list[int](), 0
+    while runner.running:
+        runner.step()
+        codes = drawn.codes(0, drawn.final).tolist()
+        assert codes[: len(final)] == final
+        grew += len(codes) > len(final)
+        final = codes
+    assert final == drawn.codes().tolist()
+    assert grew > 1
     assert drawn.backtracks or drawn.finish_reason == "stuck"
 
 
@@ -246,7 +251,7 @@ def toy_speech(toy) -> SpeechModel:
 def decode_toy(speech: SpeechModel, **knobs: Any) -> Decoded:
     params = SamplingParams(ban_tokens=(MODEL.stop_token,), nar_levels=0, **knobs)
     inputs = UtteranceInput([1, 10, 20, 30, 2], params, 1, 0, 120, trace=True)
-    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs, lambda _: True)
+    return decode_utterance(speech.model, speech.codec.quantizer.codebooks, inputs)
 
 
 EAGER = {"backtrack": True, "backtrack_min_repeats": 2, "backtrack_min_frames": 2}

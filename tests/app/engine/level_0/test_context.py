@@ -42,7 +42,7 @@ def speak(model: Valle, said: Tensor | None, **knobs: object) -> Tensor:
     params = resolve(SamplingParams.model_validate(bans | knobs))
     before = () if said is None else (ContextUtterance(BEFORE, said),)
     inputs = UtteranceInput(OWN, params, 0, 0, max_frames=30, prompt=PROMPT, context=before)
-    return decode_utterance(model, torch.zeros(2, 64, 4), inputs, lambda _: True).codes
+    return decode_utterance(model, torch.zeros(2, 64, 4), inputs).codes
 
 
 def expected(

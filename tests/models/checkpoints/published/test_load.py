@@ -107,7 +107,7 @@ def speak(model: Valle, params: SamplingParams, *, max_frames: int = 20) -> Tens
     inputs = UtteranceInput(
         IDS, params, seed=1, utterance=0, max_frames=max_frames, prompt=PROMPT, language=LANGUAGE
     )
-    return decode_utterance(model, torch.zeros(8, toy.CODES, 4), inputs, lambda _: True).codes
+    return decode_utterance(model, torch.zeros(8, toy.CODES, 4), inputs).codes
 
 
 PARAMS = {
